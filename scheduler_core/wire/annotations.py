@@ -1,0 +1,177 @@
+"""The annotations of a pod: what the scheduler decided, and what was mounted.
+
+Strict both ways. A text that is almost right is refused, because chips that are read
+wrongly are chips with two owners.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scheduler_core.errors import SchedulerCoreError
+from scheduler_core.products import Product
+
+#: when the scheduler decided, in nanoseconds; compared as a number, never as a date
+PREDICATE_TIME = "predicate-time"
+#: the chips that were mounted
+ASCEND_REAL = "huawei.com/AscendReal"
+#: the device ids that the kubelet chose
+KLT_DEV = "huawei.com/kltDev"
+#: the chips with their addresses, as JSON, for the training program
+CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+#: the predicate-time of a pod that has been served: the largest uint64
+SERVED = 2**64 - 1
+
+_ID = re.compile("0|[1-9][0-9]*")
+_UINT64 = re.compile("[0-9]{1,20}")
+
+
+class WireError(SchedulerCoreError, ValueError):
+    """A text that is not what its format demands.
+
+    Attributes:
+        path: Where, from the document's root.
+        expected: What the format demands there.
+        found: What is there.
+    """
+
+    def __init__(self, path: str, *, expected: str, found: object) -> None:
+        """Remember where, what was expected, and what was found."""
+        super().__init__(f"{path}: expected {expected}, found {found!r}")
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the scheduler wrote on a pod when it bound it."""
+
+    #: physical ids, ascending, at least one
+    chips: tuple[int, ...]
+    #: 0 to `SERVED`
+    predicate_time: int
+
+
+def chip_name(chip: int, product: Product) -> str:
+    """The name of a chip in every wire format: `Ascend910-3`."""
+    return f"{product.chip_prefix}{chip}"
+
+
+def parse_chip(name: object, product: Product, *, path: str) -> int:
+    """The physical id of the chip that `name` names.
+
+    Raises:
+        WireError: It is not the name of a chip of this product, letter for letter.
+    """
+    prefix = product.chip_prefix
+    if isinstance(name, str) and name.startswith(prefix):
+        digits = name.removeprefix(prefix)
+        if (
+            _ID.fullmatch(digits)
+            and len(digits) < 6
+            and int(digits) < product.chip_count
+        ):
+            return int(digits)
+    raise WireError(path, expected=_chips_of(product), found=name)
+
+
+def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ...]:
+    """The chips of a list such as `Ascend910-0,Ascend910-1`.
+
+    Args:
+        text: The list; at least one chip, any order, no blanks.
+        product: The node's row.
+        path: Where the text stands, for the error; "" is the resource's annotation.
+
+    Returns:
+        Physical ids, ascending.
+
+    Raises:
+        WireError: Blanks, empty elements, a chip named twice, an unknown chip.
+    """
+    path = path or annotation_path(product.resource)
+    return parse_chip_names(text.split(","), product, path=path)
+
+
+def parse_chip_names(
+    names: Iterable[object], product: Product, *, path: str
+) -> tuple[int, ...]:
+    """The chips of these names, ascending; as `parse_chips`, of a list.
+
+    Raises:
+        WireError: A name is not a chip's, or stands there twice.
+    """
+    chips: set[int] = set()
+    for index, name in enumerate(names):
+        chip = parse_chip(name, product, path=f"{path}[{index}]")
+        if chip in chips:
+            raise WireError(f"{path}[{index}]", expected="each chip once", found=name)
+        chips.add(chip)
+    return tuple(sorted(chips))
+
+
+def render_chips(
+    chips: Iterable[int], product: Product, *, lexicographic: bool = False
+) -> str:
+    """The list of these chips as other programs read it.
+
+    Args:
+        chips: Physical ids, in any order; none gives "".
+        product: The node's row.
+        lexicographic: Order by name as text (`…-10` before `…-2`), as AscendReal,
+            kltDev and the ConfigMap are written; else by id.
+    """
+    names = [chip_name(chip, product) for chip in sorted(chips)]
+    return ",".join(sorted(names) if lexicographic else names)
+
+
+def parse_predicate_time(text: str) -> int:
+    """The predicate-time that `text` gives, 0 to `SERVED`.
+
+    Raises:
+        WireError: Not a decimal number of 64 bits without a sign.
+    """
+    if not _UINT64.fullmatch(text) or int(text) > SERVED:
+        raise WireError(
+            annotation_path(PREDICATE_TIME),
+            expected=f"a decimal number from 0 to {SERVED}",
+            found=text,
+        )
+    return int(text)
+
+
+def parse_claim(annotations: Mapping[str, str], product: Product) -> Claim | None:
+    """The claim that a pod's annotations make, or None when they make none.
+
+    Raises:
+        WireError: One of the two annotations is missing or malformed.
+    """
+    chips = annotations.get(product.resource)
+    moment = annotations.get(PREDICATE_TIME)
+    if chips is None and moment is None:
+        return None
+    if chips is None:
+        raise WireError(
+            annotation_path(product.resource),
+            expected=f"chips, because {PREDICATE_TIME} is set",
+            found=None,
+        )
+    parsed = parse_chips(chips, product)
+    if moment is None:
+        raise WireError(
+            annotation_path(PREDICATE_TIME),
+            expected=f"a number, because {product.resource} is set",
+            found=None,
+        )
+    return Claim(chips=parsed, predicate_time=parse_predicate_time(moment))
+
+
+def annotation_path(key: str) -> str:
+    """Where an annotation stands in its object, for errors."""
+    return f"metadata.annotations[{key!r}]"
+
+
+def _chips_of(product: Product) -> str:
+    last = chip_name(product.chip_count - 1, product)
+    return f"a chip from {chip_name(0, product)} to {last}"

@@ -1,0 +1,310 @@
+"""The ConfigMap `mindx-dl-deviceinfo-<node>`: what a node reports about its chips.
+
+`DeviceInfoCfg` and its neighbours are byte for byte what schedulers and operators
+read today, CheckCode included. `AscendAffinity` is ours: chips that are held or not
+released yet, beside `DeviceInfoCfg` and outside its CheckCode.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from scheduler_core.products import Product
+from scheduler_core.wire.annotations import (
+    WireError,
+    chip_name,
+    parse_chip,
+    parse_chip_names,
+    render_chips,
+)
+from scheduler_core.wire.typed import (
+    as_array,
+    as_integer,
+    as_object,
+    as_string,
+    parse_json,
+)
+
+CONFIGMAP_NAMESPACE = "kube-system"
+LABELS: Mapping[str, str] = {"mx-consumer-cim": "true"}
+DEVICE_INFO_KEY = "DeviceInfoCfg"
+AFFINITY_KEY = "AscendAffinity"
+
+_AFFINITY_VERSION = 1
+_DESCRIPTION = (
+    "The list under huawei.com/<resource> is kept for schedulers that read it; it is "
+    "going to be removed, because a scheduler keeps the free chips of a node itself."
+)
+#: levels of a fault, the most serious first
+_LEVELS = (
+    "ManuallySeparateNPU",
+    "SeparateNPU",
+    "PreSeparateNPU",
+    "RestartNPU",
+    "FreeRestartNPU",
+    "RestartBusiness",
+    "RestartRequest",
+    "SubHealthFault",
+    "NotHandleFault",
+)
+#: what Go's JSON escapes besides what JSON demands
+_GO_ESCAPES = str.maketrans(
+    {c: f"\\u{ord(c):04x}" for c in ("<", ">", "&", "\u2028", "\u2029")}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault of one chip."""
+
+    #: physical id
+    chip: int
+    #: hexadecimal; "" when the chip is bad and the driver gave no code
+    code: str
+    #: one of the levels of the fault configuration, as `SeparateNPU`
+    level: str
+    #: when it was noticed, in milliseconds since 1970
+    time_ms: int = 0
+    #: of the chip's network, not of the chip
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceInfo:
+    """What `DeviceInfoCfg` says. Chips are physical ids, ascending."""
+
+    #: healthy and neither claimed, held nor releasing
+    available: tuple[int, ...] = ()
+    unhealthy: tuple[int, ...] = ()
+    network_unhealthy: tuple[int, ...] = ()
+    recovering: tuple[int, ...] = ()
+    #: by chip, network first, then in the order of occurrence
+    faults: tuple[Fault, ...] = ()
+    #: seconds since 1970
+    update_time: int
+    super_pod_id: int = -2
+    server_index: int = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affinity:
+    """What the agent says about chips that are not free although nobody claims them.
+
+    Chips are physical ids, ascending.
+    """
+
+    #: given out by Allocate
+    held: tuple[int, ...] = ()
+    #: their pod is gone, their processes are not
+    releasing: tuple[int, ...] = ()
+    #: grows with every change
+    sequence: int
+    #: given out, but the kubelet has forgotten to whom
+    lost: tuple[int, ...] = ()
+
+
+def configmap_name(node: str) -> str:
+    """The name of a node's ConfigMap."""
+    return f"mindx-dl-deviceinfo-{node}"
+
+
+def render(info: DeviceInfo, affinity: Affinity, product: Product) -> dict[str, str]:
+    """All data keys of the ConfigMap.
+
+    Source:
+        MindCluster device plugin, `DeviceInfoCfg`: order of keys, lists ordered as
+        text, UpdateTime in seconds, JSON as Go writes it.
+    """
+    listed = render_device_list(info, product)
+    document = {
+        "DeviceInfo": {"DeviceList": listed, "UpdateTime": info.update_time},
+        "SuperPodID": info.super_pod_id,
+        "ServerIndex": info.server_index,
+        "CheckCode": check_code(listed, info.update_time),
+    }
+    return {
+        DEVICE_INFO_KEY: _go_json(document),
+        "ManuallySeparateNPU": "",
+        "UpgradeFaultReason": "{}",
+        "Description": _DESCRIPTION,
+        AFFINITY_KEY: render_affinity(affinity, product),
+    }
+
+
+def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
+    """The entries of `DeviceList`, ordered by key."""
+
+    def text(chips: Iterable[int]) -> str:
+        return render_chips(chips, product, lexicographic=True)
+
+    return {
+        product.resource: text(info.available),
+        f"{product.resource}-Fault": _go_json(_fault_objects(info.faults, product)),
+        f"{product.resource}-NetworkUnhealthy": text(info.network_unhealthy),
+        f"{product.resource}-Recovering": text(info.recovering),
+        f"{product.resource}-Unhealthy": text(info.unhealthy),
+    }
+
+
+def check_code(device_list: Mapping[str, str], update_time: int) -> str:
+    """The CheckCode: SHA-256 of DeviceInfo alone, as Go writes it, in hexadecimal."""
+    ordered = {key: device_list[key] for key in sorted(device_list)}
+    text = _go_json({"DeviceList": ordered, "UpdateTime": update_time})
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def render_affinity(affinity: Affinity, product: Product) -> str:
+    """The text under `AscendAffinity`; `lost` only when there is any."""
+
+    def names(chips: Iterable[int]) -> list[str]:
+        return [chip_name(chip, product) for chip in sorted(chips)]
+
+    document: dict[str, object] = {
+        "version": _AFFINITY_VERSION,
+        "held": names(affinity.held),
+        "releasing": names(affinity.releasing),
+        "sequence": affinity.sequence,
+    }
+    if affinity.lost:
+        document["lost"] = names(affinity.lost)
+    return _go_json(document)
+
+
+def parse_device_info(text: str, product: Product) -> DeviceInfo:
+    """What the text under `DeviceInfoCfg` says.
+
+    Lists that are absent are empty (older agents wrote three of the five); the
+    CheckCode is not compared, as no scheduler does.
+
+    Raises:
+        WireError: Not JSON, a field of the wrong type, a chip that is not one.
+    """
+    root = as_object(parse_json(text, DEVICE_INFO_KEY), DEVICE_INFO_KEY)
+    path = f"{DEVICE_INFO_KEY}.DeviceInfo"
+    device_info = as_object(root.get("DeviceInfo"), path)
+    listed = as_object(device_info.get("DeviceList"), f"{path}.DeviceList")
+
+    def chips(suffix: str) -> tuple[int, ...]:
+        key = product.resource + suffix
+        where = f"{path}.DeviceList[{key!r}]"
+        names = as_string(listed.get(key, ""), where)
+        return parse_chip_names(names.split(","), product, path=where) if names else ()
+
+    return DeviceInfo(
+        available=chips(""),
+        unhealthy=chips("-Unhealthy"),
+        network_unhealthy=chips("-NetworkUnhealthy"),
+        recovering=chips("-Recovering"),
+        faults=_parse_faults(listed, product, f"{path}.DeviceList"),
+        update_time=as_integer(device_info.get("UpdateTime"), f"{path}.UpdateTime"),
+        super_pod_id=as_integer(
+            root.get("SuperPodID", -2), f"{DEVICE_INFO_KEY}.SuperPodID"
+        ),
+        server_index=as_integer(
+            root.get("ServerIndex", -2), f"{DEVICE_INFO_KEY}.ServerIndex"
+        ),
+    )
+
+
+def parse_affinity(text: str, product: Product) -> Affinity:
+    """What the text under `AscendAffinity` says; keys that we do not know are left.
+
+    Raises:
+        WireError: Not JSON, another version, a field of the wrong type.
+    """
+    root = as_object(parse_json(text, AFFINITY_KEY), AFFINITY_KEY)
+    if root.get("version") != _AFFINITY_VERSION:
+        raise WireError(
+            f"{AFFINITY_KEY}.version",
+            expected=str(_AFFINITY_VERSION),
+            found=root.get("version"),
+        )
+
+    def chips(key: str) -> tuple[int, ...]:
+        path = f"{AFFINITY_KEY}.{key}"
+        return parse_chip_names(as_array(root.get(key, []), path), product, path=path)
+
+    return Affinity(
+        held=chips("held"),
+        releasing=chips("releasing"),
+        sequence=as_integer(root.get("sequence"), f"{AFFINITY_KEY}.sequence"),
+        lost=chips("lost"),
+    )
+
+
+def _fault_objects(faults: Iterable[Fault], product: Product) -> list[object]:
+    """One object per chip and kind, network first, as the reference groups them."""
+
+    def kind(fault: Fault) -> tuple[int, bool]:
+        return fault.chip, not fault.network
+
+    return [
+        _fault_object(tuple(group), product)
+        for _, group in groupby(sorted(faults, key=kind), key=kind)
+    ]
+
+
+def _fault_object(faults: tuple[Fault, ...], product: Product) -> dict[str, object]:
+    worst = min((fault.level for fault in faults), key=_seriousness)
+    first = faults[0]
+    coded = {fault.code.upper(): fault for fault in faults if fault.code}
+    return {
+        "fault_type": "CardNetworkUnhealthy" if first.network else "CardUnhealthy",
+        "npu_name": chip_name(first.chip, product),
+        "large_model_fault_level": worst,
+        "fault_level": worst,
+        "fault_handling": worst,
+        "fault_code": ",".join(coded),
+        "fault_time_and_level_map": {
+            code: {"fault_time": coded[code].time_ms, "fault_level": coded[code].level}
+            for code in sorted(coded)
+        },
+    }
+
+
+def _seriousness(level: str) -> int:
+    """Smaller is worse; a level that we do not know is taken for the worst."""
+    return _LEVELS.index(level) if level in _LEVELS else -1
+
+
+def _parse_faults(
+    listed: Mapping[str, object], product: Product, path: str
+) -> tuple[Fault, ...]:
+    key = f"{product.resource}-Fault"
+    path = f"{path}[{key!r}]"
+    text = as_string(listed.get(key, ""), path)
+    if not text:
+        return ()
+    return tuple(
+        fault
+        for index, item in enumerate(as_array(parse_json(text, path), path))
+        for fault in _parse_fault(item, product, f"{path}[{index}]")
+    )
+
+
+def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
+    fields = as_object(item, path)
+    chip = parse_chip(fields.get("npu_name"), product, path=f"{path}.npu_name")
+    network = fields.get("fault_type") == "CardNetworkUnhealthy"
+    worst = as_string(fields.get("fault_level"), f"{path}.fault_level")
+    details = as_object(
+        fields.get("fault_time_and_level_map", {}), f"{path}.fault_time_and_level_map"
+    )
+    codes = as_string(fields.get("fault_code"), f"{path}.fault_code")
+    for code in codes.split(","):
+        where = f"{path}.fault_time_and_level_map[{code!r}]"
+        detail = as_object(details.get(code, {}), where)
+        yield Fault(
+            chip=chip,
+            code=code,
+            level=as_string(detail.get("fault_level", worst), f"{where}.fault_level"),
+            time_ms=as_integer(detail.get("fault_time", 0), f"{where}.fault_time"),
+            network=network,
+        )
+
+
+def _go_json(document: object) -> str:
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return text.translate(_GO_ESCAPES)

@@ -1,0 +1,41 @@
+"""The node annotation `baseDeviceInfos`: which chips the node has at all."""
+
+import json
+import re
+from collections.abc import Iterable
+
+from scheduler_core.products import Product
+from scheduler_core.wire.annotations import (
+    annotation_path,
+    chip_name,
+    parse_chip_names,
+)
+from scheduler_core.wire.typed import as_object, parse_json
+
+#: the annotation's key, on the Node
+BASE_DEVICE_INFOS = "baseDeviceInfos"
+
+
+def render(chips: Iterable[int], product: Product) -> str:
+    """The annotation's text for a node with these chips, in any order.
+
+    Addresses and SuperPoD numbers are left as unknown.
+    """
+    document = {
+        name: {"IP": "", "SuperDeviceID": -2}
+        for name in sorted(chip_name(chip, product) for chip in chips)
+    }
+    return json.dumps(document, separators=(",", ":"))
+
+
+def parse(text: str, product: Product) -> tuple[int, ...]:
+    """The physical ids of the node's chips, ascending; virtual devices left out.
+
+    Raises:
+        WireError: Not a JSON object, or a key that is not a chip of this product.
+    """
+    path = annotation_path(BASE_DEVICE_INFOS)
+    document = as_object(parse_json(text, path), path)
+    virtual = re.compile(re.escape(product.chip_prefix) + "[0-9]+c-.*")
+    names = [name for name in document if not virtual.fullmatch(name)]
+    return parse_chip_names(names, product, path=path)

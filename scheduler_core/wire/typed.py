@@ -1,0 +1,47 @@
+"""Narrowing of parsed JSON: a value of the wanted type, or an error with its path."""
+
+import json
+from collections.abc import Mapping
+
+from scheduler_core.wire.annotations import WireError
+
+
+def parse_json(text: str, path: str) -> object:
+    """The JSON value that `text` is.
+
+    Raises:
+        WireError: It is not JSON.
+    """
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(path, expected=f"JSON ({error})", found=text) from None
+    return value
+
+
+def as_object(value: object, path: str) -> Mapping[str, object]:
+    """`value`, which must be a JSON object."""
+    if isinstance(value, dict):
+        return value
+    raise WireError(path, expected="an object", found=value)
+
+
+def as_array(value: object, path: str) -> list[object]:
+    """`value`, which must be a JSON array."""
+    if isinstance(value, list):
+        return value
+    raise WireError(path, expected="a list", found=value)
+
+
+def as_string(value: object, path: str) -> str:
+    """`value`, which must be a JSON string."""
+    if isinstance(value, str):
+        return value
+    raise WireError(path, expected="a text", found=value)
+
+
+def as_integer(value: object, path: str) -> int:
+    """`value`, which must be a whole number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise WireError(path, expected="a whole number", found=value)
