@@ -1,0 +1,194 @@
+"""Pods: what we read of them, and the two writes that pairing needs.
+
+Every write names the pod's UID, so that a new pod of the same name is never marked.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kube import objects
+from kube.client import MERGE_PATCH, Client, object_path
+from kube.errors import ConflictError, InvalidError, MalformedError
+from kube.objects import Container, Env, Meta, Pod
+from scheduler_core.wire import pods as wire
+
+
+def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
+    """Return a pod as pairing sees it, or None when it asks us for no `resource`.
+
+    Args:
+        pod: As the API server or the kubelet sent it.
+        resource: The Kubernetes resource, such as `huawei.com/Ascend910`.
+    """
+    meta = pod.metadata
+    containers = [_container(c, is_init=True) for c in pod.spec.init_containers or ()]
+    containers += [_container(c, is_init=False) for c in pod.spec.containers or ()]
+    if not any(resource in container.limits for container in containers):
+        return None  # most pods of a cluster end here
+    return wire.npu_pod(
+        wire.PodMeta(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            node=pod.spec.node_name,
+            phase=pod.status.phase or "Pending",
+            deleting=meta.deletion_timestamp is not None,
+            owner=owner(meta),
+            annotations=meta.annotations or {},
+            dra=_served_by_dra(pod, resource),
+            created=meta.creation_timestamp or "",
+        ),
+        containers,
+        resource,
+    )
+
+
+def owner(meta: Meta) -> str:
+    """Return the controller of an object as `kind/namespace/name`; empty without one.
+
+    Args:
+        meta: The object's metadata.
+    """
+    for reference in meta.owner_references or ():
+        if reference.controller:
+            return f"{reference.kind}/{meta.namespace}/{reference.name}"
+    return ""
+
+
+async def get(
+    client: Client, namespace: str, name: str, *, timeout_s: float = 10.0
+) -> Pod:
+    """Return a pod as the API server has it now.
+
+    Args:
+        client: An open client.
+        namespace: The pod's.
+        name: The pod's.
+        timeout_s: Deadline for the answer.
+
+    Raises:
+        NotFoundError: There is none.
+        KubeError: The API server said no otherwise, or cannot be reached.
+    """
+    path = object_path("pods", name, namespace=namespace)
+    return _pod(await client.request("GET", path, timeout_s=timeout_s), path)
+
+
+async def patch_annotations(
+    client: Client,
+    *,
+    namespace: str,
+    name: str,
+    uid: str,
+    annotations: Mapping[str, str | None],
+) -> Pod:
+    """Set annotations of the pod with this UID; return the pod as it is afterwards.
+
+    Args:
+        client: An open client.
+        namespace: The pod's.
+        name: The pod's.
+        uid: The pod's; another pod of that name stays untouched.
+        annotations: New values; None removes a key.
+
+    Raises:
+        NotFoundError: There is no pod of that name.
+        ConflictError: There is one, but with another UID.
+        KubeError: The API server said no otherwise, or cannot be reached.
+    """
+    path = object_path("pods", name, namespace=namespace)
+    body = objects.encode({"metadata": {"uid": uid, "annotations": dict(annotations)}})
+    try:
+        answer = await client.request(
+            "PATCH", path, body=body, content_type=MERGE_PATCH
+        )
+    except InvalidError as error:
+        # A UID that differs is "immutable" to kube-apiserver's validation: 422, though
+        # the same in a Binding is a 409. Callers see one of the two.
+        if "metadata.uid" not in error.message:
+            raise
+        raise ConflictError(
+            409, "Conflict", error.message, what=f"PATCH {path}"
+        ) from error
+    return _pod(answer, path)
+
+
+async def bind(
+    client: Client,
+    *,
+    namespace: str,
+    name: str,
+    uid: str,
+    node: str,
+    annotations: Mapping[str, str],
+) -> None:
+    """Bind a pod to a node and write the decision on it, in one call.
+
+    The API server merges the Binding's annotations into the pod.
+
+    Args:
+        client: An open client.
+        namespace: The pod's.
+        name: The pod's.
+        uid: The pod's; a precondition.
+        node: Where it goes.
+        annotations: What the scheduler decided.
+
+    Raises:
+        NotFoundError: There is no pod of that name.
+        ConflictError: It is bound already, being deleted, or has another UID.
+        UnreachableError: No answer: whether it is bound must be read again.
+        KubeError: The API server said no otherwise.
+    """
+    path = object_path("pods", name, namespace=namespace) + "/binding"
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid,
+        "annotations": dict(annotations),
+    }
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    await client.request("POST", path, body=objects.encode(binding))
+
+
+def _pod(body: bytes, path: str) -> Pod:
+    try:
+        return msgspec.json.decode(body, type=Pod)
+    except msgspec.DecodeError as error:
+        raise MalformedError(f"{path}: {error}") from error
+
+
+def _container(container: Container, *, is_init: bool) -> wire.RawContainer:
+    limits = container.resources.limits or {}
+    return wire.RawContainer(
+        name=container.name,
+        is_init=is_init,
+        restart_policy=container.restart_policy or "",
+        limits={resource: str(amount) for resource, amount in limits.items()},
+        env=tuple(_env(variable) for variable in container.env or ()),
+    )
+
+
+def _env(variable: Env) -> wire.RawEnv:
+    source = variable.value_from and variable.value_from.field_ref
+    return wire.RawEnv(
+        name=variable.name,
+        value=variable.value or "",
+        field_path=source.field_path if source else "",
+    )
+
+
+def _served_by_dra(pod: Pod, resource: str) -> tuple[str, ...]:
+    claim = pod.status.extended_resource_claim_status
+    mappings = (claim and claim.request_mappings) or ()
+    return tuple(
+        mapping.container_name
+        for mapping in mappings
+        if mapping.resource_name in ("", resource)
+    )

@@ -1,0 +1,312 @@
+"""What is there, and what changes: list once, watch, and never miss a deletion.
+
+Other clients' watches hang on dead connections, loop on 410 or lose what vanished
+while they were away. This one:
+
+1. lists in pages, consistently (no resourceVersion, so that what we list is never
+   older than what we knew), and compares with what it knew: what vanished is
+   delivered as `Deleted`, what changed as `Upserted`, then `Synced`;
+2. watches from there with bookmarks, asks the server to end the watch after a random
+   5 to 10 minutes, and gives up on a stream that is silent for 70 s (bookmarks come
+   each minute);
+3. goes on from the last version after a cut; lists again after 410 or an ERROR event;
+4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
+   starts anew once a watch has brought something or has lived a while.
+"""
+
+import asyncio
+import logging
+import random  # noqa: TID251  # jitter must differ between nodes; tests pass their own
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from kube.client import Client
+from kube.errors import ApiError, GoneError, KubeError, MalformedError, api_error
+from kube.lines import LineSplitter
+from kube.objects import Meta, ObjectList, OnlyMeta, WatchEvent
+from service.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+#: The server's bookmarks come each minute, so more silence is a dead connection.
+IDLE_S = 70.0
+#: Objects per page of a list; the API server's own clients use 500.
+PAGE_SIZE = 500
+#: A watch that lived as long as this has worked.
+STEADY_S = 10.0
+_LIST_TIMEOUT_S = 60.0
+
+_PAGES = msgspec.json.Decoder(ObjectList)
+_EVENTS = msgspec.json.Decoder(WatchEvent)
+_ANY_OBJECT = msgspec.json.Decoder(OnlyMeta)
+
+
+class HasMeta(Protocol):
+    """Anything with metadata."""
+
+    @property
+    def metadata(self) -> Meta:
+        """Who it is."""
+
+
+S = TypeVar("S")
+T = TypeVar("T", bound=HasMeta)
+T_co = TypeVar("T_co", bound=HasMeta, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A whole list has been delivered; what comes next is newer than this version."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted(Generic[T_co]):
+    """An object is new or has changed."""
+
+    obj: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[T_co]):
+    """An object is gone; `obj` is the last that was seen of it."""
+
+    obj: T_co
+
+
+Change: TypeAlias = Synced | Upserted[T] | Deleted[T]
+
+
+class ListWatch(Generic[T]):
+    """One collection, followed.
+
+    Owns the last known objects by UID. Their source of truth is the API server; the
+    list that follows a lost watch repairs them.
+    """
+
+    def __init__(  # noqa: PLR0913  # tests shorten the times and fix the chance
+        self,
+        client: Client,
+        path: str,
+        kind: type[T],
+        *,
+        params: Mapping[str, str] | None = None,
+        idle_s: float = IDLE_S,
+        page_size: int = PAGE_SIZE,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            client: An open client.
+            path: The collection, such as `/api/v1/pods`.
+            kind: The struct that its objects decode to.
+            params: fieldSelector and labelSelector, where only a part is wanted.
+            idle_s: How long a silent watch is believed; seconds.
+            page_size: Objects per page of a list.
+            rng: The source of chance for jitter.
+        """
+        self._client = client
+        self._path = path
+        self._params = dict(params or {})
+        self._idle_s = idle_s
+        self._page_size = page_size
+        self._rng = rng or random.Random()  # noqa: S311  # jitter, not a secret
+        self._backoff = Backoff(rng=self._rng)
+        self._objects = msgspec.json.Decoder(kind)
+        #: {UID: the object as last delivered}
+        self._known: dict[str, T] = {}
+        #: From where to watch; empty when a list is due.
+        self._version = ""
+        self._watching_since: float | None = None
+        #: Whether a whole list has ever been delivered.
+        self.synced = False
+        #: Loop time of the last sign of life, bookmarks included.
+        self.last_event_s = float("-inf")
+        #: Changes delivered from watches, lists not counted.
+        self.event_count = 0
+        #: Watches that ended, for whatever reason; lists that began.
+        self.restarts = 0
+        self.relists = 0
+
+    def known(self) -> tuple[T, ...]:
+        """Return what is there, as far as has been delivered."""
+        return tuple(self._known.values())
+
+    async def run(self, deliver: Callable[[Change[T]], None]) -> NoReturn:
+        """Follow the collection until cancelled.
+
+        Args:
+            deliver: Takes each change; called on the loop, must not block.
+        """
+        pause_s = 0.0
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = await self.attempt(deliver)
+
+    async def attempt(self, deliver: Callable[[Change[T]], None]) -> float:
+        """List if due, watch until the watch ends; return the pause before the next.
+
+        Args:
+            deliver: Takes each change.
+        """
+        failure: KubeError | None = None
+        before = self.event_count
+        self._watching_since = None
+        try:
+            await self.step(deliver)
+        except KubeError as error:
+            failure = error
+        worked = self.event_count > before or self._steady()
+        if worked:
+            self._backoff.reset()
+        if worked and (failure is None or isinstance(failure, GoneError)):
+            return 0.0
+        pause_s = self._backoff.next_s(failure.retry_after_s if failure else 0.0)
+        log.warning(
+            "watch interrupted",
+            extra={"path": self._path, "reason": str(failure), "pause_s": pause_s},
+        )
+        return pause_s
+
+    async def step(self, deliver: Callable[[Change[T]], None]) -> None:
+        """List when there is no version to go on from; then watch once.
+
+        Args:
+            deliver: Takes each change.
+
+        Raises:
+            KubeError: List or watch failed; the next step goes on from what is known.
+        """
+        if not self._version:
+            await self._relist(deliver)
+        try:
+            await self._watch(deliver)
+        except (ApiError, MalformedError) as error:
+            # What the server refuses or garbles from here it will again: start afresh.
+            # Overload is no reason to: a list is the dearest of requests.
+            if not isinstance(error, ApiError) or error.status not in (401, 403, 429):
+                self._version = ""
+            raise
+        finally:
+            self.restarts += 1
+
+    async def _relist(self, deliver: Callable[[Change[T]], None]) -> None:
+        """Deliver the difference between what is there and what was known."""
+        self.relists += 1
+        found, version = await self._list()
+        vanished = [uid for uid in self._known if uid not in found]
+        changed = [
+            obj
+            for uid, obj in found.items()
+            if uid not in self._known
+            or self._known[uid].metadata.resource_version
+            != obj.metadata.resource_version
+        ]
+        gone = [self._known[uid] for uid in vanished]
+        self._known, self._version = found, version
+        # Deletions first: a name may have been taken by a new object meanwhile.
+        for obj in gone:
+            deliver(Deleted(obj))
+        for obj in changed:
+            deliver(Upserted(obj))
+        self.synced = True
+        self.last_event_s = asyncio.get_running_loop().time()
+        deliver(Synced(version))
+
+    async def _list(self) -> tuple[dict[str, T], str]:
+        """Return all objects by UID, and the version of the list."""
+        found: dict[str, T] = {}
+        params = self._params | {"limit": str(self._page_size)}
+        while True:
+            try:
+                page = await self._page(params)
+            except GoneError:
+                # The list's snapshot was compacted under us. Larger pages need less
+                # time for the whole, so this ends.
+                self._page_size *= 4
+                raise
+            for raw in page.items or ():
+                obj = self._decoded(raw, self._objects)
+                found[_uid(obj)] = obj
+            if not page.metadata.continue_:
+                return found, self._checked(page.metadata.resource_version)
+            params = params | {"continue": page.metadata.continue_}
+
+    async def _page(self, params: dict[str, str]) -> ObjectList:
+        body = await self._client.request(
+            "GET", self._path, params=params, timeout_s=_LIST_TIMEOUT_S
+        )
+        return self._decoded(body, _PAGES)
+
+    def _checked(self, version: str) -> str:
+        if not version:
+            raise MalformedError(f"LIST {self._path}: no metadata.resourceVersion")
+        return version
+
+    async def _watch(self, deliver: Callable[[Change[T]], None]) -> None:
+        """Deliver what one watch brings, until the server ends it."""
+        params = self._params | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(self._rng.randint(300, 600)),
+        }
+        lines = LineSplitter()
+        loop = asyncio.get_running_loop()
+        async with self._client.stream(self._path, params=params) as stream:
+            self._watching_since = loop.time()
+            while chunk := await stream.read(self._idle_s):
+                self.last_event_s = loop.time()
+                for line in lines.feed(chunk):
+                    self._take(line, deliver)
+
+    def _take(self, line: bytes, deliver: Callable[[Change[T]], None]) -> None:
+        """Deliver one line of a watch."""
+        event = self._decoded(line, _EVENTS)
+        match event.type:
+            case "BOOKMARK":
+                self._advance(self._decoded(event.object, _ANY_OBJECT))
+            case "ADDED" | "MODIFIED":
+                obj = self._decoded(event.object, self._objects)
+                self._advance(obj)
+                self._known[_uid(obj)] = obj
+                self.event_count += 1
+                deliver(Upserted(obj))
+            case "DELETED":
+                obj = self._decoded(event.object, self._objects)
+                self._advance(obj)
+                self._known.pop(_uid(obj), None)
+                self.event_count += 1
+                deliver(Deleted(obj))
+            case "ERROR":
+                raise api_error(0, bytes(event.object), what=f"WATCH {self._path}")
+            case _:
+                found = f"WATCH {self._path}: unknown event type {event.type!r}"
+                raise MalformedError(found)
+
+    def _advance(self, obj: HasMeta) -> None:
+        """Note that we have come as far as this object."""
+        self._version = obj.metadata.resource_version or self._version
+
+    def _decoded(
+        self, raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[S]"
+    ) -> S:
+        try:
+            return decoder.decode(raw)
+        except msgspec.DecodeError as error:
+            raise MalformedError(f"{self._path}: {error}") from error
+
+    def _steady(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return (
+            self._watching_since is not None and now - self._watching_since >= STEADY_S
+        )
+
+
+def _uid(obj: HasMeta) -> str:
+    return obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"

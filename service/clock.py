@@ -1,0 +1,28 @@
+"""What time is it for people: the one place that reads wall clocks.
+
+Everything else takes a clock from its caller, or the loop's own time, so that tests
+can turn the hands.
+"""
+
+import datetime as dt
+import time
+
+
+def wall_s() -> float:
+    """Return the seconds since 1970-01-01 UTC."""
+    return time.time()  # noqa: TID251  # the one place that may
+
+
+def wall_ns() -> int:
+    """Return the nanoseconds since 1970-01-01 UTC, the unit of predicate-time."""
+    return time.time_ns()
+
+
+def rfc3339(seconds: float) -> str:
+    """Return a wall time as Kubernetes writes it: UTC, whole seconds, `Z`.
+
+    Args:
+        seconds: Seconds since 1970-01-01 UTC.
+    """
+    moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
