@@ -1,0 +1,194 @@
+"""The ledger's one entry: an event comes in, the next state and effects go out.
+
+Rules 1, 2, 4 (the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15
+of the pairing of pods and chips live in this package and nowhere else. Nothing
+here depends on time: how long to wait for a claim is the plugin's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from agent.claims import pairing, settling, values
+from agent.claims.events import (
+    AllocateAsked,
+    ChipsRead,
+    Effect,
+    Event,
+    Noted,
+    PassEnded,
+    PodGone,
+    PodSeen,
+    PreferenceAsked,
+    ResourcesRead,
+)
+from agent.claims.values import Hold, Ledger, Slot
+from scheduler_core import chips as chip_sets
+from scheduler_core.wire import annotations
+from scheduler_core.wire.annotations import Claim, WireError
+from scheduler_core.wire.pods import NpuPod
+
+
+def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Take in one event.
+
+    Cost:
+        O(pods + holds * chips of the node).
+    """
+    effects: tuple[Effect, ...] = ()
+    match event:
+        case PodSeen():
+            ledger, effects = _see(ledger, event.pod)
+        case PodGone():
+            ledger = _forget(ledger, event.uid)
+        case ChipsRead():
+            ledger = replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
+        case PreferenceAsked():
+            ledger, preferred = pairing.prefer(ledger, event)
+            effects = (preferred,)
+        case AllocateAsked():
+            ledger, effects = pairing.allocate(ledger, event)
+        case ResourcesRead():
+            ledger, effects = settling.read(ledger, event)
+        case PassEnded():
+            ledger = settling.end_pass(ledger, event)
+        case _:
+            assert_never(event)
+    return ledger, effects
+
+
+def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
+    """Take over the holds of the journal, before anything else has happened."""
+    kept = {hold.sequence: hold for hold in holds}
+    return replace(ledger, holds=kept, sequence=max(kept, default=0))
+
+
+def resume(ledger: Ledger) -> Ledger:
+    """Finish the exchanges that the last agent had begun.
+
+    To be called once, when all pods of the node were seen after `restore`. A
+    pod that holds the chips of another pod's open claim gives it its own.
+    """
+    for hold in ledger.holds.values():
+        mine = ledger.slots.get(hold.slot)
+        if hold.owner is None or mine is None or mine.chips == hold.mask:
+            continue
+        rival = next(
+            (
+                slot
+                for slot in ledger.slots.values()
+                if slot.chips == hold.mask
+                and slot.uid != hold.slot
+                and not values.holds_of_slot(ledger, slot.uid)
+            ),
+            None,
+        )
+        slots = {**ledger.slots, hold.slot: replace(mine, chips=hold.mask)}
+        if rival is not None and rival.shape == mine.shape:
+            slots[rival.uid] = replace(rival, chips=mine.chips)
+        ledger = replace(ledger, slots=slots)
+    return ledger
+
+
+def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Take in a pod as it is now."""
+    if pod.node != ledger.node:
+        return _forget(ledger, pod.uid), ()
+    before = ledger.pods.get(pod.uid)
+    if before is None:
+        ledger = _with_successor(ledger, pod)
+    ledger = replace(ledger, pods={**ledger.pods, pod.uid: pod})
+    if pod.terminal:
+        return _close(ledger, pod.uid), ()
+    claim, problem = _claim_of(ledger, pod)
+    old_problem = ledger.problems.get(pod.uid, "")
+    problems = {u: text for u, text in ledger.problems.items() if u != pod.uid}
+    if problem:
+        problems[pod.uid] = problem
+    ledger = _with_claim(replace(ledger, problems=problems), pod, claim, before)
+    if problem and problem != old_problem:
+        return ledger, (Noted(pod.uid, "NpuClaimUnreadable", problem),)
+    return ledger, ()
+
+
+def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
+    """Read a pod's claim; the second part says why it cannot be used."""
+    if pod.problem:
+        return None, pod.problem
+    try:
+        claim = annotations.parse_claim(pod.annotations, ledger.product)
+    except WireError as error:
+        return None, str(error)
+    if claim is not None and len(claim.chips) != pod.total:
+        return None, (
+            f"annotations[{ledger.product.resource!r}]: expected {pod.total} chips, "
+            f"as many as the pod asks for, found {len(claim.chips)}"
+        )
+    return claim, ""
+
+
+def _with_claim(
+    ledger: Ledger, pod: NpuPod, claim: Claim | None, before: NpuPod | None
+) -> Ledger:
+    """Open, change or leave a pod's slot, as its annotations say."""
+    if claim is None or claim.predicate_time == annotations.SERVED:
+        return ledger
+    slot = ledger.slots.get(pod.uid)
+    if slot is not None:
+        same = before is not None and _claim_of(ledger, before)[0] == claim
+        if same or values.holds_of_slot(ledger, pod.uid):
+            return ledger  # ours is newer: what was given out, or an exchange
+    if values.holds_of_pod(ledger, pod.uid) and slot is None and before is not None:
+        return ledger
+    opened = Slot(
+        uid=pod.uid,
+        shape=pod.shape,
+        needs=pod.needs,
+        chips=chip_sets.mask_of(claim.chips),
+        predicate_time=claim.predicate_time,
+    )
+    return replace(ledger, slots={**ledger.slots, pod.uid: opened})
+
+
+def _with_successor(ledger: Ledger, pod: NpuPod) -> Ledger:
+    """Remember since when a name belongs to a new pod.
+
+    What was given out before cannot be the new pod's: it belongs to the old
+    one, which may still run after a forced deletion.
+    """
+    same_name = (pod.namespace, pod.name)
+    known = any((p.namespace, p.name) == same_name for p in ledger.pods.values())
+    owned = any(
+        hold.owner is not None and (hold.owner.namespace, hold.owner.pod) == same_name
+        for hold in ledger.holds.values()
+    )
+    if not known and not owned and same_name not in ledger.vacated:
+        return ledger
+    return replace(ledger, successors={**ledger.successors, pod.uid: ledger.sequence})
+
+
+def _forget(ledger: Ledger, uid: str) -> Ledger:
+    """Drop a pod that the API server no longer has; its holds stay."""
+    pod = ledger.pods.get(uid)
+    if pod is None:
+        return ledger
+    return _close(
+        replace(
+            ledger,
+            vacated=ledger.vacated | {(pod.namespace, pod.name)},
+            pods={u: pod for u, pod in ledger.pods.items() if u != uid},
+            successors={u: s for u, s in ledger.successors.items() if u != uid},
+        ),
+        uid,
+    )
+
+
+def _close(ledger: Ledger, uid: str) -> Ledger:
+    """End a pod's claim: nothing will be served from it any more."""
+    return settling.without_idle_slots(
+        replace(
+            ledger,
+            problems={u: text for u, text in ledger.problems.items() if u != uid},
+            bare=ledger.bare - {uid},
+        )
+    )

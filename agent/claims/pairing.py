@@ -1,0 +1,384 @@
+"""For which claim is this Allocate, and which chips does it get.
+
+The rule (seed 000, `Field Description` 3): of the claims on this node with
+this count that were not served, the one with the smallest predicate-time. To
+it come: a pod that was served half goes on first; ids that were given to the
+init containers of a pod prove that pod; a claim whose chips cannot be given
+is chosen again by the core's own rule, or exchanged for an equal one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from agent.claims import occupancy, values
+from agent.claims.events import (
+    AllocateAsked,
+    AwaitClaim,
+    Counted,
+    Effect,
+    Granted,
+    Identity,
+    PreferenceAsked,
+    Preferred,
+    Refused,
+)
+from agent.claims.values import Hold, Ledger, Slot
+from scheduler_core import chips as chip_sets
+from scheduler_core import shapes
+from scheduler_core.wire import annotations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """The slot that serves an Allocate, and the chips it may take from."""
+
+    slot: Slot
+    need: int  #: index into the slot's needs
+    reused: int  #: mask: chips that come with ids of the pod's init containers
+    pool: int  #: mask: the slot's chips that are left for this container
+    rechosen: bool = False
+    replaces: int | None = None  #: sequence of the lost hold that this renews
+
+
+def open_need(ledger: Ledger, slot: Slot) -> int | None:
+    """Return the index of the next container that a slot has to serve.
+
+    Admission goes through a pod's containers in order, so it is always the
+    first one without a hold. What the kubelet has taken back does not count.
+    """
+    served = {
+        hold.need
+        for hold in values.holds_of_slot(ledger, slot.uid)
+        if not hold.freed or hold.owner is not None
+    }
+    if values.WHOLE_POD in served:
+        return None
+    return next((i for i in range(len(slot.needs)) if i not in served), None)
+
+
+def candidates(ledger: Ledger, count: int) -> list[Slot]:
+    """Return the slots that an Allocate of this size can be for, best first.
+
+    Cost:
+        O(slots * holds).
+    """
+    found = []
+    for slot in ledger.slots.values():
+        need = open_need(ledger, slot)
+        if need is None or slot.needs[need].count != count:
+            continue
+        begun = any(
+            not hold.freed and hold.owner is None
+            for hold in values.holds_of_slot(ledger, slot.uid)
+        )
+        waits = values.is_alive(ledger, slot.uid) and slot.uid not in ledger.bare
+        if begun or waits:
+            found.append((not begun, slot.predicate_time, slot.uid))
+    return [ledger.slots[uid] for _, _, uid in sorted(found)]
+
+
+def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
+    """Answer GetPreferredAllocation: the ids that stand for the claim's chips.
+
+    Never more than the kubelet offered; none where no claim fits, because an
+    error here would fail the pod.
+    """
+    offered = frozenset(event.available) - frozenset(event.must_include)
+    ledger = _with_freed(ledger, offered)
+    pick = _pick(ledger, event.must_include, event.size)
+    if pick is None or isinstance(pick, str):
+        missing = pick is None and not _lost(ledger, event.size)
+        return ledger, Preferred(event.must_include, claim_missing=missing)
+    wanted = event.size - len(event.must_include)
+    chosen = _lowest(pick.pool & ~pick.reused, wanted)
+    standing = {
+        mask: name for name, mask in occupancy.chips_behind(ledger).items() if mask
+    }
+    names = (standing.get(1 << chip, "") for chip in chip_sets.ids_of(chosen))
+    ids = tuple(name for name in names if name in offered)
+    return ledger, Preferred(event.must_include + ids, claim_missing=False)
+
+
+def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Serve an Allocate: make a hold, wait for a claim, or refuse."""
+    ids = tuple(
+        sorted(
+            event.kubelet_ids,
+            key=lambda name: (occupancy.chip_of(ledger.product, name), name),
+        )
+    )
+    strangers = [i for i in ids if occupancy.chip_of(ledger.product, i) < 0]
+    if strangers or not ids or len(set(ids)) != len(ids):
+        return ledger, (Refused(_bad_ids(ledger, ids, strangers)),)
+    pick = _pick(ledger, ids, len(ids)) or _pick_lost(ledger, ids)
+    if isinstance(pick, str):
+        return ledger, (Refused(pick),)
+    if pick is None:
+        if not event.last_call:
+            return ledger, (AwaitClaim(len(ids)),)
+        return ledger, (Refused(_no_claim(ledger, len(ids))),)
+    return _grant(ledger, ids, pick)
+
+
+def _grant(
+    ledger: Ledger, ids: tuple[str, ...], pick: Pick
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Make the hold."""
+    chips, steered = _lay_out(ledger, ids, pick)
+    ledger = _with_freed(ledger, frozenset(ids), but=pick.slot.uid)
+    hold = Hold(
+        sequence=ledger.sequence + 1,
+        kubelet_ids=ids,
+        chips=chips,
+        slot=pick.slot.uid,
+        need=pick.need,
+    )
+    holds = {seq: old for seq, old in ledger.holds.items() if seq != pick.replaces}
+    ledger = replace(
+        ledger,
+        sequence=hold.sequence,
+        holds={**holds, hold.sequence: hold},
+        slots={**ledger.slots, pick.slot.uid: pick.slot},
+    )
+    if pick.rechosen:
+        identity = Identity.RECHOSEN
+    else:
+        identity = Identity.STEERED if steered else Identity.OLDEST
+    return ledger, (Granted(hold), Counted(identity))
+
+
+def _lay_out(
+    ledger: Ledger, ids: tuple[str, ...], pick: Pick
+) -> tuple[tuple[int, ...], bool]:
+    """Give each id a chip: its own where the pool has it, else the lowest left.
+
+    Returns:
+        The chips, parallel to `ids`; whether each id got the chip that it
+        stood for.
+    """
+    behind = occupancy.chips_behind(ledger)
+    inits = {
+        kubelet_id: 1 << chip
+        for hold in _init_holds(ledger, pick.slot)
+        for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=True)
+    }
+    left = pick.pool
+    laid: dict[str, int] = {}
+    for kubelet_id in ids:
+        mask = inits.get(kubelet_id, behind[kubelet_id])
+        if mask and mask & left == mask and mask.bit_count() == 1:
+            laid[kubelet_id] = mask.bit_length() - 1
+            left &= ~mask
+    steered = len(laid) == len(ids)
+    # chips that init containers had come last: their ids would have come too
+    spare = [
+        *chip_sets.ids_of(left & ~pick.reused),
+        *chip_sets.ids_of(left & pick.reused),
+    ]
+    for kubelet_id in ids:
+        if kubelet_id not in laid:
+            laid[kubelet_id] = spare.pop(0)
+    return tuple(laid[kubelet_id] for kubelet_id in ids), steered
+
+
+def _pick(ledger: Ledger, ids: Iterable[str], count: int) -> Pick | str | None:
+    """Find slot and chips; a text says why a fitting claim cannot be served.
+
+    None: there is no claim of this size.
+    """
+    proven = _proven(ledger, frozenset(ids), count)
+    slots = [proven] if proven else candidates(ledger, count)
+    if not slots:
+        return None
+    oldest = _usable(ledger, slots[0])
+    if oldest is not None:
+        return oldest
+    again = _choose_again(ledger, slots[0])
+    if again is not None:
+        return again
+    for slot in slots[1:]:
+        other = _usable(ledger, slot) if slot.shape == slots[0].shape else None
+        if other is not None:
+            return other
+    return _why_unusable(ledger, slots[0])
+
+
+def _proven(ledger: Ledger, ids: frozenset[str], count: int) -> Slot | None:
+    """Return the slot whose init containers had some of these ids."""
+    for slot in ledger.slots.values():
+        had = {i for hold in _init_holds(ledger, slot) for i in hold.kubelet_ids}
+        need = open_need(ledger, slot) if had & ids else None
+        if need is not None and slot.needs[need].count == count:
+            return slot
+    return None
+
+
+def _init_holds(ledger: Ledger, slot: Slot) -> Iterator[Hold]:
+    for hold in values.holds_of_slot(ledger, slot.uid):
+        if values.is_init(slot, hold.need) and not hold.freed:
+            yield hold
+
+
+def _taken(ledger: Ledger, slot: Slot) -> tuple[int, int]:
+    """Return what a slot has given out for good, and to init containers."""
+    lasting = reusable = 0
+    for hold in values.holds_of_slot(ledger, slot.uid):
+        if hold.freed and hold.owner is None:
+            continue
+        if values.is_init(slot, hold.need):
+            reusable |= hold.mask
+        else:
+            lasting |= hold.mask
+    return lasting, reusable
+
+
+def _usable(ledger: Ledger, slot: Slot) -> Pick | None:
+    """Return the slot's next need with its chips, if all of them can be given."""
+    need = open_need(ledger, slot)
+    if need is None:
+        return None
+    lasting, reusable = _taken(ledger, slot)
+    pool = slot.chips & ~lasting
+    if pool & occupancy.unusable(ledger) & ~reusable or pool & ledger.unhealthy:
+        return None
+    return Pick(slot=slot, need=need, reused=pool & reusable, pool=pool)
+
+
+def _choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
+    """Choose other chips for a slot, among those that nobody has a claim on."""
+    need = open_need(ledger, slot)
+    if need is None:
+        return None
+    lasting, reusable = _taken(ledger, slot)
+    free = occupancy.unclaimed(ledger, but=[slot.uid])
+    given = lasting | reusable
+    rest = shapes.total(slot.shape.needs) - given.bit_count()
+    if rest <= 0:
+        return None
+    if given:
+        fresh = chip_sets.complete(ledger.product, free, given, rest)
+    else:
+        fresh = chip_sets.choose(ledger.product, free, rest)
+    if not fresh:
+        return None
+    return Pick(
+        slot=replace(slot, chips=given | fresh),
+        need=need,
+        reused=reusable & ~lasting,
+        pool=fresh | (reusable & ~lasting),
+        rechosen=True,
+    )
+
+
+def _lost(ledger: Ledger, count: int) -> list[Pick]:
+    """Return the running containers that may be asking for their chips again.
+
+    Those that the kubelet has lost the ids of, and those that were started
+    before any plugin had registered.
+    """
+    found = []
+    for hold in ledger.holds.values():
+        slot = ledger.slots.get(hold.slot)
+        if hold.lost and slot is not None and len(hold.chips) == count:
+            own = chip_sets.mask_of(hold.chips)
+            found.append(
+                Pick(
+                    slot=slot,
+                    need=hold.need,
+                    reused=0,
+                    pool=own,
+                    replaces=hold.sequence,
+                )
+            )
+    for uid in sorted(ledger.bare & ledger.slots.keys()):
+        slot = ledger.slots[uid]
+        pick = _usable(ledger, slot)
+        if pick is not None and slot.needs[pick.need].count == count:
+            found.append(pick)
+    return found
+
+
+def _pick_lost(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
+    """Serve a running container whose devices the kubelet has lost.
+
+    If it can only be one, it gets its own chips. If it can be several, none
+    of theirs may be given (the others still run on them): it gets chips that
+    nobody claims.
+    """
+    lost = _lost(ledger, len(ids))
+    if len(lost) <= 1:
+        return lost[0] if lost else None
+    fresh = chip_sets.choose(ledger.product, occupancy.unclaimed(ledger), len(ids))
+    if not fresh:
+        return (
+            f"{len(lost)} running containers have lost their "
+            f"{ledger.product.resource} devices in the kubelet and it cannot be "
+            "told which of them asks; delete their pods to have them started anew"
+        )
+    slot = replace(lost[0].slot, uid=f"fresh-{ledger.sequence + 1}", chips=fresh)
+    return Pick(slot=slot, need=lost[0].need, reused=0, pool=fresh, rechosen=True)
+
+
+def _with_freed(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Ledger:
+    """Mark the holds whose ids the kubelet is giving to somebody again."""
+    freed = {
+        hold.sequence: replace(hold, freed=True)
+        for hold in ledger.holds.values()
+        if not hold.freed and hold.slot != but and not ids.isdisjoint(hold.kubelet_ids)
+    }
+    return replace(ledger, holds={**ledger.holds, **freed}) if freed else ledger
+
+
+def _lowest(mask: int, count: int) -> int:
+    return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])
+
+
+def _bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
+    last = ledger.product.chip_count - 1
+    found = ", ".join(strangers or ids) or "none"
+    return (
+        f"the kubelet asked for devices that this node does not have: expected "
+        f"distinct ids from {occupancy.device_id(ledger.product, 0)} to "
+        f"{occupancy.device_id(ledger.product, last)}, found {found}"
+    )
+
+
+def _no_claim(ledger: Ledger, count: int) -> str:
+    """Say what a person can do when an Allocate belongs to no claim."""
+    resource = ledger.product.resource
+    broken = sorted(
+        f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
+        for uid, pod in ledger.pods.items()
+        if uid in ledger.problems and not pod.terminal
+    )
+    if broken:
+        return f"the claim of {broken[0]}; let the scheduler write {resource} again"
+    return (
+        f"no pod on this node has a claim for {count} {resource}: annotations "
+        f"{resource} and predicate-time are missing, so the pod did not come "
+        "through the Ascend scheduler; do not set spec.nodeName, and use a "
+        "scheduler that calls the Ascend extender"
+    )
+
+
+def _why_unusable(ledger: Ledger, slot: Slot) -> str:
+    """Say which chips of a claim cannot be given, and why."""
+    lasting, reusable = _taken(ledger, slot)
+    pool = slot.chips & ~lasting
+    others = values.held(ledger) & ~reusable
+    groups = (
+        ("unhealthy", pool & ledger.unhealthy),
+        ("held by another pod", pool & others & ~ledger.unhealthy),
+        ("still used by a process", pool & values.releasing(ledger) & ~others),
+    )
+    words = "; ".join(
+        f"{annotations.render_chips(chip_sets.ids_of(mask), ledger.product)} {why}"
+        for why, mask in groups
+        if mask
+    )
+    total = shapes.total(slot.shape.needs)
+    return (
+        f"the chips chosen for this pod cannot be given to it: {words}; and no "
+        f"other {total} chips that fit together are free on this node. "
+        "A new pod in its place will be scheduled elsewhere"
+    )

@@ -1,0 +1,364 @@
+"""Who holds what: confirm, exchange, find again, release.
+
+What pod-resources shows is joined to holds by device ids and by sequence. A
+positive finding counts at once; that something is absent counts only when no
+Allocate was under way, and is never enough by itself to release a chip.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agent.claims import occupancy, values
+from agent.claims.events import (
+    Counted,
+    Effect,
+    Identity,
+    Noted,
+    PassEnded,
+    ResourcesRead,
+)
+from agent.claims.values import Evidence, Hold, Ledger, Owner
+from scheduler_core import chips as chip_sets
+from scheduler_core.shapes import ContainerKind
+from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import NpuPod
+
+#: Quiet passes without any possible owner after which a hold of nobody ends.
+#: Two, so that no single reading decides.
+MISSES_TO_RELEASE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The ids of one container, in a reading that ended at a sequence."""
+
+    ids: frozenset[str]
+    until: int
+
+
+def wants_reading(ledger: Ledger) -> tuple[tuple[str, str, str], ...]:
+    """Return the pods that pod-resources should be asked about now.
+
+    Living pods that may hold something unconfirmed or have nothing, and pods
+    that have gone and whose chips wait for their release.
+
+    Returns:
+        (uid, namespace, name), in that order.
+    """
+    wanted = {
+        (pod.uid, pod.namespace, pod.name)
+        for pod in ledger.pods.values()
+        if not pod.terminal and not _is_settled(ledger, pod)
+    }
+    for hold in ledger.holds.values():
+        owner = hold.owner
+        if owner is not None and not values.is_alive(ledger, owner.uid):
+            wanted.add((owner.uid, owner.namespace, owner.pod))
+    return tuple(sorted(wanted))
+
+
+def _is_settled(ledger: Ledger, pod: NpuPod) -> bool:
+    """Tell whether every container that can be confirmed is."""
+    holds = values.holds_of_pod(ledger, pod.uid)
+    names = {hold.owner.container for hold in holds if hold.owner and not hold.lost}
+    return "" in names or all(
+        need.name in names for need in pod.needs if need.kind is not ContainerKind.INIT
+    )
+
+
+def read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Take in what pod-resources said about one pod."""
+    evidence = Evidence(
+        containers=event.containers, as_of=event.as_of, quiet=event.quiet
+    )
+    ledger = replace(ledger, shown={**ledger.shown, event.uid: evidence})
+    pod = ledger.pods.get(event.uid)
+    if pod is None or pod.terminal or event.containers is None:
+        return ledger, ()
+    effects: tuple[Effect, ...] = ()
+    for need in pod.needs:
+        ids = event.containers.get(need.name, frozenset())
+        if ids:
+            ledger, more = _confirm(ledger, pod, need.name, _Found(ids, event.until))
+            effects += more
+    if event.quiet:
+        ledger, more = _find_missing(ledger, pod, event.containers)
+        effects += more
+    return ledger, effects
+
+
+def _confirm(
+    ledger: Ledger, pod: NpuPod, container: str, found: _Found
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Join one container's ids to the hold that they came from."""
+    owner = _owner(pod, container)
+    mine = _hold_of(ledger, owner)
+    if mine is not None and found.ids <= frozenset(mine.kubelet_ids):
+        return _put(ledger, replace(mine, lost=False)) if mine.lost else ledger, ()
+    hold = _match(ledger, pod, found)
+    if hold is None:
+        return _adopt(ledger, owner, found.ids)
+    if mine is not None:
+        ledger = _without(ledger, {mine.sequence})  # the container was made anew
+    swapped = hold.slot != pod.uid
+    if swapped:
+        ledger = _exchange(ledger, pod, hold)
+    need = next(i for i, each in enumerate(pod.needs) if each.name == container)
+    hold = replace(
+        ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
+    )
+    ledger = replace(_put(ledger, hold), bare=ledger.bare - {pod.uid})
+    ledger = without_idle_slots(_own_init_holds(ledger, pod))
+    return ledger, (Counted(Identity.CORRECTED),) if swapped else ()
+
+
+def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
+    """Return the hold of nobody that these ids were given out in.
+
+    The newest, where the kubelet gave the same ids out again: it does so only
+    when it has forgotten the first. What came after the reading cannot have
+    been seen in it, and what came before the pod was not its own.
+    """
+    # the kubelet reports Running only for the pod that it runs under the name
+    since = 0 if pod.phase == "Running" else ledger.successors.get(pod.uid, 0)
+    matches = [
+        hold
+        for hold in ledger.holds.values()
+        if hold.owner is None
+        and frozenset(hold.kubelet_ids) == found.ids
+        and since < hold.sequence <= found.until
+    ]
+    return max(matches, key=lambda each: each.sequence, default=None)
+
+
+def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
+    """Return the newest hold of a container (or of its pod as a whole)."""
+    mine = [
+        hold
+        for hold in values.holds_of_pod(ledger, owner.uid)
+        if hold.owner is not None and hold.owner.container in ("", owner.container)
+    ]
+    return max(mine, key=lambda hold: hold.sequence, default=None)
+
+
+def _exchange(ledger: Ledger, pod: NpuPod, hold: Hold) -> Ledger:
+    """Let a pod have the slot that it was served from.
+
+    The pod whose slot that was gets this pod's chips instead, if the two have
+    equal shapes. If not, somebody went around the rules: each keeps its chips,
+    and what is missing is chosen again when its Allocate comes.
+    """
+    theirs = ledger.slots.get(hold.slot)
+    mine = ledger.slots.get(pod.uid)
+    slots = dict(ledger.slots)
+    moves = {hold.slot: pod.uid}
+    if theirs is not None and (mine is None or mine.shape == theirs.shape):
+        slots[pod.uid] = replace(mine or theirs, uid=pod.uid, chips=theirs.chips)
+        if mine is None:
+            del slots[hold.slot]
+        else:
+            slots[hold.slot] = replace(theirs, chips=mine.chips)
+            moves[pod.uid] = hold.slot
+        moved = {
+            each.sequence: replace(each, slot=moves[each.slot])
+            for each in ledger.holds.values()
+            if each.slot in moves
+        }
+    else:
+        moved = {hold.sequence: replace(hold, slot=pod.uid)}
+    return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
+
+
+def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
+    """Give a pod the init containers' holds of its slot.
+
+    pod-resources never shows ordinary init containers; that their pod is this
+    one follows from the slot.
+    """
+    for hold in values.holds_of_slot(ledger, pod.uid):
+        initial = hold.need >= 0 and pod.needs[hold.need].kind is ContainerKind.INIT
+        if initial and hold.owner is None and not hold.freed:
+            name = pod.needs[hold.need].name
+            ledger = _put(ledger, replace(hold, owner=_owner(pod, name)))
+    return ledger
+
+
+def _owner(pod: NpuPod, container: str) -> Owner:
+    return Owner(
+        uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
+    )
+
+
+def _adopt(
+    ledger: Ledger, owner: Owner, ids: frozenset[str]
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Make a hold for ids that were given out before this ledger began.
+
+    What was mounted for them is not certain (the journal is gone), so both
+    the chips of the annotation and the chips of the ids stay reserved.
+    """
+    known = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
+    if ids & known:
+        return ledger, ()  # another hold explains some of them: wait and see
+    pod = ledger.pods[owner.uid]
+    own = chip_sets.mask_of(
+        chip
+        for chip in (occupancy.chip_of(ledger.product, each) for each in ids)
+        if chip >= 0
+    )
+    claimed = occupancy.annotated(ledger, pod) & ~values.held(ledger)
+    whole = sum(need.kind is not ContainerKind.INIT for need in pod.needs) == 1
+    certain = _real(ledger, pod) if whole else ()
+    chips = certain or chip_sets.ids_of(own & claimed)
+    reserved = (
+        () if certain else chip_sets.ids_of((own | claimed) & ~chip_sets.mask_of(chips))
+    )
+    need = next(i for i, each in enumerate(pod.needs) if each.name == owner.container)
+    hold = Hold(
+        sequence=ledger.sequence + 1,
+        kubelet_ids=tuple(sorted(ids)),
+        chips=chips,
+        slot=owner.uid,
+        need=need,
+        owner=owner,
+        reserved=reserved,
+    )
+    ledger = replace(_put(ledger, hold), sequence=hold.sequence)
+    text = f"{', '.join(hold.kubelet_ids)} was given out before this agent started"
+    return ledger, (Noted(owner.uid, "NpuHoldRestored", text),)
+
+
+def _real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
+    text = pod.annotations.get(annotations.ASCEND_REAL, "")
+    try:
+        return annotations.parse_chips(text, ledger.product) if text else ()
+    except annotations.WireError:
+        return ()
+
+
+def _find_missing(
+    ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Notice a running pod that the kubelet shows without its devices."""
+    if pod.phase != "Running" or pod.deleting:
+        return ledger, ()
+    effects: tuple[Effect, ...] = ()
+    for hold in values.holds_of_pod(ledger, pod.uid):
+        name = hold.owner.container if hold.owner else ""
+        slot = ledger.slots.get(hold.slot)
+        if hold.lost or (slot is not None and values.is_init(slot, hold.need)):
+            continue
+        shown = containers.get(name) if name else any(containers.values())
+        if not shown:
+            ledger = _put(ledger, replace(hold, lost=True))
+            text = f"the kubelet no longer knows the devices of container {name or '*'}"
+            effects += (Noted(pod.uid, "NpuDevicesLost", text),)
+    nothing = not any(containers.values()) and not values.holds_of_pod(ledger, pod.uid)
+    if nothing and pod.uid not in ledger.bare and _lasting(pod):
+        ledger = replace(ledger, bare=ledger.bare | {pod.uid})
+        text = (
+            f"the pod runs without its {ledger.product.resource} devices: it was "
+            "started before the device plugin had registered; delete it to have "
+            "it started again"
+        )
+        effects += (Noted(pod.uid, "NpuDevicesMissing", text),)
+    return ledger, effects
+
+
+def _lasting(pod: NpuPod) -> bool:
+    return any(need.kind is not ContainerKind.INIT for need in pod.needs)
+
+
+def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
+    """Release what certainly nobody holds any more.
+
+    A hold ends when its pod has gone or ended at the API server, and
+    pod-resources no longer shows its ids, and no process is on its chips.
+    """
+    ledger = _without_old_evidence(ledger)
+    if not event.quiet:
+        return ledger
+    ended = set()
+    for hold in tuple(ledger.holds.values()):
+        if hold.mask & ledger.busy:
+            continue
+        if hold.owner is not None:
+            if _owner_is_through(ledger, hold, hold.owner):
+                ended.add(hold.sequence)
+        elif _could_be_somebodys(ledger, hold):
+            ledger = _put(ledger, replace(hold, misses=0)) if hold.misses else ledger
+        elif hold.misses + 1 >= MISSES_TO_RELEASE:
+            ended.add(hold.sequence)
+        else:
+            ledger = _put(ledger, replace(hold, misses=hold.misses + 1))
+    return without_idle_slots(_without(ledger, ended)) if ended else ledger
+
+
+def _owner_is_through(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
+    if values.is_alive(ledger, owner.uid):
+        return False
+    evidence = ledger.shown.get(owner.uid)
+    if evidence is None or not evidence.quiet or evidence.as_of < hold.sequence:
+        return False
+    shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+    newer = {
+        kubelet_id
+        for other in ledger.holds.values()
+        if other.sequence > hold.sequence
+        for kubelet_id in other.kubelet_ids
+    }
+    return shown.isdisjoint(set(hold.kubelet_ids) - newer)
+
+
+def _could_be_somebodys(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether a living pod may own a hold of nobody."""
+    slot = ledger.slots.get(hold.slot)
+    initial = slot is not None and values.is_init(slot, hold.need)
+    for pod in ledger.pods.values():
+        if pod.terminal or _is_settled(ledger, pod):
+            continue
+        counts = {
+            need.count
+            for need in pod.needs
+            if (need.kind is ContainerKind.INIT) is initial
+        }
+        evidence = ledger.shown.get(pod.uid)
+        fresh = evidence is not None and evidence.quiet
+        seen = fresh and evidence is not None and evidence.as_of >= hold.sequence
+        absent = evidence is not None and evidence.containers is not None
+        if len(hold.kubelet_ids) in counts and (initial or not (seen and absent)):
+            return True
+    return False
+
+
+def without_idle_slots(ledger: Ledger) -> Ledger:
+    """Drop the slots of pods that have ended and from which nothing is held."""
+    used = {hold.slot for hold in ledger.holds.values()}
+    slots = {
+        uid: slot
+        for uid, slot in ledger.slots.items()
+        if uid in used or values.is_alive(ledger, uid)
+    }
+    return ledger if len(slots) == len(ledger.slots) else replace(ledger, slots=slots)
+
+
+def _without_old_evidence(ledger: Ledger) -> Ledger:
+    """Drop what was read about pods that have gone and hold nothing."""
+    needed = ledger.pods.keys() | {
+        hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
+    }
+    unconfirmed = any(hold.owner is None for hold in ledger.holds.values())
+    return replace(
+        ledger,
+        shown={uid: each for uid, each in ledger.shown.items() if uid in needed},
+        vacated=ledger.vacated if unconfirmed else frozenset(),
+    )
+
+
+def _put(ledger: Ledger, hold: Hold) -> Ledger:
+    return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
+
+
+def _without(ledger: Ledger, sequences: set[int]) -> Ledger:
+    holds = {s: hold for s, hold in ledger.holds.items() if s not in sequences}
+    return replace(ledger, holds=holds)

@@ -1,0 +1,154 @@
+"""What the ledger knows: pods, the slots of chips they claimed, and holds.
+
+A *slot* is what a pod of this node is to be served from: the chips of its
+claim. When it turns out that a pod of equal shape was served from another
+pod's slot, the two exchange their chips.
+
+A *hold* is what one Allocate gave out: some chips of one slot, to a container
+that is unknown until pod-resources has named it.
+
+Everything is frozen; a change makes a new value. Sets of chips are bit masks
+(`scheduler_core.chips`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scheduler_core import chips as chip_sets
+from scheduler_core.products import Product
+from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
+from scheduler_core.wire.pods import NpuPod
+
+#: `Hold.need` of a hold that covers a pod as a whole (found at a restart).
+WHOLE_POD = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The container that was found to hold something."""
+
+    uid: str
+    namespace: str
+    pod: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """The chips that a pod is to be served from, and its containers."""
+
+    uid: str  #: of the pod
+    shape: Shape
+    needs: tuple[ContainerNeed, ...]
+    chips: int  #: mask
+    predicate_time: int  #: unit: what the scheduler wrote; only compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """What one Allocate gave out."""
+
+    sequence: int  #: strictly increasing per node
+    kubelet_ids: tuple[str, ...]
+    chips: tuple[int, ...]  #: parallel to `kubelet_ids`, as mounted
+    slot: str  #: uid of the pod whose slot it was taken from; the owner's, once known
+    need: int  #: index into that pod's needs, or WHOLE_POD
+    owner: Owner | None = None
+    #: chips that may be mounted too: found without a journal after a crash
+    reserved: tuple[int, ...] = ()
+    freed: bool = False  #: the kubelet has offered these ids to somebody again
+    lost: bool = False  #: the kubelet no longer knows that its owner has them
+    misses: int = 0  #: passes in a row in which nobody alive could be the owner
+
+    @property
+    def mask(self) -> int:
+        """All chips that nobody else may get while this hold lasts."""
+        return chip_sets.mask_of((*self.chips, *self.reserved))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What pod-resources last said about one pod."""
+
+    #: {container: its device ids}; None: the kubelet does not know the pod
+    containers: Mapping[str, frozenset[str]] | None
+    #: every hold up to this sequence had been answered when the reading began
+    as_of: int
+    #: no Allocate was under way from its beginning to its end
+    quiet: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """All that the agent knows about who has which chip of its node.
+
+    Source of truth of each part: pods and slots: the API server; holds: our
+    own answers to Allocate, kept in the journal; shown: pod-resources;
+    unhealthy and busy: the driver.
+    """
+
+    product: Product
+    node: str
+    pods: Mapping[str, NpuPod] = field(default_factory=dict)  #: by uid
+    slots: Mapping[str, Slot] = field(default_factory=dict)  #: by pod uid
+    holds: Mapping[int, Hold] = field(default_factory=dict)  #: by sequence
+    shown: Mapping[str, Evidence] = field(default_factory=dict)  #: by pod uid
+    #: {pod uid: why its claim cannot be read}
+    problems: Mapping[str, str] = field(default_factory=dict)
+    #: {uid of a pod that took over the name of another: sequence at that time}
+    successors: Mapping[str, int] = field(default_factory=dict)
+    #: (namespace, name) of pods that have gone since something is unconfirmed
+    vacated: frozenset[tuple[str, str]] = frozenset()
+    #: pods that run although no device was ever given to them
+    bare: frozenset[str] = frozenset()
+    sequence: int = 0
+    unhealthy: int = 0  #: mask
+    busy: int = 0  #: mask: chips on which the driver sees a process
+
+
+def is_alive(ledger: Ledger, uid: str) -> bool:
+    """Tell whether a pod exists at the API server and has not ended."""
+    pod = ledger.pods.get(uid)
+    return pod is not None and not pod.terminal
+
+
+def holds_of_slot(ledger: Ledger, slot_uid: str) -> tuple[Hold, ...]:
+    """Return what was given out from one slot, oldest first."""
+    return tuple(hold for hold in ledger.holds.values() if hold.slot == slot_uid)
+
+
+def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
+    """Return what one pod is known to hold, oldest first."""
+    return tuple(
+        hold
+        for hold in ledger.holds.values()
+        if hold.owner is not None and hold.owner.uid == uid
+    )
+
+
+def held(ledger: Ledger) -> int:
+    """Return the mask of all chips that were given out and not released."""
+    mask = 0
+    for hold in ledger.holds.values():
+        mask |= hold.mask
+    return mask
+
+
+def releasing(ledger: Ledger) -> int:
+    """Return the chips on which a process runs that no living pod explains.
+
+    A chip whose pod has gone is not free before its last process has ended
+    (seed 004, "Concurrency Considerations", 2).
+    """
+    explained = 0
+    for hold in ledger.holds.values():
+        if hold.owner is None or is_alive(ledger, hold.owner.uid):
+            explained |= hold.mask
+    for uid in ledger.bare & ledger.slots.keys():
+        explained |= ledger.slots[uid].chips
+    return ledger.busy & ~explained
+
+
+def is_init(slot: Slot, need: int) -> bool:
+    """Tell whether a need is an ordinary init container's."""
+    return need >= 0 and slot.needs[need].kind is ContainerKind.INIT
