@@ -1,0 +1,105 @@
+"""ConfigMaps: read one, make one, and set only the keys that are ours."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kube import objects
+from kube.client import MERGE_PATCH, Client, object_path
+from kube.errors import MalformedError
+from kube.objects import ConfigMap
+
+
+async def get(client: Client, namespace: str, name: str) -> ConfigMap:
+    """Return a ConfigMap as the API server has it now.
+
+    Args:
+        client: An open client.
+        namespace: The ConfigMap's.
+        name: The ConfigMap's.
+
+    Raises:
+        NotFoundError: There is none.
+        KubeError: The API server said no otherwise, or cannot be reached.
+    """
+    path = object_path("configmaps", name, namespace=namespace)
+    return _config_map(await client.request("GET", path), path)
+
+
+async def create(
+    client: Client,
+    *,
+    namespace: str,
+    name: str,
+    labels: Mapping[str, str],
+    data: Mapping[str, str],
+) -> ConfigMap:
+    """Make a ConfigMap and return it.
+
+    Args:
+        client: An open client.
+        namespace: Where.
+        name: Its name.
+        labels: Its labels.
+        data: Its content.
+
+    Raises:
+        ConflictError: There is one of that name.
+        KubeError: The API server said no otherwise, or cannot be reached.
+    """
+    path = object_path("configmaps", "", namespace=namespace)
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "data": dict(data),
+    }
+    return _config_map(
+        await client.request("POST", path, body=objects.encode(body)), path
+    )
+
+
+async def patch(
+    client: Client,
+    *,
+    namespace: str,
+    name: str,
+    data: Mapping[str, str | None],
+    labels: Mapping[str, str] | None = None,
+    resource_version: str | None = None,
+) -> ConfigMap:
+    """Set keys of a ConfigMap, leave all others as they are; return it afterwards.
+
+    Args:
+        client: An open client.
+        namespace: The ConfigMap's.
+        name: The ConfigMap's.
+        data: New values; None removes a key.
+        labels: Labels to set besides.
+        resource_version: Only if nobody has written since this version.
+
+    Raises:
+        NotFoundError: There is none.
+        ConflictError: Somebody has written since `resource_version`.
+        KubeError: The API server said no otherwise, or cannot be reached.
+    """
+    path = object_path("configmaps", name, namespace=namespace)
+    metadata: dict[str, object] = {}
+    if labels:
+        metadata["labels"] = dict(labels)
+    if resource_version is not None:
+        metadata["resourceVersion"] = resource_version
+    body: dict[str, object] = {"data": dict(data)}
+    if metadata:
+        body["metadata"] = metadata
+    answer = await client.request(
+        "PATCH", path, body=objects.encode(body), content_type=MERGE_PATCH
+    )
+    return _config_map(answer, path)
+
+
+def _config_map(body: bytes, path: str) -> ConfigMap:
+    try:
+        return msgspec.json.decode(body, type=ConfigMap)
+    except msgspec.DecodeError as error:
+        raise MalformedError(f"{path}: {error}") from error
