@@ -1,0 +1,235 @@
+"""Parse the YAML file that describes a simulated machine. Pure.
+
+    product: atlas-800-training     # key of a row of the product table
+    faults:                         # optional; the level defaults to SeparateNPU
+      - {chip: 3, code: "80E01801", level: SeparateNPU}
+      - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
+    processes:                      # optional: who uses a chip though no pod does
+      - {chip: 0, pid: 4711}
+    vanished: [5]                   # optional: chips that no longer answer
+
+Strict: what is not understood is an error, because a mistyped key would otherwise
+be a chip that is silently healthy. All errors of one file are reported at once.
+"""
+
+import re
+from collections.abc import Callable, Hashable
+from typing import Any, TypeGuard, TypeVar
+
+import yaml
+
+from agent.devices.driver import Flaw
+from agent.devices.reading import ChipFault, Level, Process, Reading
+from scheduler_core import products
+
+#: Error codes are 32 bits in hexadecimal, some with one leading digit more
+#: ("020001002"): MindCluster's faultCode.json.
+_CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
+
+#: What the chips of a product call themselves: (name, AI cores).
+_CHIPS = {"atlas-800-training": ("910A", 32)}
+
+_KEYS = ("product", "faults", "processes", "vanished")
+
+#: The most of a wrong value that an error message repeats. Unit: characters.
+_SHOWN = 60
+
+T = TypeVar("T")
+
+
+class FlawsError(ValueError):
+    """The text is not a usable description; carries every flaw."""
+
+    def __init__(self, flaws: tuple[Flaw, ...]) -> None:
+        """Keep the facts; the text is made from them."""
+        self.flaws = flaws
+        super().__init__("; ".join(str(flaw) for flaw in flaws))
+
+
+def parse(text: str) -> Reading:
+    """Read a description; `since_ms` of the faults is left at 0.
+
+    Args:
+        text: The whole file. May be empty, which is an error.
+
+    Raises:
+        FlawsError: Something is wrong, with every place.
+    """
+    reader = _Reader()
+    reading = reader.reading(_load(text))
+    if reading is None or reader.flaws:
+        raise FlawsError(tuple(reader.flaws))
+    return reading
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML without surprises: a key that stands twice is an error."""
+
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002  # PyYAML's signature
+    ) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for index, (key, (key_node, _)) in enumerate(
+            zip(keys, node.value, strict=True)
+        ):
+            if key in keys[:index]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} twice", key_node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _load(text: str) -> object:
+    if not text.strip():
+        raise FlawsError(
+            (Flaw(at="", expected="a YAML mapping", found="an empty file"),)
+        )
+    try:
+        # A SafeLoader: it builds plain values only.
+        return yaml.load(text, _StrictLoader)  # noqa: S506
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
+        raise FlawsError((_syntax(error),)) from error
+
+
+def _syntax(error: Exception) -> Flaw:
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    found = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return Flaw(at=where, expected="YAML", found=found)
+
+
+class _Reader:
+    """Collects flaws while it walks a document, so that all come at once."""
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+        #: How many chips the product has; None while it is not known.
+        self._chip_count: int | None = None
+
+    def reading(self, document: object) -> Reading | None:
+        fields = self._mapping("", document, _KEYS)
+        if fields is None:
+            return None
+        product = self._product(fields.get("product"))
+        self._chip_count = None if product is None else product.chip_count
+        faults = self._list("faults", fields.get("faults"), self._fault)
+        processes = self._list("processes", fields.get("processes"), self._process)
+        vanished = self._list("vanished", fields.get("vanished"), self._chip)
+        self._distinct("faults", [(f.chip, f.code) for f in faults], "chip and code")
+        self._distinct("processes", [(p.chip, p.pid) for p in processes], "chip, pid")
+        self._distinct("vanished", vanished, "chip")
+        if product is None:
+            return None
+        chip_name, ai_core_count = _CHIPS.get(product.key, ("", 0))
+        return Reading(
+            product=product,
+            chip_name=chip_name,
+            ai_core_count=ai_core_count,
+            chips=tuple(c for c in range(product.chip_count) if c not in vanished),
+            faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
+            processes=tuple(sorted(processes, key=lambda use: (use.chip, use.pid))),
+        )
+
+    def _product(self, value: object) -> products.Product | None:
+        keys = {product.key: product for product in products.PRODUCTS}
+        if isinstance(value, str) and value in keys:
+            return keys[value]
+        self._flaw("product", f"one of {', '.join(sorted(keys))}", value)
+        return None
+
+    def _fault(self, at: str, value: object) -> ChipFault | None:
+        before = len(self.flaws)
+        fields = self._mapping(at, value, ("chip", "code", "level", "network"))
+        if fields is None:
+            return None
+        chip = self._chip(f"{at}.chip", fields.get("chip"))
+        code = self._code(f"{at}.code", fields.get("code"))
+        level = self._level(f"{at}.level", fields.get("level", Level.SEPARATE.value))
+        network = fields.get("network", False)
+        if not isinstance(network, bool):
+            self._flaw(f"{at}.network", "true or false", network)
+        if len(self.flaws) > before or chip is None:
+            return None
+        return ChipFault(chip=chip, code=code, level=level, network=network is True)
+
+    def _process(self, at: str, value: object) -> Process | None:
+        fields = self._mapping(at, value, ("chip", "pid"))
+        if fields is None:
+            return None
+        chip = self._chip(f"{at}.chip", fields.get("chip"))
+        pid = fields.get("pid")
+        if not _is_int(pid) or pid < 1:
+            self._flaw(f"{at}.pid", "a process id, 1 or more", pid)
+            return None
+        return None if chip is None else Process(chip=chip, pid=pid)
+
+    def _chip(self, at: str, value: object) -> int | None:
+        count = self._chip_count
+        if _is_int(value) and value >= 0 and (count is None or value < count):
+            return value
+        known = "a chip number" if count is None else f"a chip from 0 to {count - 1}"
+        self._flaw(at, known, value)
+        return None
+
+    def _code(self, at: str, value: object) -> str:
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            return value.upper()
+        self._flaw(at, 'a fault code in quotes, like "80E01801"', value)
+        return ""
+
+    def _level(self, at: str, value: object) -> Level:
+        levels = {level.value: level for level in Level}
+        if isinstance(value, str) and value in levels:
+            return levels[value]
+        self._flaw(at, f"one of {', '.join(levels)}", value)
+        return Level.NORMAL
+
+    def _mapping(
+        self, at: str, value: object, keys: tuple[str, ...]
+    ) -> dict[str, object] | None:
+        if not isinstance(value, dict):
+            self._flaw(at, f"a mapping with the keys {', '.join(keys)}", value)
+            return None
+        for key in value:
+            if key not in keys:
+                place = f"{at}.{key}" if at else str(key)
+                self.flaws.append(
+                    Flaw(
+                        at=place,
+                        expected=f"one of the keys {', '.join(keys)}",
+                        found=_shown(key),
+                    )
+                )
+        return {key: value[key] for key in keys if key in value}
+
+    def _list(
+        self, at: str, value: object, item: Callable[[str, object], T | None]
+    ) -> list[T]:
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self._flaw(at, "a list", value)
+            return []
+        found = [item(f"{at}[{index}]", each) for index, each in enumerate(value)]
+        return [each for each in found if each is not None]
+
+    def _distinct(self, at: str, keys: list[Any], what: str) -> None:
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
+                self._flaw(at, f"each {what} once", key)
+
+    def _flaw(self, at: str, expected: str, value: object) -> None:
+        found = "nothing" if value is None else _shown(value)
+        self.flaws.append(Flaw(at=at, expected=expected, found=found))
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    # To Python True is the number 1; to a reader of the file it is not.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,85 @@
+"""What one look at the hardware of a node shows.
+
+A `Reading` is a fact without a verdict: which chips answered, which faults they
+report, which processes use them. `agent.health` turns faults into conditions.
+Two readings of an unchanged machine are equal, so that a change is a comparison.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from scheduler_core.products import Product
+
+
+class Level(Enum):
+    """How serious a fault is, from none to worst: the order of the members.
+
+    The values are the wire names of MindCluster's fault configuration.
+    """
+
+    NORMAL = "NormalNPU"
+    NOT_HANDLED = "NotHandleFault"
+    SUB_HEALTH = "SubHealthFault"
+    RESTART_REQUEST = "RestartRequest"
+    RESTART_BUSINESS = "RestartBusiness"
+    FREE_RESTART = "FreeRestartNPU"
+    RESTART = "RestartNPU"
+    PRE_SEPARATE = "PreSeparateNPU"
+    SEPARATE = "SeparateNPU"
+    MANUALLY_SEPARATE = "ManuallySeparateNPU"
+
+
+_RANK = {level: rank for rank, level in enumerate(Level)}
+
+
+def worst(levels: Iterable[Level]) -> Level:
+    """The most serious of some levels; none at all is `Level.NORMAL`."""
+    return max(levels, key=_RANK.__getitem__, default=Level.NORMAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChipFault:
+    """One fault that one chip reports."""
+
+    chip: int
+    #: Upper-case hexadecimal, as the fault configuration writes it.
+    code: str
+    level: Level
+    #: A fault of the parameter-plane network, not of the chip itself.
+    network: bool = False
+    #: When it was first seen. Unit: Unix milliseconds.
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process that uses a chip, whoever started it."""
+
+    chip: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Everything that one look at the hardware shows."""
+
+    product: Product
+    #: Model of the chips as the driver names it ("910A"); "" when unknown.
+    chip_name: str = ""
+    #: AI cores per chip; 0 when unknown.
+    ai_core_count: int = 0
+    #: Physical ids that answered, ascending. A chip that is missing has vanished.
+    chips: tuple[int, ...]
+    #: Ordered by chip, then as reported.
+    faults: tuple[ChipFault, ...] = ()
+    #: Ordered by chip, then pid.
+    processes: tuple[Process, ...] = ()
+
+    def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
+        """The faults of one chip, in the order in which they were reported."""
+        return tuple(fault for fault in self.faults if fault.chip == chip)
+
+    def pids_of(self, chip: int) -> tuple[int, ...]:
+        """The processes on one chip, ascending."""
+        return tuple(use.pid for use in self.processes if use.chip == chip)

@@ -1,0 +1,87 @@
+"""Ask a driver in turn, and never wait for it too long.
+
+A driver call can hang, and nothing can end it. So there is at most one call in
+flight: one that misses its deadline is left running, what it last said is marked
+as stale, and it is not called again until it has come back.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.devices.driver import Driver, DriverError
+from agent.devices.reading import Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What is known of the hardware now."""
+
+    #: The last good reading; None until there was one.
+    reading: Reading | None = None
+    #: When that was read. Unit: seconds of the event loop's clock.
+    read_at: float | None = None
+    #: Why `reading` is not from just now; "" when it is.
+    problem: str = ""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the hardware may have changed since `reading`."""
+        return bool(self.problem)
+
+
+class Source:
+    """The only caller of a driver. Protects the call in flight."""
+
+    def __init__(self, driver: Driver, *, poll_s: float, deadline_s: float) -> None:
+        """Nothing is asked until `run` or `look`.
+
+        Args:
+            driver: Whom to ask.
+            poll_s: Pause between two looks. Unit: seconds, above 0.
+            deadline_s: How long one look may take before what is known is called
+                stale. Unit: seconds, above 0.
+        """
+        self._driver = driver
+        self._poll_s = poll_s
+        self._deadline_s = deadline_s
+        self._call: asyncio.Task[Reading] | None = None
+        self._known = Observation()
+
+    async def run(self, deliver: Callable[[Observation], None]) -> None:
+        """Look for ever and deliver each observation, changed or not.
+
+        Unchanged ones matter too: a chip recovers by time passing.
+        """
+        try:
+            while True:
+                deliver(await self.look())
+                await asyncio.sleep(self._poll_s)
+        finally:
+            if self._call is not None:
+                self._call.cancel()
+
+    async def look(self) -> Observation:
+        """Look once; returns after the deadline at the latest."""
+        call = self._call or asyncio.create_task(self._driver.read())
+        self._call = call
+        done, _ = await asyncio.wait({call}, timeout=self._deadline_s)
+        if done:
+            self._call = None
+            self._known = self._after(call)
+        else:
+            self._known = self._stale(f"no answer within {self._deadline_s:g} s")
+        return self._known
+
+    def _after(self, call: asyncio.Task[Reading]) -> Observation:
+        try:
+            reading = call.result()
+        except DriverError as error:
+            return self._stale(str(error))
+        now = asyncio.get_running_loop().time()
+        return Observation(reading=reading, read_at=now)
+
+    def _stale(self, problem: str) -> Observation:
+        return Observation(
+            reading=self._known.reading, read_at=self._known.read_at, problem=problem
+        )

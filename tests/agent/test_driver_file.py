@@ -1,0 +1,195 @@
+"""The file of a simulated machine: what it can say, and what is refused."""
+
+import pytest
+
+from agent.devices import driver_file
+from agent.devices.reading import ChipFault, Level, Process, Reading
+from scheduler_core.products import ATLAS_800_TRAINING
+
+
+def flaws_of(text: str) -> list[str]:
+    with pytest.raises(driver_file.FlawsError) as caught:
+        driver_file.parse(text)
+    return [str(flaw) for flaw in caught.value.flaws]
+
+
+def test_a_product_alone_is_a_machine_without_faults() -> None:
+    reading = driver_file.parse("product: atlas-800-training\n")
+
+    assert reading == Reading(
+        product=ATLAS_800_TRAINING,
+        chip_name="910A",
+        ai_core_count=32,
+        chips=(0, 1, 2, 3, 4, 5, 6, 7),
+    )
+
+
+def test_everything_that_a_file_can_say() -> None:
+    reading = driver_file.parse(
+        """
+        product: atlas-800-training
+        faults:
+          - {chip: 3, code: "80e01801"}
+          - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
+          - {chip: 3, code: "020001002", level: NotHandleFault}
+        processes:
+          - {chip: 1, pid: 12}
+          - {chip: 1, pid: 11}
+        vanished: [5]
+        """
+    )
+
+    assert reading == Reading(
+        product=ATLAS_800_TRAINING,
+        chip_name="910A",
+        ai_core_count=32,
+        chips=(0, 1, 2, 3, 4, 6, 7),
+        faults=(
+            ChipFault(chip=0, code="81078603", level=Level.PRE_SEPARATE, network=True),
+            ChipFault(chip=3, code="80E01801", level=Level.SEPARATE),
+            ChipFault(chip=3, code="020001002", level=Level.NOT_HANDLED),
+        ),
+        processes=(Process(chip=1, pid=11), Process(chip=1, pid=12)),
+    )
+
+
+def test_empty_lists_may_be_left_blank() -> None:
+    text = "product: atlas-800-training\nfaults:\nprocesses: []\n"
+
+    assert driver_file.parse(text).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "flaw"),
+    [
+        ("", "expected a YAML mapping, found an empty file"),
+        ("  \n", "expected a YAML mapping, found an empty file"),
+        (
+            "# only a comment",
+            (
+                "expected a mapping with the keys product, faults, processes, "
+                "vanished, found nothing"
+            ),
+        ),
+        (
+            "- 1",
+            (
+                "expected a mapping with the keys product, faults, processes, "
+                "vanished, found [1]"
+            ),
+        ),
+        (
+            "product: [",
+            (
+                "line 1, column 11: expected YAML, found expected the node content, "
+                "but found '<stream end>'"
+            ),
+        ),
+        (
+            "product: a\nproduct: b",
+            "line 2, column 1: expected YAML, found the key 'product' twice",
+        ),
+        ("product: x", "product: expected one of atlas-800-training, found 'x'"),
+        ("faults: []", "product: expected one of atlas-800-training, found nothing"),
+    ],
+)
+def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
+    assert flaw in flaws_of(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "flaw"),
+    [
+        (
+            "fault: []",
+            (
+                "fault: expected one of the keys product, faults, processes, vanished, "
+                "found 'fault'"
+            ),
+        ),
+        ("faults: 3", "faults: expected a list, found 3"),
+        (
+            "faults: [x]",
+            (
+                "faults[0]: expected a mapping with the keys chip, code, level, "
+                "network, found 'x'"
+            ),
+        ),
+        (
+            'faults: [{chip: 8, code: "80E01801"}]',
+            "faults[0].chip: expected a chip from 0 to 7, found 8",
+        ),
+        (
+            'faults: [{chip: -1, code: "80E01801"}]',
+            "faults[0].chip: expected a chip from 0 to 7, found -1",
+        ),
+        (
+            'faults: [{chip: true, code: "80E01801"}]',
+            "faults[0].chip: expected a chip from 0 to 7, found True",
+        ),
+        (
+            'faults: [{code: "80E01801"}]',
+            "faults[0].chip: expected a chip from 0 to 7, found nothing",
+        ),
+        (
+            "faults: [{chip: 0, code: 81078603}]",
+            (
+                'faults[0].code: expected a fault code in quotes, like "80E01801", '
+                "found 81078603"
+            ),
+        ),
+        (
+            'faults: [{chip: 0, code: "80E01801", level: Bad}]',
+            (
+                "faults[0].level: expected one of NormalNPU, NotHandleFault, "
+                "SubHealthFault, RestartRequest, RestartBusiness, FreeRestartNPU, "
+                "RestartNPU, PreSeparateNPU, SeparateNPU, ManuallySeparateNPU, "
+                "found 'Bad'"
+            ),
+        ),
+        (
+            'faults: [{chip: 0, code: "80E01801", network: 1}]',
+            "faults[0].network: expected true or false, found 1",
+        ),
+        (
+            'faults: [{chip: 0, code: "80E01801", colour: red}]',
+            (
+                "faults[0].colour: expected one of the keys chip, code, level, "
+                "network, found 'colour'"
+            ),
+        ),
+        (
+            'faults: [{chip: 0, code: "80E01801"}, {chip: 0, code: "80e01801"}]',
+            "faults: expected each chip and code once, found (0, '80E01801')",
+        ),
+        (
+            "processes: [{chip: 0, pid: 0}]",
+            "processes[0].pid: expected a process id, 1 or more, found 0",
+        ),
+        (
+            "processes: [{chip: 0, pid: 1}, {chip: 0, pid: 1}]",
+            "processes: expected each chip, pid once, found (0, 1)",
+        ),
+        ("vanished: [9]", "vanished[0]: expected a chip from 0 to 7, found 9"),
+        ("vanished: [1, 1]", "vanished: expected each chip once, found 1"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_its_place(line: str, flaw: str) -> None:
+    assert flaws_of(f"product: atlas-800-training\n{line}\n") == [flaw]
+
+
+def test_all_flaws_come_at_once_also_without_a_product() -> None:
+    assert flaws_of('faults: [{chip: 1, code: ""}]\ncolour: red\n') == [
+        (
+            "colour: expected one of the keys product, faults, processes, vanished, "
+            "found 'colour'"
+        ),
+        "product: expected one of atlas-800-training, found nothing",
+        "faults[0].code: expected a fault code in quotes, like \"80E01801\", found ''",
+    ]
+
+
+def test_a_long_wrong_value_is_cut() -> None:
+    (flaw,) = flaws_of(f"product: {'x' * 1000}\n")
+
+    assert len(flaw) < 130

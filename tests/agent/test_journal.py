@@ -1,0 +1,266 @@
+"""The journal: whole after any death of the agent, and never believed when it lies."""
+
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import journal
+from agent.journal import (
+    HoldEntry,
+    Journal,
+    JournalContents,
+    JournalError,
+    JournalProblem,
+    ProblemKind,
+)
+
+HOLD = HoldEntry(
+    sequence=1,
+    kubelet_ids=("Ascend910-7", "Ascend910-0"),
+    chips=(0, 1),
+    claim_uid="uid-a",
+    pod_uid="",
+    namespace="default",
+    pod="train-0",
+    container="main",
+    count=2,
+    boot_id="boot-1",
+)
+LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), count=1)
+
+
+def journal_in(
+    directory: Path, *, boot_id: str = "boot-1", node: str = "n1"
+) -> Journal:
+    return Journal(directory / "holds", boot_id=boot_id, node=node)
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    journal_in(tmp_path).write([HOLD, LATER])
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD, LATER))
+
+
+def test_only_the_latest_write_is_left_and_only_its_owner_may_read_it(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    for entries in ([HOLD], [HOLD, LATER], [LATER]):
+        holds.write(entries)
+
+    assert holds.read() == JournalContents(entries=(LATER,))
+    assert names_in(tmp_path) == ["holds"]
+    assert (tmp_path / "holds").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_holds_is_not_the_same_as_no_journal(tmp_path: Path) -> None:
+    journal_in(tmp_path).write([])
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=())
+
+
+def test_the_format_is_a_header_line_and_json() -> None:
+    body = b'{"node":"n1","boot_id":"boot-1","entries":[]}'
+
+    assert journal.encode([], boot_id="boot-1", node="n1") == (
+        b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body)) + body
+    )
+
+
+def problem_of(tmp_path: Path, content: bytes) -> JournalProblem:
+    path = tmp_path / "holds"
+    path.write_bytes(content)
+    problem = journal_in(tmp_path).read()
+    assert isinstance(problem, JournalProblem)
+    return problem
+
+
+GOOD = journal.encode([HOLD], boot_id="boot-1", node="n1")
+BODY = GOOD.partition(b"\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "text"),
+    [
+        (b"", ProblemKind.TORN, "torn: expected a header line, found 0 bytes"),
+        (GOOD[:10], ProblemKind.TORN, "torn: expected a header line, found 10 bytes"),
+        (
+            GOOD[:-1],
+            ProblemKind.TORN,
+            f"torn: expected {len(BODY)} bytes, found {len(BODY) - 1} bytes",
+        ),
+        (
+            GOOD + b"}",
+            ProblemKind.DAMAGED,
+            None,
+        ),
+        (
+            b"\0" * 100 + b"\n",
+            ProblemKind.DAMAGED,
+            None,
+        ),
+        (
+            GOOD.replace(b"journal 1", b"journal 2", 1),
+            ProblemKind.OTHER_VERSION,
+            "other version: expected version 1, found version 2",
+        ),
+        (
+            GOOD.replace(b"train-0", b"train-1", 1),
+            ProblemKind.DAMAGED,
+            None,
+        ),
+        (
+            journal.encode([HOLD], boot_id="boot-1", node="n2"),
+            ProblemKind.OTHER_NODE,
+            "other node: expected 'n1', found 'n2'",
+        ),
+        (
+            journal.encode([HOLD], boot_id="boot-0", node="n1"),
+            ProblemKind.OTHER_BOOT,
+            "other boot: expected 'boot-1', found 'boot-0'",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_set_aside(
+    tmp_path: Path, content: bytes, kind: ProblemKind, text: str | None
+) -> None:
+    problem = problem_of(tmp_path, content)
+
+    bad = tmp_path / "holds.bad-1"
+    assert problem == JournalProblem(
+        kind=kind,
+        path=str(tmp_path / "holds"),
+        text=problem.text if text is None else text,
+        set_aside=str(bad),
+    )
+    assert bad.read_bytes() == content
+    assert names_in(tmp_path) == ["holds.bad-1"]
+
+
+def test_a_body_of_another_form_is_damaged_though_its_checksum_holds(
+    tmp_path: Path,
+) -> None:
+    body = b'{"node":"n1","boot_id":"boot-1","entries":[{}]}'
+    header = b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body))
+
+    assert problem_of(tmp_path, header + body).kind is ProblemKind.DAMAGED
+
+
+def test_a_second_bad_journal_does_not_replace_the_first(tmp_path: Path) -> None:
+    problem_of(tmp_path, b"first")
+
+    problem_of(tmp_path, b"second")
+
+    assert (tmp_path / "holds.bad-1").read_bytes() == b"first"
+    assert (tmp_path / "holds.bad-2").read_bytes() == b"second"
+
+
+def test_the_problem_tells_a_person_where_the_file_is_now(tmp_path: Path) -> None:
+    path = tmp_path / "holds"
+
+    assert str(problem_of(tmp_path, b"")) == (
+        f"{path}: torn: expected a header line, found 0 bytes, kept as {path}.bad-1"
+    )
+
+
+def test_an_absent_journal_is_said_to_be_absent(tmp_path: Path) -> None:
+    assert journal_in(tmp_path).read() == JournalProblem(
+        kind=ProblemKind.ABSENT,
+        path=str(tmp_path / "holds"),
+        text="there is no journal",
+    )
+
+
+def test_a_journal_that_cannot_be_opened_is_left_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "holds").mkdir()
+
+    assert journal_in(tmp_path).read() == JournalProblem(
+        kind=ProblemKind.UNREADABLE,
+        path=str(tmp_path / "holds"),
+        text="Is a directory",
+    )
+
+
+@given(position=st.integers(0, len(GOOD) - 1), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_never_believed(position: int, bit: int) -> None:
+    flipped = bytearray(GOOD)
+    flipped[position] ^= 1 << bit
+
+    with pytest.raises(journal.UnusableError):
+        journal.decode(bytes(flipped), boot_id="boot-1", node="n1")
+
+
+@given(length=st.integers(0, len(GOOD) - 1))
+def test_a_part_of_a_journal_is_never_believed(length: int) -> None:
+    with pytest.raises(journal.UnusableError):
+        journal.decode(GOOD[:length], boot_id="boot-1", node="n1")
+
+
+def test_an_agent_that_died_while_writing_leaves_the_old_journal(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    holds.write([HOLD])
+    (tmp_path / "holds.tmp-9").write_bytes(b"half of it")
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD,))
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_an_agent_that_died_between_the_renames_leaves_the_old_journal(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    holds.write([HOLD])
+    (tmp_path / "holds").rename(tmp_path / "holds.old")
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD,))
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_an_agent_that_died_before_the_clean_up_leaves_the_new_journal(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    holds.write([HOLD])
+    (tmp_path / "holds").rename(tmp_path / "holds.old")
+    journal_in(tmp_path).write([HOLD, LATER])
+    (tmp_path / "holds.old").write_bytes(GOOD)
+
+    again = journal_in(tmp_path)
+
+    assert again.read() == JournalContents(entries=(HOLD, LATER))
+    again.write([LATER])
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_a_write_that_fails_says_so_and_leaves_the_old_journal(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "state"
+    directory.mkdir()
+    holds = Journal(directory / "holds", boot_id="boot-1", node="n1")
+    holds.write([HOLD])
+    directory.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(JournalError, match="No such file or directory"):
+        holds.write([LATER])
+
+    (tmp_path / "elsewhere").rename(directory)
+    assert holds.read() == JournalContents(entries=(HOLD,))
+
+
+def test_the_disk_being_full_leaves_the_old_journal() -> None:
+    full = Path("/dev/full")
+
+    # Every write to it fails with ENOSPC; a rename in /dev is never reached.
+    with pytest.raises(OSError, match="No space left"):
+        journal._create(str(full), b"x")

@@ -1,0 +1,167 @@
+"""The simulated driver: a file that is edited while the agent runs."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.devices.driver import DriverFileError
+from agent.devices.reading import ChipFault, Level, Reading
+from agent.devices.simulated import SimulatedDriver
+
+MACHINE = "product: atlas-800-training\n"
+FAULT_ON_3 = MACHINE + 'faults: [{chip: 3, code: "80E01801"}]\n'
+FAULTS_ON_3_AND_4 = (
+    MACHINE + 'faults: [{chip: 3, code: "80E01801"}, {chip: 4, code: "80E01801"}]\n'
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 1000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def driver_on(path: Path) -> SimulatedDriver:
+    return SimulatedDriver(path, wall_ms=Clock())
+
+
+async def flaw_of(driver: SimulatedDriver) -> str:
+    with pytest.raises(DriverFileError) as caught:
+        await driver.read()
+    return str(caught.value)
+
+
+async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
+    path, clock = tmp_path / "npu.yaml", Clock()
+    driver = SimulatedDriver(path, wall_ms=clock)
+    path.write_text(FAULT_ON_3)
+    await driver.read()
+    clock.ms = 2000
+    path.write_text(FAULTS_ON_3_AND_4)
+
+    reading = await driver.read()
+
+    assert reading.faults == (
+        ChipFault(chip=3, code="80E01801", level=Level.SEPARATE, since_ms=1000),
+        ChipFault(chip=4, code="80E01801", level=Level.SEPARATE, since_ms=2000),
+    )
+
+
+async def test_an_unchanged_file_gives_an_equal_reading(tmp_path: Path) -> None:
+    path, clock = tmp_path / "npu.yaml", Clock()
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, wall_ms=clock)
+    first = await driver.read()
+    clock.ms = 2000
+
+    assert await driver.read() == first
+
+
+async def faults_after(driver: SimulatedDriver) -> list[int]:
+    reading: Reading = await driver.read()
+    return [fault.chip for fault in reading.faults]
+
+
+async def test_an_edit_in_place_is_picked_up(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(MACHINE)
+    driver = driver_on(path)
+    await driver.read()
+    path.write_text(FAULT_ON_3)
+
+    assert await faults_after(driver) == [3]
+
+
+async def test_a_file_renamed_into_place_is_picked_up(tmp_path: Path) -> None:
+    path, new = tmp_path / "npu.yaml", tmp_path / "new.yaml"
+    path.write_text(MACHINE)
+    driver = driver_on(path)
+    await driver.read()
+    new.write_text(FAULT_ON_3)
+    new.rename(path)
+
+    assert await faults_after(driver) == [3]
+
+
+async def test_an_edit_of_equal_length_in_the_same_moment_is_picked_up(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(FAULT_ON_3)
+    driver = driver_on(path)
+    await driver.read()
+    path.write_text(FAULT_ON_3.replace("chip: 3", "chip: 5"))
+
+    assert await faults_after(driver) == [5]
+
+
+async def test_an_absent_file_is_an_error_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: expected a readable file, found No such file or directory"
+    )
+
+
+async def test_a_directory_is_an_error_with_its_path(tmp_path: Path) -> None:
+    assert await flaw_of(driver_on(tmp_path)) == (
+        f"{tmp_path}: expected a readable file, found Is a directory"
+    )
+
+
+async def test_an_empty_file_is_an_error_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.touch()
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: expected a YAML mapping, found an empty file"
+    )
+
+
+async def test_a_file_that_is_not_text_is_an_error_with_its_path(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_bytes(b"\xff")
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: byte 0: expected UTF-8, found invalid start byte"
+    )
+
+
+async def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 32)
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: expected at most 1048576 bytes, found more"
+    )
+
+
+async def test_another_product_needs_another_agent(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(MACHINE)
+    driver = driver_on(path)
+    await driver.read()
+    path.write_text("product: other\n")
+
+    assert await flaw_of(driver) == (
+        f"{path}: product: expected one of atlas-800-training, found 'other'"
+    )
+
+
+async def test_a_file_that_is_mended_is_read_again(tmp_path: Path) -> None:
+    path, clock = tmp_path / "npu.yaml", Clock()
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, wall_ms=clock)
+    before = await driver.read()
+    path.write_text("product: [")
+    await flaw_of(driver)
+    await flaw_of(driver)
+    path.write_text(FAULT_ON_3)
+    clock.ms = 2000
+
+    assert await driver.read() == before

@@ -1,0 +1,123 @@
+"""Asking a driver that answers, fails, hangs and comes back."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from agent.devices import driver_file
+from agent.devices.driver import DriverError
+from agent.devices.reading import Reading
+from agent.devices.source import Observation, Source
+
+READING = driver_file.parse("product: atlas-800-training\n")
+OTHER = driver_file.parse("product: atlas-800-training\nvanished: [1]\n")
+
+
+class FakeDriver:
+    """Answers what it is told to, when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.answer: Reading | Exception = READING
+        self.takes_s = 0.0
+
+    async def read(self) -> Reading:
+        self.calls += 1
+        await asyncio.sleep(self.takes_s)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.looptime
+async def test_a_good_answer_is_fresh() -> None:
+    source = Source(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+
+    assert await source.look() == Observation(reading=READING, read_at=loop_s())
+
+
+@pytest.mark.looptime
+async def test_after_an_error_the_last_good_reading_stays_and_is_stale() -> None:
+    driver = FakeDriver()
+    source = Source(driver, poll_s=0.2, deadline_s=1.0)
+    good = await source.look()
+    driver.answer = DriverError("npu.yaml: torn")
+    await asyncio.sleep(5)
+
+    seen = await source.look()
+
+    assert seen == Observation(
+        reading=READING, read_at=good.read_at, problem="npu.yaml: torn"
+    )
+    assert seen.is_stale
+
+
+async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
+    driver = FakeDriver()
+    driver.answer = DriverError("no file")
+
+    seen = await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+
+    assert seen == Observation(problem="no file")
+
+
+@pytest.mark.looptime
+async def test_a_call_that_hangs_is_marked_stale_and_not_called_again() -> None:
+    driver = FakeDriver()
+    source = Source(driver, poll_s=0.2, deadline_s=1.0)
+    good = await source.look()
+    driver.takes_s = 2.5
+    driver.answer = OTHER
+
+    seen = [await source.look() for _ in range(2)]
+
+    stale = Observation(
+        reading=READING, read_at=good.read_at, problem="no answer within 1 s"
+    )
+    assert seen == [stale, stale]
+    assert driver.calls == 2
+    assert await source.look() == Observation(reading=OTHER, read_at=loop_s())
+
+
+@pytest.mark.looptime
+async def test_an_unknown_failure_is_not_swallowed() -> None:
+    driver = FakeDriver()
+    driver.answer = ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError):
+        await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+
+
+async def collected(source: Source, for_s: float) -> list[float]:
+    moments: list[float] = []
+    deliver: Callable[[Observation], None] = lambda _: moments.append(loop_s())  # noqa: E731  # one line says it
+    task = asyncio.create_task(source.run(deliver))
+    await asyncio.sleep(for_s)
+    task.cancel()
+    await asyncio.wait({task})
+    return moments
+
+
+@pytest.mark.looptime
+async def test_run_looks_each_period_whether_or_not_something_changed() -> None:
+    started = loop_s()
+
+    moments = await collected(Source(FakeDriver(), poll_s=0.2, deadline_s=1.0), 0.5)
+
+    assert [round(moment - started, 3) for moment in moments] == [0.0, 0.2, 0.4]
+
+
+@pytest.mark.looptime
+async def test_no_call_is_left_behind_at_the_end() -> None:
+    driver = FakeDriver()
+    driver.takes_s = 1000.0
+
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 2.0)
+
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
