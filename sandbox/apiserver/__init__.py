@@ -1,0 +1,18 @@
+"""A Kubernetes API server in memory, for the sandbox and for tests.
+
+What belongs here: what clients of a real API server notice: resource versions,
+conflicts, watches, patches, selectors, paging, bindings, graceful deletion, and
+the errors of each, word for word. Version 1.36 of Kubernetes is the reference;
+`tests/contract/apiserver` holds the behaviours that both must show.
+
+What does not: controllers, schemas (unknown fields are kept), authorization,
+managed fields and server-side apply.
+
+The way through: `paths` turns a URL into a target, `requests` carries one request
+out on the `store`, which is pure and synchronous; `watches` fans its changes out,
+and only `routes` and `server` do I/O.
+"""
+
+from sandbox.apiserver.server import ApiServer
+
+__all__ = ["ApiServer"]

@@ -1,0 +1,74 @@
+"""Binding a pod to a node, and evicting it: the two POSTs on a pod.
+
+Source: Kubernetes v1.36.3, `pkg/registry/core/pod/storage/storage.go`.
+"""
+
+from http import HTTPStatus
+
+from sandbox.apiserver import deletion, statuses
+from sandbox.apiserver.objects import Object, metadata_of
+from sandbox.apiserver.paths import Target
+from sandbox.apiserver.resources import PODS
+from sandbox.apiserver.store import Preconditions, Store, check
+
+
+def bind(store: Store, target: Target, binding: Object) -> Object:
+    """Bind the pod to `binding.target`, with the Binding's annotations and labels.
+
+    Decision and binding are one change: nobody sees the pod bound without them.
+
+    Returns:
+        The Status of success.
+    """
+    metadata = metadata_of(binding)
+    node = (binding.get("target") or {}).get("name", "")
+    if metadata.get("name", "") != target.name:
+        raise statuses.bad_request("name in URL does not match name in Binding object")
+    if not node:
+        raise statuses.plain_failure("target.name: Required value")
+    entry = store.read(target)
+    wanted = Preconditions(
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+    )
+    check(PODS, entry, wanted)
+    pod = entry.fresh()
+    if refusal := _refusal(pod):
+        raise statuses.conflict(PODS, target.name, refusal, "binding")
+    pod["spec"]["nodeName"] = node
+    pod["status"].pop("nominatedNodeName", None)
+    for field in ("annotations", "labels"):
+        if added := metadata.get(field):
+            pod["metadata"][field] = {**pod["metadata"].get(field, {}), **added}
+    _mark_scheduled(pod, store.timestamp())
+    store.commit(PODS, pod, entry)
+    return statuses.success(HTTPStatus.CREATED)
+
+
+def evict(store: Store, target: Target, eviction: Object) -> Object:
+    """Delete the pod as the Eviction says; there are no disruption budgets here."""
+    options = deletion.options_of(eviction.get("deleteOptions") or {}, None)
+    deletion.delete(store, target, options)
+    return statuses.success(HTTPStatus.CREATED)
+
+
+def _refusal(pod: Object) -> str:
+    name = pod["metadata"]["name"]
+    if "deletionTimestamp" in pod["metadata"]:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if node := pod["spec"].get("nodeName"):
+        return f'pod {name} is already assigned to node "{node}"'
+    if pod["spec"].get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""
+
+
+def _mark_scheduled(pod: Object, now: str) -> None:
+    conditions = pod["status"].setdefault("conditions", [])
+    present = [item for item in conditions if item.get("type") == "PodScheduled"]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+    if not present:
+        conditions.append(scheduled)
+    elif present[0].get("status") != "True":
+        present[0].clear()
+        present[0].update(scheduled)

@@ -1,0 +1,217 @@
+"""One request on the store: what a method on a target means.
+
+`carry_out` is the whole server but for sockets, watches and discovery: a request in,
+an answer out, and the changes in the store's log.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from sandbox.apiserver import binding, deletion, lists, selectors, statuses
+from sandbox.apiserver.lists import Choice
+from sandbox.apiserver.objects import Entry, Object
+from sandbox.apiserver.paths import Target
+from sandbox.apiserver.store import Store
+
+_JSON = "application/json"
+
+
+_WRITING_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request that has been read.
+
+    Attributes:
+        media_type: Of the body, without parameters; empty when not given.
+    """
+
+    method: str
+    target: Target
+    query: Mapping[str, str]
+    media_type: str = ""
+    body: bytes = b""
+
+    @property
+    def verb(self) -> str:
+        """What RBAC would call it."""
+        single = bool(self.target.name)
+        match self.method:
+            case "GET" if single:
+                return "get"
+            case "GET":
+                return "watch" if is_watch(self.query) else "list"
+            case "DELETE":
+                return "delete" if single else "deletecollection"
+            case _:
+                return _WRITING_VERBS.get(self.method, "")
+
+    @property
+    def choice(self) -> Choice:
+        """Which objects of a collection it asks for."""
+        target, query = self.target, self.query
+        selected = selectors.parse(
+            target.resource,
+            labels=query.get("labelSelector", ""),
+            fields=query.get("fieldSelector", ""),
+        )
+        return Choice(
+            resource=target.resource, namespace=target.namespace, selected=selected
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: a status code and a JSON document."""
+
+    code: int
+    raw: bytes
+
+
+def is_watch(query: Mapping[str, str]) -> bool:
+    """Say whether a GET of a collection asks for a watch."""
+    return query.get("watch", "") in {"1", "true", "True"}
+
+
+def failure(error: statuses.StatusError) -> Answer:
+    """Return the answer to a request that failed."""
+    return _answer(error.code, error.document)
+
+
+def carry_out(store: Store, request: Request) -> Answer:
+    """Do what `request` asks, or answer why not."""
+    try:
+        _check_verb(request)
+        return _METHODS[request.method](store, request)
+    except statuses.StatusError as error:
+        return failure(error)
+
+
+def _check_verb(request: Request) -> None:
+    target = request.target
+    if request.method not in _METHODS:
+        raise statuses.method_not_allowed()
+    if target.subresource not in {"", "status"}:
+        if request.method != "POST":
+            raise statuses.method_not_allowed()
+    elif request.verb not in target.resource.verbs:
+        raise statuses.method_not_allowed()
+
+
+def _answer(code: int, document: Object) -> Answer:
+    return Answer(code, json.dumps(document, separators=(",", ":")).encode())
+
+
+def _shown(entry: Entry, code: int = HTTPStatus.OK) -> Answer:
+    return Answer(code, entry.raw)
+
+
+def _get(store: Store, request: Request) -> Answer:
+    if request.target.name:
+        return _shown(store.read(request.target))
+    page = lists.page(store, request.choice, request.query)
+    return Answer(HTTPStatus.OK, lists.render(request.target.resource, page))
+
+
+def _post(store: Store, request: Request) -> Answer:
+    target = request.target
+    match target.subresource:
+        case "binding":
+            status = binding.bind(store, target, _object(request, "Binding"))
+            return _answer(HTTPStatus.CREATED, status)
+        case "eviction":
+            status = binding.evict(store, target, _object(request, "Eviction"))
+            return _answer(HTTPStatus.CREATED, status)
+        case _:
+            pass
+    if target.name or (target.resource.namespaced and not target.namespace):
+        raise statuses.method_not_allowed()
+    body = _object(request, target.resource.kind, target.resource.api_version)
+    return _shown(store.create(target, body), HTTPStatus.CREATED)
+
+
+def _put(store: Store, request: Request) -> Answer:
+    target = _named(request)
+    body = _object(request, target.resource.kind, target.resource.api_version)
+    entry, created = store.replace(target, body)
+    return _shown(entry, HTTPStatus.CREATED if created else HTTPStatus.OK)
+
+
+def _patch(store: Store, request: Request) -> Answer:
+    target = _named(request)
+    return _shown(store.patch(target, request.media_type, _decoded(request)))
+
+
+def _delete(store: Store, request: Request) -> Answer:
+    target, resource = request.target, request.target.resource
+    body = _decoded(request) if request.body.strip() else {}
+    if not isinstance(body, dict):
+        raise statuses.bad_request("DeleteOptions must be a JSON object")
+    options = deletion.options_of(body, request.query.get("gracePeriodSeconds"))
+    if not target.name:
+        page = lists.page(store, request.choice, {})
+        deletion.delete_each(store, page.entries, resource, options)
+        return Answer(HTTPStatus.OK, lists.render(resource, page))
+    entry, gone = deletion.delete(store, target, options)
+    if not gone or resource.returns_deleted:
+        return _shown(entry)
+    status = statuses.success(
+        HTTPStatus.OK,
+        name=target.name,
+        group=resource.group,
+        kind=resource.plural,
+        uid=entry.document["metadata"]["uid"],
+    )
+    return _answer(HTTPStatus.OK, status)
+
+
+_METHODS = {
+    "GET": _get,
+    "POST": _post,
+    "PUT": _put,
+    "PATCH": _patch,
+    "DELETE": _delete,
+}
+
+
+def _named(request: Request) -> Target:
+    if not request.target.name:
+        raise statuses.method_not_allowed()
+    return request.target
+
+
+def _decoded(request: Request) -> Any:
+    try:
+        return json.loads(request.body)
+    except ValueError as error:
+        raise statuses.bad_request(
+            f"the object provided is unrecognized: json parse error: {error}"
+        ) from error
+
+
+def _object(request: Request, kind: str, api_version: str = "") -> Object:
+    """Return the body as an object of `kind`."""
+    if request.media_type not in {"", _JSON}:
+        raise statuses.unsupported_media_type([_JSON])
+    document = _decoded(request)
+    if not isinstance(document, dict):
+        raise statuses.bad_request(
+            f"the object provided is unrecognized (must be of type {kind})"
+        )
+    found = document.get("kind") or kind
+    if found != kind:
+        raise statuses.bad_request(
+            f'{found} in version "{document.get("apiVersion", "v1")}" cannot be '
+            f"handled as a {kind}"
+        )
+    version = document.get("apiVersion") or api_version
+    if api_version and version != api_version:
+        raise statuses.bad_request(
+            f"the API version in the data ({version}) does not match the expected "
+            f"API version ({api_version})"
+        )
+    return document

@@ -1,0 +1,186 @@
+"""HTTP on one side, the store and the watches on the other.
+
+Between reading a request's body and writing its answer nothing awaits, so every
+request sees and leaves a whole state.
+"""
+
+import asyncio
+import collections
+import dataclasses
+from http import HTTPStatus
+
+from aiohttp import web
+
+from sandbox.apiserver import discovery, lists, paths, requests, statuses, watches
+from sandbox.apiserver.requests import Answer, Request
+from sandbox.apiserver.store import Store
+from sandbox.apiserver.watches import Hub, Watch
+
+_JSON = "application/json"
+_LARGEST_BODY_BYTES = 3 * 1024 * 1024
+_WATCH_S = 3600
+#: The real server sends a last bookmark this long before a watch times out.
+_LAST_BOOKMARK_S = 2
+_ANONYMOUS = "system:anonymous"
+_USER_PREFIX = "user:"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """Who did what to which resource (`pods/binding` for a subresource)."""
+
+    user: str
+    verb: str
+    resource: str
+
+
+class Routes:
+    """Answers the requests of one server."""
+
+    def __init__(self, store: Store, hub: Hub, bookmark_period_s: float) -> None:
+        """Serve `store`; `hub` hands its changes to the watches."""
+        self._store = store
+        self._hub = hub
+        self._bookmark_period_s = bookmark_period_s
+        #: How often each call was made, since the start.
+        self.calls: collections.Counter[Call] = collections.Counter()
+
+    def application(self) -> web.Application:
+        """Return the application that a runner serves."""
+        app = web.Application(client_max_size=_LARGEST_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        return app
+
+    async def handle(self, http: web.Request) -> web.StreamResponse:
+        """Answer any request."""
+        if http.method == "GET" and (found := discovery.answer(http.path)) is not None:
+            if isinstance(found, str):
+                return web.Response(text=found)
+            return web.json_response(found)
+        try:
+            target = paths.parse(http.rel_url.raw_path)
+        except statuses.StatusError as error:
+            return _response(requests.failure(error))
+        if target is None:
+            return web.Response(
+                text="404 page not found\n", status=HTTPStatus.NOT_FOUND
+            )
+        request = Request(
+            method=http.method,
+            target=target,
+            query=http.query,
+            media_type=_media_type(http),
+            body=await http.read(),
+        )
+        return await self._answer(http, request)
+
+    async def _answer(self, http: web.Request, request: Request) -> web.StreamResponse:
+        target = request.target
+        watched = request.method == "GET" and requests.is_watch(request.query)
+        if request.method in _VERBED:
+            resource = target.resource.qualified
+            if target.subresource:
+                resource = f"{resource}/{target.subresource}"
+            self.calls[Call(_user(http), request.verb, resource)] += 1
+        if watched and not target.name:
+            return await self._watch(http, request)
+        answer = requests.carry_out(self._store, request)
+        self._hub.publish()
+        return _response(answer)
+
+    async def _watch(self, http: web.Request, request: Request) -> web.StreamResponse:
+        try:
+            watch = self._open(request)
+            lasting_s = lists.number(request.query, "timeoutSeconds") or _WATCH_S
+        except statuses.StatusError as error:
+            return _response(requests.failure(error))
+        stream = web.StreamResponse(headers={"Content-Type": _JSON})
+        stream.enable_chunked_encoding()
+        try:
+            await stream.prepare(http)
+            with_bookmarks = request.query.get("allowWatchBookmarks") in _TRUE
+            await self._feed(stream, watch, lasting_s, with_bookmarks=with_bookmarks)
+            await stream.write_eof()
+        except ConnectionError:
+            pass  # the client has gone: there is nobody to tell
+        finally:
+            self._hub.close(watch)
+        return stream
+
+    def _open(self, request: Request) -> Watch:
+        query, choice = request.query, request.choice
+        version = lists.number(query, "resourceVersion")
+        initial = query.get("sendInitialEvents") in _TRUE
+        if version and not initial:
+            return self._hub.open(choice, after=version)
+        # "Any version", or an explicit wish: what exists comes first.
+        now = self._store.log.revision
+        watch = self._hub.open(choice, after=now)
+        if query.get("sendInitialEvents") not in _FALSE:
+            for entry in lists.page(self._store, choice, {}).entries:
+                watch.send(watches.frame("ADDED", entry.raw))
+        if initial:
+            end = watches.bookmark(choice.resource, now, initial_end=True)
+            watch.send(end)
+        return watch
+
+    async def _feed(
+        self,
+        stream: web.StreamResponse,
+        watch: Watch,
+        lasting_s: float,
+        *,
+        with_bookmarks: bool,
+    ) -> None:
+        """Send events as they come, and bookmarks, until the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + lasting_s
+        last_bookmark = max(deadline - _LAST_BOOKMARK_S, loop.time() + 0.1)
+        due = min(loop.time() + self._bookmark_period_s, last_bookmark)
+        while True:
+            if pending := watch.take():
+                await stream.write(pending)
+                continue
+            now = loop.time()
+            if watch.ended or now >= deadline:
+                return
+            if with_bookmarks and now >= due:
+                revision = self._hub.delivered
+                mark = watches.bookmark(watch.choice.resource, revision)
+                await stream.write(mark)
+                late = now >= last_bookmark
+                due = now + self._bookmark_period_s
+                due = deadline if late else min(due, last_bookmark)
+                continue
+            until = min(due, deadline) if with_bookmarks else deadline
+            await _stirred(watch, until)
+
+
+_TRUE = frozenset({"1", "true", "True"})
+_FALSE = frozenset({"0", "false", "False"})
+_VERBED = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+
+async def _stirred(watch: Watch, until: float) -> None:
+    """Wait for something to send, at most until a loop time."""
+    try:
+        async with asyncio.timeout_at(until):
+            await watch.stirred.wait()
+    except TimeoutError:
+        pass
+
+
+def _response(answer: Answer) -> web.Response:
+    return web.Response(status=answer.code, body=answer.raw, content_type=_JSON)
+
+
+def _media_type(http: web.Request) -> str:
+    return http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def _user(http: web.Request) -> str:
+    """Return who asks: a token `user:NAME` is NAME; nobody is refused."""
+    scheme, _, token = http.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        return _ANONYMOUS
+    return token.removeprefix(_USER_PREFIX)

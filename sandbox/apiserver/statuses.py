@@ -1,0 +1,238 @@
+"""What the server answers when it does not answer an object: Status documents.
+
+Source: apimachinery v0.36.3, `pkg/api/errors/errors.go` and
+`pkg/util/validation/field/errors.go`; the texts are those of the real server,
+because clients and people match on them.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Self
+
+from sandbox.apiserver.objects import Object
+from sandbox.apiserver.resources import Resource
+
+
+class StatusError(Exception):
+    """A request failed; `document` is the Status that says why.
+
+    Attributes:
+        code: HTTP status code.
+        document: The whole Status object.
+    """
+
+    def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
+        """Make the Status; `details` with no value are left out."""
+        super().__init__(message)
+        self.code = code
+        self.document = _status("Failure", code, message=message)
+        if reason:
+            self.document["reason"] = reason
+        if shown := {key: value for key, value in details.items() if value}:
+            self.document["details"] = shown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """One field that is wrong.
+
+    Attributes:
+        field: Path of the field, `spec.containers[0].name`.
+        cause: The machine-readable kind of cause, `FieldValueRequired`.
+        body: What a person reads after the path.
+    """
+
+    field: str
+    cause: str
+    body: str
+
+    @classmethod
+    def required(cls, field: str, message: str = "") -> Self:
+        """Make the problem of a missing field."""
+        return cls(field, "FieldValueRequired", _joined("Required value", message))
+
+    @classmethod
+    def invalid(cls, field: str, value: Any, message: str) -> Self:
+        """Make the problem of a field with a wrong value."""
+        shown = json.dumps(value, ensure_ascii=False)
+        return cls(field, "FieldValueInvalid", f"Invalid value: {shown}: {message}")
+
+    @classmethod
+    def duplicate(cls, field: str, value: Any) -> Self:
+        """Make the problem of a value that occurs twice."""
+        return cls(
+            field, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}"
+        )
+
+    @classmethod
+    def forbidden(cls, field: str, message: str) -> Self:
+        """Make the problem of a field that must not be set so."""
+        return cls(field, "FieldValueForbidden", _joined("Forbidden", message))
+
+
+def _joined(kind: str, message: str) -> str:
+    return f"{kind}: {message}" if message else kind
+
+
+def _status(outcome: str, code: int, **rest: Any) -> Object:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": outcome,
+        **rest,
+        "code": code,
+    }
+
+
+def success(code: int, **details: str) -> Object:
+    """Return the Status of a request that succeeded and has no object to show."""
+    shown = {key: value for key, value in details.items() if value}
+    rest = {"details": shown} if shown else {}
+    return _status("Success", code, **rest)
+
+
+def not_found(resource: Resource, name: str) -> StatusError:
+    """Return the error: there is no such object."""
+    return StatusError(
+        HTTPStatus.NOT_FOUND,
+        "NotFound",
+        f'{resource.qualified} "{name}" not found',
+        name=name,
+        group=resource.group,
+        kind=resource.plural,
+    )
+
+
+def already_exists(resource: Resource, name: str) -> StatusError:
+    """Return the error: an object of that name exists."""
+    return StatusError(
+        HTTPStatus.CONFLICT,
+        "AlreadyExists",
+        f'{resource.qualified} "{name}" already exists',
+        name=name,
+        group=resource.group,
+        kind=resource.plural,
+    )
+
+
+def conflict(
+    resource: Resource, name: str, why: str, subresource: str = ""
+) -> StatusError:
+    """Return the error: the object is not in the state that the request assumed."""
+    plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    qualified = f"{plural}.{resource.group}" if resource.group else plural
+    return StatusError(
+        HTTPStatus.CONFLICT,
+        "Conflict",
+        f'Operation cannot be fulfilled on {qualified} "{name}": {why}',
+        name=name,
+        group=resource.group,
+        kind=plural,
+    )
+
+
+def modified(resource: Resource, name: str) -> StatusError:
+    """Return the conflict of a stale resource version."""
+    return conflict(
+        resource,
+        name,
+        "the object has been modified; "
+        "please apply your changes to the latest version and try again",
+    )
+
+
+def precondition_failed(
+    resource: Resource, name: str, *, field: str, wanted: str, found: str
+) -> StatusError:
+    """Return the conflict of an object that is not the one the caller meant."""
+    return conflict(
+        resource,
+        name,
+        f"Precondition failed: {field} in precondition: {wanted}, "
+        f"{field} in object meta: {found}",
+    )
+
+
+def invalid(kind: str, name: str, problems: Sequence[Problem]) -> StatusError:
+    """Return the error: the object breaks rules, all of them named."""
+    texts = [f"{problem.field}: {problem.body}" for problem in problems]
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return StatusError(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "Invalid",
+        f'{kind} "{name}" is invalid: {text}',
+        name=name,
+        kind=kind.partition(".")[0],
+        group=kind.partition(".")[2],
+        causes=[
+            {"reason": p.cause, "message": p.body, "field": p.field} for p in problems
+        ],
+    )
+
+
+def bad_request(message: str) -> StatusError:
+    """Return the error: the request cannot be understood."""
+    return StatusError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def expired(message: str, next_token: str = "") -> StatusError:
+    """Return the error: that part of history is compacted away."""
+    error = StatusError(HTTPStatus.GONE, "Expired", message)
+    if next_token:
+        error.document["metadata"]["continue"] = next_token
+    return error
+
+
+def too_large_resource_version(asked: int, current: int) -> StatusError:
+    """Return the error: that resource version is in the future."""
+    return StatusError(
+        HTTPStatus.GATEWAY_TIMEOUT,
+        "Timeout",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        causes=[
+            {
+                "reason": "ResourceVersionTooLarge",
+                "message": "Too large resource version",
+            }
+        ],
+        retryAfterSeconds=1,
+    )
+
+
+def forbidden(resource: Resource, name: str, why: str) -> StatusError:
+    """Return the error: the request is understood and refused."""
+    return StatusError(
+        HTTPStatus.FORBIDDEN,
+        "Forbidden",
+        f'{resource.qualified} "{name}" is forbidden: {why}',
+        name=name,
+        group=resource.group,
+        kind=resource.plural,
+    )
+
+
+def method_not_allowed() -> StatusError:
+    """Return the error: this resource has no such verb."""
+    return StatusError(
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    )
+
+
+def unsupported_media_type(supported: Sequence[str]) -> StatusError:
+    """Return the error: the body is in a format that is not served here."""
+    return StatusError(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - "
+        f"accepted media types include: {', '.join(supported)}",
+    )
+
+
+def plain_failure(message: str) -> StatusError:
+    """Return the error that the real server makes of an error without a Status."""
+    return StatusError(HTTPStatus.INTERNAL_SERVER_ERROR, "", message)

@@ -1,0 +1,284 @@
+"""The objects, and the rules by which they change: pure and synchronous.
+
+Every method either answers or raises a `StatusError` and changes nothing. What
+changed is in `log`, in order. Time and uids come from the caller.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sandbox.apiserver import defaults, patches, statuses, updates, validation
+from sandbox.apiserver.changes import Change, ChangeLog
+from sandbox.apiserver.objects import (
+    Entry,
+    Key,
+    Object,
+    entry_of,
+    key_of,
+    metadata_of,
+    without_nulls,
+)
+from sandbox.apiserver.paths import Target
+from sandbox.apiserver.quantities import QuantityError
+from sandbox.apiserver.resources import NAMESPACES, RESOURCES, Resource
+from service import clock
+
+# Names are made of letters that spell no words; source: apimachinery `util/rand`.
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_LONGEST_BASE = 63 - _SUFFIX_LENGTH
+_NAME_TRIES = 8
+
+_FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_SERVER_METADATA = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "managedFields",
+    "selfLink",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Preconditions:
+    """What must hold of an object for a request to be about it; empty asks nothing."""
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+#: Any object will do.
+ANYTHING = Preconditions()
+
+
+class Store:
+    """All objects of all resources, and their history."""
+
+    def __init__(
+        self, *, now_s: Callable[[], float], new_uid: Callable[[], str]
+    ) -> None:
+        """Start with the namespaces that every cluster has.
+
+        Args:
+            now_s: Seconds since 1970, for the timestamps in objects.
+            new_uid: Gives a new UUID at each call.
+        """
+        self._now_s = now_s
+        self._new_uid = new_uid
+        self._entries: dict[Resource, dict[Key, Entry]] = {
+            resource: {} for resource in RESOURCES
+        }
+        self.log = ChangeLog()
+        for name in _FIRST_NAMESPACES:
+            self.create(Target(resource=NAMESPACES), {"metadata": {"name": name}})
+
+    def timestamp(self, later_s: float = 0) -> str:
+        """Return the time in `later_s` seconds, as objects carry it."""
+        return clock.rfc3339(self._now_s() + later_s)
+
+    def entries(self, resource: Resource) -> Mapping[Key, Entry]:
+        """Return what exists now, not to be kept over a change."""
+        return self._entries[resource]
+
+    def read(self, target: Target) -> Entry:
+        """Return the object that `target` names."""
+        entry = self._entries[target.resource].get(target.key)
+        if entry is None:
+            raise statuses.not_found(target.resource, target.name)
+        return entry
+
+    def create(self, target: Target, body: Object) -> Entry:
+        """Add a new object to a collection.
+
+        Args:
+            target: The collection, or the name that a PUT creates.
+            body: What the client sent; ours to change.
+        """
+        resource = target.resource
+        if metadata_of(body).get("resourceVersion"):
+            raise statuses.plain_failure(
+                "resourceVersion should not be set on objects to be created"
+            )
+        document = self._prepared(resource, without_nulls(body), target.namespace)
+        metadata = document["metadata"]
+        for field in _SERVER_METADATA:
+            metadata.pop(field, None)
+        self._name(resource, metadata)
+        metadata["uid"] = self._new_uid()
+        metadata["creationTimestamp"] = self.timestamp()
+        defaults.on_create(resource, document)
+        if problems := validation.on_create(resource, document):
+            raise statuses.invalid(
+                resource.qualified_kind, metadata.get("name", ""), problems
+            )
+        if resource.namespaced:
+            self._check_namespace(resource, *key_of(document))
+        if key_of(document) in self._entries[resource]:
+            raise statuses.already_exists(resource, metadata["name"])
+        return self.commit(resource, document)
+
+    def replace(self, target: Target, body: Object) -> tuple[Entry, bool]:
+        """Put `body` in the place of an object; say whether that created it."""
+        resource = target.resource
+        self._check_name(target, body)
+        old = self._entries[resource].get(target.key)
+        if old is None and resource.create_on_update and not target.subresource:
+            return self.create(target, body), True
+        entry = old or self.read(target)
+        wanted = Preconditions(uid=metadata_of(body).get("uid", ""))
+        check(resource, entry, wanted)
+        return self._write(target, entry, without_nulls(body)), False
+
+    def patch(self, target: Target, media_type: str, patch: Any) -> Entry:
+        """Change an object by a patch of one of the three kinds."""
+        old = self.read(target)
+        patched = without_nulls(patches.apply(media_type, old.fresh(), patch))
+        if error := validation.type_error(patched):
+            problem = statuses.Problem.invalid("patch", patch, error)
+            raise statuses.invalid("", "", [problem])
+        self._check_name(target, patched)
+        return self._write(target, old, patched)
+
+    def commit(
+        self, resource: Resource, document: Object, before: Entry | None = None
+    ) -> Entry:
+        """Store a document that is known to be right; it is not ours any more."""
+        revision = self.log.revision + 1
+        entry = entry_of(document, revision)
+        key = key_of(document)
+        self._entries[resource][key] = entry
+        self.log.append(
+            Change(
+                revision=revision,
+                resource=resource,
+                key=key,
+                before=before,
+                after=entry,
+            )
+        )
+        return entry
+
+    def remove(self, resource: Resource, entry: Entry) -> Entry:
+        """Take an object away, and answer its last state."""
+        revision = self.log.revision + 1
+        last = entry_of(entry.fresh(), revision)
+        key = key_of(entry.document)
+        del self._entries[resource][key]
+        self.log.append(
+            Change(
+                revision=revision,
+                resource=resource,
+                key=key,
+                before=entry,
+                after=last,
+                removed=True,
+            )
+        )
+        return last
+
+    def _prepared(self, resource: Resource, body: Object, namespace: str) -> Object:
+        """Return `body` with defaults, in the namespace of the request."""
+        if error := validation.type_error(body):
+            raise statuses.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled '
+                f"as a {resource.kind}: {error}"
+            )
+        metadata = body.setdefault("metadata", {})
+        if metadata.setdefault("namespace", namespace) != namespace:
+            raise statuses.bad_request(
+                "the namespace of the provided object does not match "
+                "the namespace sent on the request"
+            )
+        if not namespace:
+            del metadata["namespace"]
+        self._default(resource, body)
+        return body
+
+    def _default(self, resource: Resource, document: Object) -> None:
+        try:
+            defaults.apply(resource, document)
+        except QuantityError as error:
+            raise statuses.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled '
+                f"as a {resource.kind}: {error}"
+            ) from error
+
+    def _name(self, resource: Resource, metadata: Object) -> None:
+        """Make a name from `generateName` when there is no name."""
+        base = metadata.get("generateName")
+        if metadata.get("name") or not base:
+            return
+        taken = self._entries[resource]
+        for _ in range(_NAME_TRIES):
+            metadata["name"] = base[:_LONGEST_BASE] + self._suffix()
+            if (metadata.get("namespace", ""), metadata["name"]) not in taken:
+                return
+
+    def _suffix(self) -> str:
+        number = int(self._new_uid().replace("-", ""), 16)
+        letters = []
+        for _ in range(_SUFFIX_LENGTH):
+            number, place = divmod(number, len(_SUFFIX_LETTERS))
+            letters.append(_SUFFIX_LETTERS[place])
+        return "".join(letters)
+
+    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        found = self._entries[NAMESPACES].get(("", namespace))
+        if found is None:
+            raise statuses.not_found(NAMESPACES, namespace)
+        if "deletionTimestamp" in found.document["metadata"]:
+            raise statuses.forbidden(
+                resource,
+                name,
+                f"unable to create new content in namespace {namespace} "
+                "because it is being terminated",
+            )
+
+    def _check_name(self, target: Target, body: Object) -> None:
+        found = metadata_of(body).get("name", "")
+        if not found:
+            raise statuses.bad_request("name must be provided")
+        if found != target.name:
+            raise statuses.bad_request(
+                f"the name of the object ({found}) does not match "
+                f"the name on the URL ({target.name})"
+            )
+
+    def _write(self, target: Target, old: Entry, document: Object) -> Entry:
+        """Store a new version, unless it says nothing new."""
+        resource = target.resource
+        document = self._prepared(resource, document, target.namespace)
+        version = document["metadata"].get("resourceVersion", "")
+        if not version and not resource.unconditional_update:
+            problem = statuses.Problem.invalid(
+                "metadata.resourceVersion", 0, "must be specified for an update"
+            )
+            raise statuses.invalid(resource.qualified, target.name, [problem])
+        if version and version != str(old.revision):
+            raise statuses.modified(resource, target.name)
+        updates.carry_over(target, document, old.document)
+        if problems := validation.on_update(resource, document, old.document):
+            raise statuses.invalid(resource.qualified_kind, target.name, problems)
+        document["metadata"]["resourceVersion"] = str(old.revision)
+        if document == old.document:
+            return old
+        entry = self.commit(resource, document, old)
+        if updates.is_finished(document):
+            return self.remove(resource, entry)
+        return entry
+
+
+def check(resource: Resource, entry: Entry, wanted: Preconditions) -> None:
+    """Raise a conflict unless `entry` is the object that the caller means."""
+    metadata = entry.document["metadata"]
+    for field, value, found in (
+        ("UID", wanted.uid, metadata["uid"]),
+        ("ResourceVersion", wanted.resource_version, metadata["resourceVersion"]),
+    ):
+        if value and value != found:
+            raise statuses.precondition_failed(
+                resource, metadata["name"], field=field, wanted=value, found=found
+            )
