@@ -5,7 +5,7 @@ The answer "no" is a value (`placement.Rejection`), never an exception.
     SchedulerCoreError
     ├── UnknownProductError            no such row in the table (also ValueError)
     ├── wire.annotations.WireError     one text that does not parse (also ValueError)
-    └── wire.snapshot.SnapshotError    all that is wrong with one file (also ValueError)
+    └── wire.reader.SnapshotError      all that is wrong with one file (also ValueError)
 """
 
 

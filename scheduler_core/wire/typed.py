@@ -1,7 +1,7 @@
 """Narrowing of parsed JSON: a value of the wanted type, or an error with its path."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from scheduler_core.wire.annotations import WireError
 
@@ -26,7 +26,7 @@ def as_object(value: object, path: str) -> Mapping[str, object]:
     raise WireError(path, expected="an object", found=value)
 
 
-def as_array(value: object, path: str) -> list[object]:
+def as_array(value: object, path: str) -> Sequence[object]:
     """`value`, which must be a JSON array."""
     if isinstance(value, list):
         return value

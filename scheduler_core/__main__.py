@@ -1,0 +1,86 @@
+"""Decisions on files: `python -m scheduler_core place SNAPSHOT JOB`.
+
+Exit code 0: there is a place; 1: there is none; 2: the files or arguments are wrong.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from scheduler_core.placement import Placement, Rejection, place
+from scheduler_core.wire import snapshot
+from scheduler_core.wire.reader import SnapshotError
+
+T = TypeVar("T")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and say what came of it on standard output."""
+    arguments = _parser().parse_args(argv)
+    try:
+        cluster = snapshot.cluster_of(_load(arguments.snapshot, snapshot.parse))
+        job = _load(arguments.job, snapshot.parse_job)
+    except _UnreadableError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    answer = place(job.resource, job.chips, cluster)
+    sys.stdout.write(_as_json(answer) if arguments.json else _as_text(answer))
+    return 0 if isinstance(answer, Placement) else 1
+
+
+class _UnreadableError(Exception):
+    """A file that is not there, not text, or not what it should be."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m scheduler_core",
+        description="Decide on files, without a cluster.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("place", help="where one pod goes, and why")
+    command.add_argument("snapshot", type=Path, help="nodes and pods, as JSON")
+    command.add_argument("job", type=Path, help="resource and chips, as JSON")
+    command.add_argument("--json", action="store_true", help="answer in JSON")
+    return parser
+
+
+def _load(path: Path, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except SnapshotError as error:
+        lines = [f"{path}: {problem}" for problem in error.problems]
+        raise _UnreadableError("\n".join(lines)) from error
+    except UnicodeDecodeError as error:
+        raise _UnreadableError(f"{path}: expected UTF-8 text, found {error}") from error
+    except OSError as error:
+        raise _UnreadableError(f"{path}: {error.strerror}") from error
+
+
+def _as_text(answer: Placement | Rejection) -> str:
+    if isinstance(answer, Rejection):
+        return f"0/{answer.nodes} nodes can serve: {answer.text}\n"
+    chips = ", ".join(map(str, answer.chips))
+    return f"{answer.node}: chips {chips}; {answer.reason}\n"
+
+
+def _as_json(answer: Placement | Rejection) -> str:
+    document: dict[str, object]
+    if isinstance(answer, Rejection):
+        document = {
+            "reasons": [{"nodes": n, "text": text} for text, n in answer.reasons]
+        }
+    else:
+        document = {
+            "node": answer.node,
+            "chips": answer.chips,
+            "reason": answer.reason,
+        }
+    return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

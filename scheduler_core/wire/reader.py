@@ -1,0 +1,142 @@
+"""Reading a document that people write: all that is wrong with it, said at once."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TypeVar
+
+from scheduler_core.errors import SchedulerCoreError
+from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.typed import as_array, as_integer, as_object, parse_json
+
+T = TypeVar("T")
+
+
+class SnapshotError(SchedulerCoreError, ValueError):
+    """A snapshot or a job that cannot be read.
+
+    Attributes:
+        problems: Each thing that is wrong: where, what was expected, what was found.
+    """
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        """Remember all of them, in the order of the file."""
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads one document and remembers everything that is wrong with it."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def say(self, path: str, expected: str, found: object) -> None:
+        """Remember that something else was expected at `path`."""
+        self.problems.append(f"{path}: expected {expected}, found {found!r}")
+
+    def finish(self) -> None:
+        """Raise if anything was wrong.
+
+        Raises:
+            SnapshotError: With all of it.
+        """
+        if self.problems:
+            raise SnapshotError(self.problems)
+
+    def document(
+        self,
+        text: str,
+        version: int,
+        *,
+        required: Sequence[str],
+        optional: Sequence[str],
+    ) -> Mapping[str, object]:
+        """The outermost object of a document of this version.
+
+        Raises:
+            SnapshotError: Not JSON, not an object, or another version, in which
+                nothing else can be told to be wrong.
+        """
+        try:
+            root = as_object(parse_json(text, "document"), "document")
+            found = as_integer(root.get("version"), "version")
+        except WireError as error:
+            raise SnapshotError([str(error)]) from None
+        if found != version:
+            self.say("version", str(version), found)
+            self.finish()
+        return self.fields(root, "", required=("version", *required), optional=optional)
+
+    def fields(
+        self,
+        value: object,
+        path: str,
+        *,
+        required: Sequence[str],
+        optional: Sequence[str],
+    ) -> Mapping[str, object]:
+        """The fields of an object: those that are demanded, none that is unknown."""
+        fields = self.read(as_object, value, path, default=None)
+        if fields is None:
+            return {}
+        known = (*required, *optional)
+        for key in fields:
+            if key not in known:
+                close = get_close_matches(key, known, n=1)
+                hint = f"{close[0]!r}" if close else f"one of {', '.join(known)}"
+                where = _under(path, key)
+                self.problems.append(f"{where}: no such key, expected {hint}")
+        for key in required:
+            if key not in fields:
+                self.problems.append(f"{_under(path, key)}: expected, not found")
+        return fields
+
+    def get(
+        self,
+        fields: Mapping[str, object],
+        key: str,
+        narrow: Callable[[object, str], T],
+        *,
+        path: str = "",
+        default: T,
+    ) -> T:
+        """The field `key`, or `default` when it is absent or of the wrong type."""
+        if key not in fields:
+            return default
+        return self.read(narrow, fields[key], _under(path, key), default=default)
+
+    def read(
+        self,
+        narrow: Callable[[object, str], T],
+        value: object,
+        path: str,
+        *,
+        default: T,
+    ) -> T:
+        """`value` of the wanted type, or `default` when it is of another."""
+        try:
+            return narrow(value, path)
+        except WireError as error:
+            self.problems.append(str(error))
+            return default
+
+    def chips(self, value: object, within: Sequence[int], path: str) -> tuple[int, ...]:
+        """Physical ids, ascending: each in `within`, none twice."""
+        chips: set[int] = set()
+        for index, item in enumerate(self.read(as_array, value, path, default=())):
+            where = f"{path}[{index}]"
+            chip = self.read(as_integer, item, where, default=None)
+            if chip is None:
+                continue
+            if chip not in within:
+                listed = ", ".join(map(str, within))
+                self.say(where, f"one of the chips {listed or '(none)'}", chip)
+            elif chip in chips:
+                self.say(where, "each chip once", chip)
+            chips.add(chip)
+        return tuple(sorted(chips))
+
+
+def _under(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
