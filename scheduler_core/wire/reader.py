@@ -124,7 +124,7 @@ class Reader:
     def chips(self, value: object, within: Sequence[int], path: str) -> tuple[int, ...]:
         """Physical ids, ascending: each in `within`, none twice."""
         chips: set[int] = set()
-        for index, item in enumerate(self.read(as_array, value, path, default=())):
+        for index, item in enumerate(self.items(value, path)):
             where = f"{path}[{index}]"
             chip = self.read(as_integer, item, where, default=None)
             if chip is None:

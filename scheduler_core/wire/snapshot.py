@@ -27,7 +27,7 @@ from scheduler_core.errors import UnknownProductError
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
 from scheduler_core.wire.reader import Reader
-from scheduler_core.wire.typed import as_array, as_integer, as_string
+from scheduler_core.wire.typed import as_integer, as_name, as_string
 
 VERSION = 1
 
@@ -137,16 +137,16 @@ def parse(text: str) -> Snapshot:
     root = reader.document(text, VERSION, required=("nodes",), optional=("pods",))
     nodes = tuple(
         _parse_node(reader, item, f"nodes[{index}]")
-        for index, item in enumerate(reader.get(root, "nodes", as_array, default=()))
+        for index, item in enumerate(reader.items(root.get("nodes", []), "nodes"))
     )
     by_name: dict[str, SnapshotNode] = {}
     for index, node in enumerate(nodes):
-        if node.name in by_name:
+        if node.name and node.name in by_name:
             reader.say(f"nodes[{index}].name", "each node once", node.name)
         by_name[node.name] = node
     pods = tuple(
         _parse_pod(reader, item, by_name, f"pods[{index}]")
-        for index, item in enumerate(reader.get(root, "pods", as_array, default=()))
+        for index, item in enumerate(reader.items(root.get("pods", []), "pods"))
     )
     reader.finish()
     return Snapshot(nodes=nodes, pods=pods)
@@ -206,7 +206,7 @@ def _parse_node(reader: Reader, item: object, path: str) -> SnapshotNode:
 
     inventory = chips("chips", every) if "chips" in fields else every
     return SnapshotNode(
-        name=reader.get(fields, "name", as_string, path=path, default=""),
+        name=reader.get(fields, "name", as_name, path=path, default=""),
         product=product,
         chips=inventory,
         unhealthy=chips("unhealthy", inventory),
@@ -253,7 +253,7 @@ def _parse_pod(
     if phase not in _PHASES:
         reader.say(f"{path}.phase", f"one of {', '.join(_PHASES)}", phase)
     return SnapshotPod(
-        name=reader.get(fields, "name", as_string, path=path, default=""),
+        name=reader.get(fields, "name", as_name, path=path, default=""),
         node=name or "",
         chips=reader.chips(
             fields.get("chips", []), range(node.product.chip_count), f"{path}.chips"

@@ -40,6 +40,13 @@ def as_string(value: object, path: str) -> str:
     raise WireError(path, expected="a text", found=value)
 
 
+def as_name(value: object, path: str) -> str:
+    """`value`, which must be a JSON string that is not empty."""
+    if isinstance(value, str) and value:
+        return value
+    raise WireError(path, expected="a name", found=value)
+
+
 def as_integer(value: object, path: str) -> int:
     """`value`, which must be a whole number."""
     if isinstance(value, int) and not isinstance(value, bool):
