@@ -26,13 +26,14 @@ async def get(client: Client, namespace: str, name: str) -> ConfigMap:
     return _config_map(await client.request("GET", path), path)
 
 
-async def create(
+async def create(  # noqa: PLR0913  # each is a field of the object
     client: Client,
     *,
     namespace: str,
     name: str,
     labels: Mapping[str, str],
     data: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
 ) -> ConfigMap:
     """Make a ConfigMap and return it.
 
@@ -42,16 +43,23 @@ async def create(
         name: Its name.
         labels: Its labels.
         data: Its content.
+        annotations: Its annotations.
 
     Raises:
         ConflictError: There is one of that name.
         KubeError: The API server said no otherwise, or cannot be reached.
     """
     path = object_path("configmaps", "", namespace=namespace)
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": dict(labels),
+        "annotations": dict(annotations or {}),
+    }
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "metadata": metadata,
         "data": dict(data),
     }
     return _config_map(
@@ -59,13 +67,14 @@ async def create(
     )
 
 
-async def patch(
+async def patch(  # noqa: PLR0913  # each is a field of the object
     client: Client,
     *,
     namespace: str,
     name: str,
     data: Mapping[str, str | None],
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str | None] | None = None,
     resource_version: str | None = None,
 ) -> ConfigMap:
     """Set keys of a ConfigMap, leave all others as they are; return it afterwards.
@@ -76,6 +85,7 @@ async def patch(
         name: The ConfigMap's.
         data: New values; None removes a key.
         labels: Labels to set besides.
+        annotations: Annotations to set besides; None removes a key.
         resource_version: Only if nobody has written since this version.
 
     Raises:
@@ -87,6 +97,8 @@ async def patch(
     metadata: dict[str, object] = {}
     if labels:
         metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
     if resource_version is not None:
         metadata["resourceVersion"] = resource_version
     body: dict[str, object] = {"data": dict(data)}
