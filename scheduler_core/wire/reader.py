@@ -121,6 +121,11 @@ class Reader:
             self.problems.append(str(error))
             return default
 
+    def items(self, value: object, path: str) -> Sequence[object]:
+        """The items of a list, or none."""
+        nothing: Sequence[object] = ()
+        return self.read(as_array, value, path, default=nothing)
+
     def chips(self, value: object, within: Sequence[int], path: str) -> tuple[int, ...]:
         """Physical ids, ascending: each in `within`, none twice."""
         chips: set[int] = set()
