@@ -1,0 +1,183 @@
+"""What does the kubelet say about its node?
+
+One Node object, made when the kubelet starts and kept equal to what plugins
+have reported.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from sandbox.apiclient import FAILURES, ApiClient, ApiStatusError, Object
+from service import clock
+
+_RETRY_S = 0.5
+#: kubelet's nodeStatusReportFrequency
+_REPORT_S = 300.0
+_BASE = {
+    "cpu": "192",
+    "memory": "791621632Ki",
+    "ephemeral-storage": "936Gi",
+    "hugepages-2Mi": "0",
+    "pods": "110",
+}
+_CONDITIONS = {
+    "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
+    "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
+    "PIDPressure": ("False", "KubeletHasSufficientPID"),
+    "Ready": ("True", "KubeletReady"),
+}
+_MESSAGES = {
+    "KubeletHasSufficientMemory": "kubelet has sufficient memory available",
+    "KubeletHasNoDiskPressure": "kubelet has no disk pressure",
+    "KubeletHasSufficientPID": "kubelet has sufficient PID available",
+    "KubeletReady": "kubelet is posting ready status",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What does not change while a kubelet runs."""
+
+    name: str
+    labels: Mapping[str, str]
+    address: str
+    port: int
+
+
+class NodeReporter:
+    """Keeps the Node object's status equal to the device tables.
+
+    Protects: a resource that was ever published stays listed, with 0 once its
+    plugin is gone for good, as the real kubelet leaves it.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        facts: NodeFacts,
+        capacity: Callable[[], tuple[dict[str, int], dict[str, int]]],
+        *,
+        changed: asyncio.Event,
+        is_new: bool,
+    ) -> None:
+        """Report `capacity` of the node.
+
+        Args:
+            client: Speaks as the node.
+            facts: The node.
+            capacity: Capacity and allocatable of plugins' resources, as of now.
+            changed: Set when devices have changed.
+            is_new: Whether there was no checkpoint: extended resources that an
+                earlier life of the node published are then set to 0.
+        """
+        self._client = client
+        self._facts = facts
+        self._capacity = capacity
+        self._is_new = is_new
+        self._started = clock.rfc3339(clock.wall_s())
+        self._published: set[str] = set()
+        self._wake = changed
+
+    async def run(self) -> None:
+        """Register the node, then report whenever something changes."""
+        registered = False
+        while True:
+            self._wake.clear()
+            try:
+                if not registered:
+                    await self._register()
+                    registered = True
+                await self._report()
+            except ApiStatusError as error:
+                registered = registered and error.status != HTTPStatus.NOT_FOUND
+                await asyncio.sleep(_RETRY_S)
+                continue
+            except FAILURES:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            try:
+                await asyncio.wait_for(self._wake.wait(), _REPORT_S)
+            except TimeoutError:
+                continue
+
+    async def _register(self) -> None:
+        labels = {
+            "kubernetes.io/hostname": self._facts.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "arm64",
+            **self._facts.labels,
+        }
+        node: Object = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": self._facts.name, "labels": labels},
+            "spec": {},
+            "status": self._status(),
+        }
+        try:
+            await self._client.create("/api/v1/nodes", node)
+        except ApiStatusError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            existing = await self._client.patch(
+                self._path, {"metadata": {"labels": labels}}
+            )
+            if self._is_new:
+                status = existing.get("status", {})
+                self._published |= {
+                    name for name in status.get("capacity", {}) if "/" in name
+                }
+
+    async def _report(self) -> None:
+        await self._client.patch(f"{self._path}/status", {"status": self._status()})
+
+    @property
+    def _path(self) -> str:
+        return f"/api/v1/nodes/{self._facts.name}"
+
+    def _status(self) -> Object:
+        capacity, allocatable = self._capacity()
+        self._published |= capacity.keys()
+        return {
+            "capacity": self._quantities(capacity),
+            "allocatable": self._quantities(allocatable),
+            "conditions": self._conditions(),
+            "addresses": [
+                {"type": "InternalIP", "address": self._facts.address},
+                {"type": "Hostname", "address": self._facts.name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._facts.port}},
+            "nodeInfo": {
+                "machineID": self._facts.name,
+                "systemUUID": self._facts.name,
+                "bootID": "00000000-0000-0000-0000-000000000000",
+                "kernelVersion": "5.10.0",
+                "osImage": "Sandbox",
+                "containerRuntimeVersion": "sandbox://1.0.0",
+                "kubeletVersion": "v1.36.3",
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "arm64",
+            },
+        }
+
+    def _quantities(self, counts: Mapping[str, int]) -> dict[str, str]:
+        return _BASE | {
+            name: str(counts.get(name, 0)) for name in sorted(self._published)
+        }
+
+    def _conditions(self) -> list[Object]:
+        now = clock.rfc3339(clock.wall_s())
+        return [
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": _MESSAGES[reason],
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": self._started,
+            }
+            for kind, (status, reason) in _CONDITIONS.items()
+        ]

@@ -1,0 +1,161 @@
+"""What does the kubelet need to know of a pod?
+
+A `Pod` is a reading of the API object that is made anew with every version of
+it. Quantities other than whole numbers play no part for extended resources.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from sandbox.apiclient import Object
+
+_FIELDS = {
+    "metadata.name": ("metadata", "name"),
+    "metadata.namespace": ("metadata", "namespace"),
+    "metadata.uid": ("metadata", "uid"),
+    "spec.nodeName": ("spec", "nodeName"),
+    "spec.serviceAccountName": ("spec", "serviceAccountName"),
+}
+
+
+class ContainerKind(Enum):
+    """When a container runs."""
+
+    INIT = auto()
+    SIDECAR = auto()
+    APP = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container of a pod's specification."""
+
+    name: str
+    kind: ContainerKind
+    image: str
+    #: {resource: count}, extended resources only
+    limits: Mapping[str, int]
+    env: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod as the kubelet reads it."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: str
+    phase: str
+    #: by the API server's deletionTimestamp
+    deleting: bool
+    grace_s: float
+    restart_policy: str
+    #: in the order of admission: init containers and sidecars, then app containers
+    containers: tuple[Container, ...]
+    #: {(container, resource)} that a DRA driver serves
+    dra: frozenset[tuple[str, str]]
+    source: Object
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the pod has ended for good, as the API server knows it."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """Extended resources that the scheduler counts for the pod."""
+        counted: dict[str, int] = {}
+        sidecars: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for container in self.containers:
+            for resource, count in container.limits.items():
+                beside = sidecars.get(resource, 0)
+                if container.kind is ContainerKind.INIT:
+                    peak[resource] = max(peak.get(resource, 0), beside + count)
+                    continue
+                counted[resource] = counted.get(resource, 0) + count
+                if container.kind is ContainerKind.SIDECAR:
+                    sidecars[resource] = beside + count
+        return {
+            resource: max(counted.get(resource, 0), peak.get(resource, 0))
+            for resource in counted | peak
+        }
+
+
+def pod_of(source: Object) -> Pod:
+    """Read an API object."""
+    meta, spec = source["metadata"], source["spec"]
+    grace = meta.get("deletionGracePeriodSeconds")
+    if grace is None:
+        grace = spec.get("terminationGracePeriodSeconds", 30)
+    return Pod(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        created=str(meta.get("creationTimestamp", "")),
+        phase=str(source.get("status", {}).get("phase", "")),
+        deleting=bool(meta.get("deletionTimestamp")),
+        grace_s=float(grace),
+        restart_policy=spec.get("restartPolicy", "Always"),
+        containers=tuple(_containers(spec)),
+        dra=frozenset(_dra(source.get("status", {}))),
+        source=source,
+    )
+
+
+def environment(
+    pod: Pod, container: Container, *, pod_ip: str, host_ip: str
+) -> dict[str, str]:
+    """Return the variables that the pod's own specification sets.
+
+    The downward API is read from the pod as it is now: a container that starts
+    later sees later annotations.
+    """
+    values: dict[str, str] = {}
+    for entry in container.env:
+        field = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        if field is None:
+            values[entry["name"]] = str(entry.get("value", ""))
+        else:
+            ips = {"status.podIP": pod_ip, "status.hostIP": host_ip}
+            values[entry["name"]] = ips.get(field) or _field(pod.source, field)
+    return values
+
+
+def _containers(spec: Object) -> Iterator[Container]:
+    for source in spec.get("initContainers") or ():
+        always = source.get("restartPolicy") == "Always"
+        yield _container(
+            source, ContainerKind.SIDECAR if always else ContainerKind.INIT
+        )
+    for source in spec["containers"]:
+        yield _container(source, ContainerKind.APP)
+
+
+def _container(source: Object, kind: ContainerKind) -> Container:
+    limits = source.get("resources", {}).get("limits") or {}
+    return Container(
+        name=source["name"],
+        kind=kind,
+        image=source.get("image", ""),
+        limits={name: int(count) for name, count in limits.items() if "/" in name},
+        env=tuple(source.get("env") or ()),
+    )
+
+
+def _dra(status: Object) -> Iterator[tuple[str, str]]:
+    claimed = status.get("extendedResourceClaimStatus") or {}
+    for mapping in claimed.get("requestMappings") or ():
+        yield mapping["containerName"], mapping["resourceName"]
+
+
+def _field(source: Object, path: str) -> str:
+    kind, _, key = path.removesuffix("']").partition("['")
+    if key:
+        values = source["metadata"].get(kind.removeprefix("metadata.")) or {}
+        return str(values.get(key, ""))
+    section, name = _FIELDS.get(path, ("", ""))
+    return str(source.get(section, {}).get(name, ""))

@@ -1,0 +1,160 @@
+"""What does the kubelet say about a pod in its status?"""
+
+from dataclasses import dataclass
+
+from sandbox.apiclient import Object
+from sandbox.kubelet.pods import Container, ContainerKind, Pod
+from sandbox.kubelet.runtime import Run
+from service import clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where pod and node are."""
+
+    pod_ip: str
+    host_ip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why a container does not run yet."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What the kubelet sees of one pod."""
+
+    phase: str
+    runs: dict[str, Run]
+    waiting: dict[str, Waiting]
+    started_s: float
+    addresses: Addresses
+
+
+def rejected(*, reason: str, message: str, now_s: float) -> Object:
+    """Return the status of a pod that was not admitted (kubelet.go:2589)."""
+    return {
+        "phase": "Failed",
+        "reason": reason,
+        "message": f"Pod was rejected: {message}",
+        "startTime": clock.rfc3339(now_s),
+    }
+
+
+def render(pod: Pod, seen: Observed) -> Object:
+    """Return the status of a pod that was admitted."""
+    initialized = all(
+        _is_initialized(container, seen.runs.get(container.name))
+        for container in pod.containers
+        if container.kind is not ContainerKind.APP
+    )
+    ready = initialized and all(
+        (run := seen.runs.get(container.name)) is not None and run.is_running
+        for container in pod.containers
+        if container.kind is not ContainerKind.INIT
+    )
+    init = [c for c in pod.containers if c.kind is not ContainerKind.APP]
+    apps = [c for c in pod.containers if c.kind is ContainerKind.APP]
+    status: Object = {
+        "phase": seen.phase,
+        "startTime": clock.rfc3339(seen.started_s),
+        "hostIP": seen.addresses.host_ip,
+        "hostIPs": [{"ip": seen.addresses.host_ip}],
+        "podIP": seen.addresses.pod_ip,
+        "podIPs": [{"ip": seen.addresses.pod_ip}],
+        "conditions": _conditions(pod, seen, initialized=initialized, ready=ready),
+        "containerStatuses": [_container(c, seen) for c in apps],
+    }
+    if init:
+        status["initContainerStatuses"] = [_container(c, seen) for c in init]
+    return status
+
+
+def _is_initialized(container: Container, run: Run | None) -> bool:
+    if run is None:
+        return False
+    if container.kind is ContainerKind.SIDECAR:
+        return True
+    return not run.is_running and run.exit_code == 0
+
+
+def _conditions(
+    pod: Pod, seen: Observed, *, initialized: bool, ready: bool
+) -> list[Object]:
+    before = {
+        condition["type"]: condition
+        for condition in pod.source.get("status", {}).get("conditions") or ()
+    }
+    states = {
+        "Initialized": initialized,
+        "Ready": ready,
+        "ContainersReady": ready,
+        "PodReadyToStartContainers": True,
+    }
+    mine = []
+    for kind, state in states.items():
+        status = "True" if state else "False"
+        old = before.pop(kind, {})
+        since = clock.rfc3339(seen.started_s)
+        if old.get("status") == status:
+            since = old.get("lastTransitionTime") or since
+        elif old:
+            since = clock.rfc3339(clock.wall_s())
+        mine.append({"type": kind, "status": status, "lastTransitionTime": since})
+    return [*before.values(), *mine]
+
+
+def _container(container: Container, seen: Observed) -> Object:
+    run = seen.runs.get(container.name)
+    waiting = seen.waiting.get(container.name)
+    status: Object = {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "restartCount": 0 if run is None else run.restarts,
+        "ready": run is not None and _is_ready(container, run),
+        "started": run is not None and run.is_running,
+    }
+    if run is not None:
+        status["containerID"] = _container_id(run)
+    if run is None or (waiting is not None and not run.is_running):
+        blank = Waiting(reason="PodInitializing")
+        if container.kind is not ContainerKind.APP:
+            blank = Waiting(reason="ContainerCreating")
+        state = waiting or blank
+        status["state"] = {"waiting": {"reason": state.reason}}
+        if state.message:
+            status["state"]["waiting"]["message"] = state.message
+        status["lastState"] = {} if run is None else _state(run)
+    else:
+        status["state"] = _state(run)
+    return status
+
+
+def _is_ready(container: Container, run: Run) -> bool:
+    if container.kind is ContainerKind.INIT:
+        return not run.is_running and run.exit_code == 0
+    return run.is_running
+
+
+def _state(run: Run) -> Object:
+    started = clock.rfc3339(run.started_s)
+    if run.is_running:
+        return {"running": {"startedAt": started}}
+    return {
+        "terminated": {
+            "exitCode": run.exit_code,
+            "reason": "Completed" if run.exit_code == 0 else "Error",
+            "startedAt": started,
+            "finishedAt": clock.rfc3339(run.ended_s),
+            "containerID": _container_id(run),
+        }
+    }
+
+
+def _container_id(run: Run) -> str:
+    return f"sandbox://{run.serial:064x}"

@@ -1,0 +1,192 @@
+"""One life of a kubelet, from its start to its stop, restart or panic."""
+
+import asyncio
+import random  # noqa: TID251  # the kubelet's order is random; ours has a seed
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.apiclient import ApiClient, Event
+from sandbox.kubelet.allocator import Allocator
+from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
+from sandbox.kubelet.node import NodeFacts, NodeReporter
+from sandbox.kubelet.outbox import Outbox
+from sandbox.kubelet.podlist import PodListServer
+from sandbox.kubelet.podresources import SOCKET, PodResourcesServer
+from sandbox.kubelet.runtime import Runtime
+from sandbox.kubelet.switches import Switches
+from sandbox.kubelet.syncloop import SyncLoop
+from sandbox.kubelet.worker import Node
+
+HOST_IP = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What of a node outlives its kubelet."""
+
+    node_name: str
+    api_url: str
+    token: str
+    root: Path
+    labels: Mapping[str, str]
+    runtime: Runtime
+    switches: Switches
+    chance: random.Random
+
+
+class Process:
+    """The tasks and servers of one kubelet process."""
+
+    def __init__(
+        self, machine: Machine, port: int, panicked: Callable[[], None]
+    ) -> None:
+        """Prepare a process on `machine`; `start` starts it.
+
+        Args:
+            machine: The node.
+            port: Of `/pods`; 0 takes a free one.
+            panicked: Called when the process died of a panic.
+        """
+        self.port = port
+        self._machine = machine
+        self._panicked = panicked
+        self._main: asyncio.Task[None] | None = None
+        self._parts: _Parts | None = None
+
+    @property
+    def sync(self) -> SyncLoop:
+        """The pods of this process."""
+        return self._started().sync
+
+    @property
+    def allocator(self) -> Allocator:
+        """The devices of this process."""
+        return self._started().allocator
+
+    async def start(self) -> None:
+        """Serve the sockets and begin to follow the API server."""
+        served = asyncio.Event()
+        self._main = asyncio.create_task(self._run(served))
+        waiting = asyncio.create_task(served.wait())
+        await asyncio.wait({self._main, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._main.done():
+            await self._main
+        self._main.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """End all tasks and close all sockets."""
+        if self._main is not None:
+            self._main.remove_done_callback(self._ended)
+            self._main.cancel()
+            await asyncio.gather(self._main, return_exceptions=True)
+
+    async def _run(self, served: asyncio.Event) -> None:
+        async with (
+            ApiClient(self._machine.api_url, self._machine.token) as client,
+            AsyncExitStack() as stack,
+            asyncio.TaskGroup() as group,
+        ):
+            parts = self._parts = _Parts(self._machine, client, group)
+            pod_list = PodListServer(parts.sync, self.port)
+            for server in (pod_list, parts.pod_resources, parts.allocator):
+                stack.push_async_callback(server.stop)
+                await server.start()
+            self.port = pod_list.port
+            reporter = parts.report(self.port)
+            group.create_task(parts.outbox.run())
+            group.create_task(reporter.run())
+            group.create_task(_follow(client, self._machine.node_name, parts.sync))
+            served.set()
+
+    def _ended(self, main: asyncio.Task[None]) -> None:
+        if main.cancelled():
+            return
+        error = main.exception()
+        if isinstance(error, ExceptionGroup) and error.subgroup(KubeletPanicError):
+            self._panicked()
+            return
+        main.get_loop().call_exception_handler(
+            {
+                "message": f"the kubelet of {self._machine.node_name} died",
+                "exception": error,
+                "task": main,
+            }
+        )
+
+    def _started(self) -> "_Parts":
+        if self._parts is None:
+            raise RuntimeError("the kubelet process has not been started")
+        return self._parts
+
+
+class _Parts:
+    """What a process is made of, wired together."""
+
+    def __init__(
+        self, machine: Machine, client: ApiClient, group: asyncio.TaskGroup
+    ) -> None:
+        self._machine = machine
+        self._client = client
+        self._changed = asyncio.Event()
+        sources = Sources(
+            running_at_start=machine.runtime.running(), active=self._active
+        )
+        tables = DeviceTables(chance=machine.chance, sources=sources)
+        self.allocator = Allocator(
+            machine.root / "device-plugins",
+            tables,
+            switches=machine.switches,
+            changed=self._changed.set,
+        )
+        self._is_new = not self.allocator.has_checkpoint()
+        self.outbox = Outbox(client, machine.node_name)
+        node = Node(
+            allocator=self.allocator,
+            runtime=machine.runtime,
+            outbox=self.outbox,
+            switches=machine.switches,
+        )
+        number = sum(machine.node_name.encode()) % 250 + 1
+        self.sync = SyncLoop(
+            node, group, host_ip=HOST_IP, pod_network=f"10.244.{number}"
+        )
+        self.pod_resources = PodResourcesServer(
+            machine.root / "pod-resources" / SOCKET, tables, self.sync
+        )
+
+    def report(self, port: int) -> NodeReporter:
+        """Return what keeps the Node object; the port is known only now."""
+        facts = NodeFacts(
+            name=self._machine.node_name,
+            labels=self._machine.labels,
+            address=HOST_IP,
+            port=port,
+        )
+        return NodeReporter(
+            self._client,
+            facts,
+            self.allocator.capacity,
+            changed=self._changed,
+            is_new=self._is_new,
+        )
+
+    def _active(self) -> frozenset[str]:
+        return frozenset(pod.uid for pod in self.sync.active_pods())
+
+
+async def _follow(client: ApiClient, node_name: str, sync: SyncLoop) -> None:
+    """Hand every event of this node's pods to the sync loop, one at a time."""
+    events: asyncio.Queue[Event] = asyncio.Queue()
+
+    async def watch() -> None:
+        chosen = {"fieldSelector": f"spec.nodeName={node_name}"}
+        async for event in client.follow("/api/v1/pods", chosen):
+            events.put_nowait(event)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        while True:
+            await sync.handle(await events.get())

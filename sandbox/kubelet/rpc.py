@@ -1,0 +1,56 @@
+"""How do gRPC calls look from the kubelet?
+
+Errors carry the text that Go's gRPC would give them, since that text ends up
+in the pod's status.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TypeVar
+
+import grpc.aio
+
+from sandbox.kubelet.devices import DeviceError
+
+_T = TypeVar("_T")
+_GO_NAMES = {"CANCELLED": "Canceled", "OK": "OK"}
+
+
+def channel(socket: Path) -> grpc.aio.Channel:
+    """Return a channel to a unix socket, as Go's client makes it."""
+    return grpc.aio.insecure_channel(
+        f"unix:{socket}", options=[("grpc.default_authority", "localhost")]
+    )
+
+
+async def answer(call: Awaitable[_T]) -> _T:
+    """Wait for a plugin's answer.
+
+    Raises:
+        DeviceError: the call failed; its text is that of a Go client.
+    """
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise DeviceError(
+            f"rpc error: code = {_go_name(error.code())} desc = {error.details()}"
+        ) from None
+    except asyncio.CancelledError:
+        pass_on_cancellation()
+        # The channel was closed under the call: grpc.aio cancels it then.
+        raise DeviceError(
+            "rpc error: code = Canceled desc = grpc: the client connection is closing"
+        ) from None
+
+
+def pass_on_cancellation() -> None:
+    """Raise CancelledError if it is this task that was cancelled, not its call."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _go_name(code: grpc.StatusCode) -> str:
+    words = code.name.split("_")
+    return _GO_NAMES.get(code.name) or "".join(word.capitalize() for word in words)
