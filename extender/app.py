@@ -1,0 +1,214 @@
+"""The running extender: three watches feed the cache, one server answers from it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry
+
+from extender import changes, seen
+from extender.binding import Binder, Clock
+from extender.cache import Cache, step
+from extender.choice import Choice
+from extender.metrics import Metrics
+from extender.notes import Note, Notes
+from extender.protocol import BindArgs
+from extender.server import Server
+from extender.settings import Settings
+from kube import credentials, objects, pods
+from kube.client import Client, object_path
+from kube.credentials import Credentials
+from kube.errors import CredentialsError
+from kube.events import Recorder, Regarding
+from kube.watch import Change, Deleted, ListWatch, Upserted
+from scheduler_core.wire import deviceinfo
+from scheduler_core.wire.pods import NpuPod
+from service import clock
+from service.endpoints import Endpoints
+from service.settings import SettingsError
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "ascend-extender"
+#: How often silent agents and unseen binds are looked for.
+_TICK_S = 1.0
+
+
+class KubePods:
+    """Binding's view of the API server."""
+
+    def __init__(self, client: Client) -> None:
+        """Use an open client."""
+        self._client = client
+
+    async def get(self, namespace: str, name: str) -> objects.Pod:
+        """Return the pod of that name as it is now."""
+        return await pods.get(self._client, namespace, name)
+
+    async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
+        """Bind the pod with that UID and write the annotations on it, in one call."""
+        await pods.bind(
+            self._client,
+            namespace=args.namespace,
+            name=args.name,
+            uid=args.uid,
+            node=args.node,
+            annotations=annotations,
+        )
+
+
+class Extender:
+    """One extender on one client. Owner of the cache; the watches repair it."""
+
+    def __init__(
+        self, settings: Settings, client: Client, *, wall: Clock, metrics: Metrics
+    ) -> None:
+        """Put the parts together; nothing runs yet."""
+        self._wall = wall
+        self._cache = Cache(
+            self_maintain=settings.self_maintain_available_card,
+            agent_silent_s=settings.agent_silent_s,
+        )
+        self._notes = Notes()
+        self._recorder = Recorder(client, component=COMPONENT)
+        self._binder = Binder(
+            self._cache,
+            KubePods(client),
+            clock=wall,
+            metrics=metrics,
+            told=self._told,
+        )
+        self._nodes = ListWatch(client, object_path("nodes", ""), objects.Node)
+        self._pods = ListWatch(client, object_path("pods", ""), objects.Pod)
+        self._reports = ListWatch(
+            client,
+            object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
+            objects.ConfigMap,
+            params={"labelSelector": _selector(deviceinfo.LABELS)},
+        )
+        self._server = Server(
+            self._cache,
+            self._binder,
+            notes=self._notes,
+            metrics=metrics,
+            clock=wall,
+        )
+        metrics.watch_cache(self._cache)
+        metrics.watch_events(self._recorder)
+
+    def endpoints(self, registry: CollectorRegistry) -> Endpoints:
+        """The server, not listening yet."""
+        return Endpoints(registry, self.why_not_ready, routes=self._server.routes())
+
+    def why_not_ready(self) -> str | None:
+        """Which watches have not brought their first list yet; None when all have."""
+        synced = {
+            "nodes": self._nodes.synced,
+            "pods": self._pods.synced,
+            "device ConfigMaps": self._reports.synced,
+        }
+        missing = [name for name, is_synced in synced.items() if not is_synced]
+        return f"waiting for {', '.join(missing)}" if missing else None
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._nodes.run(self._node), name="nodes")
+                group.create_task(self._pods.run(self._pod), name="pods")
+                group.create_task(self._reports.run(self._report), name="reports")
+                group.create_task(self._recorder.run(), name="events")
+                group.create_task(self._tick(), name="tick")
+        finally:
+            await self._binder.stop()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._learn(changes.Ticked())
+            await self._binder.audit()
+
+    def _node(self, change: Change[objects.Node]) -> None:
+        match change:
+            case Upserted(obj=node):
+                self._learn(seen.node_change(node))
+            case Deleted(obj=node):
+                self._learn(changes.NodeSeen(name=node.metadata.name))
+            case _:  # a whole list has come: nothing to do but be ready
+                pass
+
+    def _pod(self, change: Change[objects.Pod]) -> None:
+        match change:
+            case Upserted(obj=pod):
+                self._learn(seen.pod_change(pod))
+            case Deleted(obj=pod):
+                self._learn(changes.PodGone(uid=pod.metadata.uid))
+            case _:
+                pass
+
+    def _report(self, change: Change[objects.ConfigMap]) -> None:
+        match change:
+            case Upserted(obj=report):
+                found = seen.report_change(report)
+            case Deleted(obj=report):
+                found = seen.report_gone(report)
+            case _:
+                found = None
+        if found is not None:
+            self._learn(found)
+
+    def _learn(self, change: changes.Change) -> None:
+        step(self._cache, change, self._wall.now_s())
+
+    def _told(self, pod: NpuPod, made: Choice) -> None:
+        """Remember why a pod is where it is, and say so on the pod."""
+        text = made.reason
+        self._notes.put(pod.uid, Note(at_s=self._wall.now_s(), text=text))
+        self._recorder.record(
+            Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid),
+            reason="AscendScheduled",
+            message=text,
+        )
+
+
+async def main(settings: Settings) -> None:
+    """Run an extender until cancelled.
+
+    Raises:
+        SettingsError: the address is taken, or there is no way to the API server.
+    """
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
+    async with Client(
+        authority(settings), user_agent=COMPONENT, count=metrics.count_request
+    ) as client:
+        extender = Extender(settings, client, wall=wall, metrics=metrics)
+        endpoints = extender.endpoints(registry)
+        async with endpoints.serving(settings.listen, settings.address_file) as address:
+            log.info("serving", extra={"address": address})
+            await extender.run()
+
+
+def authority(settings: Settings) -> Credentials:
+    """How to reach the API server, as the settings say.
+
+    Raises:
+        SettingsError: something is missing.
+    """
+    try:
+        if settings.kubeconfig is not None:
+            return credentials.kubeconfig(settings.kubeconfig)
+        if not settings.api_server:
+            return credentials.in_cluster(settings.service_account_dir, os.environ)
+        has_token = (settings.service_account_dir / "token").exists()
+        return credentials.direct(
+            settings.api_server, settings.service_account_dir if has_token else None
+        )
+    except CredentialsError as error:
+        raise SettingsError(str(error).splitlines()) from error
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())

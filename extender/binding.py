@@ -1,0 +1,285 @@
+"""Carrying out a choice: one API call that binds the pod and writes its claim.
+
+The promise is made before the first await, so two binds at once never share a chip.
+It is void only when it is certain that the bind has not happened and never will: a
+call whose outcome is unknown may still be executed by the API server after we have
+stopped waiting for it. Until then the chips stay promised, and only the very same
+bind may be tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from extender import changes, choice, seen
+from extender.cache import Cache, step
+from extender.choice import Choice
+from extender.metrics import Metrics
+from extender.protocol import BindArgs
+from extender.verdicts import Verdict
+from kube import objects
+from kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    MalformedError,
+    NotFoundError,
+    UnreachableError,
+)
+from scheduler_core.reasons import Reason
+from scheduler_core.wire.pods import NpuPod
+
+log = logging.getLogger(__name__)
+
+#: kube-apiserver ends a request after 60 s (`--request-timeout`); what it has not done
+#: by then, a little later for the way, it never does.
+OPEN_S = 65.0
+#: Between two looks at a pod whose bind has no known outcome.
+LOOK_S = 2.0
+#: A bind that was done shows in the watch at once; after this long it is looked for.
+UNSEEN_S = 60.0
+
+_GONE = "the pod is gone"
+_UNDER_WAY = "a bind of this pod is under way"
+_UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
+
+
+#: Gets the pod and the choice that is now true.
+Told = Callable[[NpuPod, Choice], None]
+
+
+class PodApi(Protocol):
+    """What binding asks of the API server."""
+
+    async def get(self, namespace: str, name: str) -> objects.Pod:
+        """Return the pod of that name as it is now."""
+
+    async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
+        """Bind the pod with that UID and write the annotations on it, in one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Wall clocks, as functions."""
+
+    now_s: Callable[[], float]
+    now_ns: Callable[[], int]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A bind whose outcome is unknown."""
+
+    args: BindArgs
+    #: what to say if it turns out not to have happened
+    failure: str
+    #: loop time at which its last try has ended for sure
+    over_s: float = 0.0
+    is_watched: bool = False
+
+
+class Binder:
+    """Binds pods. Owner of the promises in the cache."""
+
+    def __init__(  # its collaborators, each passed in
+        self,
+        cache: Cache,
+        api: PodApi,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        told: Told,
+        open_s: float = OPEN_S,
+    ) -> None:
+        """Bind nothing yet.
+
+        Args:
+            cache: decided on, and told of each promise.
+            api: carries the decision out.
+            clock: for predicate-times.
+            metrics: counts.
+            told: gets each pod that was bound, and why there.
+            open_s: how long a call that got no answer may still take effect.
+        """
+        self._cache = cache
+        self._api = api
+        self._clock = clock
+        self._metrics = metrics
+        self._told = told
+        self._open_s = open_s
+        #: UIDs of the pods whose bind call is being carried out
+        self._under_way: set[str] = set()
+        #: {uid: a bind without an outcome}
+        self._open: dict[str, _Open] = {}
+        #: {uid: (a bind that was done, loop time)}, until the watch shows the pod
+        self._unseen: dict[str, tuple[BindArgs, float]] = {}
+        self._tasks: set[asyncio.Task[str] | asyncio.Task[None]] = set()
+
+    async def bind(self, args: BindArgs) -> str:
+        """Bind a pod to a node; return "" or the sentence that says why not.
+
+        A caller that goes away does not end the call: half done is the one thing
+        that it must not be.
+        """
+        if args.uid in self._under_way:
+            return _UNDER_WAY
+        self._under_way.add(args.uid)
+        task = asyncio.get_running_loop().create_task(self._bind(args))
+        self._keep(task)
+        return await asyncio.shield(task)
+
+    async def audit(self) -> None:
+        """Look at binds that were done and that no watch has shown since.
+
+        A pod that was bound and deleted while a watch was down is never shown; its
+        promise ends here.
+        """
+        now_s = asyncio.get_running_loop().time()
+        for uid, (args, since_s) in list(self._unseen.items()):
+            if uid not in self._cache.assumed:
+                del self._unseen[uid]
+            elif now_s - since_s >= UNSEEN_S:
+                self._unseen[uid] = (args, now_s)
+                await self._look(_Open(args, "the pod is not bound"))
+
+    async def stop(self) -> None:
+        """End what is under way; a restart reads all pods anew."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _keep(self, task: asyncio.Task[str] | asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bind(self, args: BindArgs) -> str:
+        try:
+            pod = self._cache.pods.get(args.uid) or await self._read(args)
+            if pod is None:
+                await self._api.bind(args, {})  # asks for none of our resources
+                return ""
+            if pod.node:
+                return _bound(pod, args)
+            return await self._decide(args, pod)
+        except NotFoundError:
+            return _GONE
+        except KubeError as error:
+            return f"the API server: {error}"
+        finally:
+            self._under_way.discard(args.uid)
+
+    async def _decide(self, args: BindArgs, pod: NpuPod) -> str:
+        """Choose and promise, without an await between; then carry out."""
+        now_s = self._clock.now_s()
+        made = choice.choose(
+            self._cache, pod, args.node, now_s=now_s, now_ns=self._clock.now_ns()
+        )
+        if isinstance(made, Verdict):
+            self._metrics.bind_refused.labels(made.label).inc()
+            if made.label is Reason.CONFLICT:
+                self._metrics.conflicts.labels("bind").inc()
+            return made.text
+        step(self._cache, made.promise, now_s)
+        return await self._carry_out(args, pod, made)
+
+    async def _read(self, args: BindArgs) -> NpuPod | None:
+        """Read the pod of that UID; None if it asks for no NPU.
+
+        Raises:
+            NotFoundError: there is none; another pod of its name is another pod.
+        """
+        pod = await self._api.get(args.namespace, args.name)
+        if pod.metadata.uid != args.uid:
+            raise NotFoundError(404, "NotFound", "another pod has its name")
+        return seen.npu_pod(pod)
+
+    async def _carry_out(self, args: BindArgs, pod: NpuPod, made: Choice) -> str:
+        try:
+            await self._api.bind(args, made.annotations)
+        except NotFoundError:
+            return self._void(args.uid, _GONE)
+        except KubeError as error:
+            if _is_open(error) or args.uid in self._open:
+                return await self._unclear(args, error)
+            return self._void(args.uid, f"the API server refused the bind: {error}")
+        self._open.pop(args.uid, None)
+        self._unseen[args.uid] = (args, asyncio.get_running_loop().time())
+        self._metrics.bound.inc()
+        self._told(pod, made)
+        return ""
+
+    async def _unclear(self, args: BindArgs, error: KubeError) -> str:
+        """Read what has become of the pod; go on looking if that does not tell."""
+        loop = asyncio.get_running_loop()
+        found = self._open.setdefault(
+            args.uid, _Open(args, f"the API server refused the bind: {error}")
+        )
+        # A refusal is clear about this try; only earlier ones may be under way.
+        if not isinstance(error, ApiError) or error.status >= 500:
+            found.over_s = loop.time() + self._open_s
+        said = await self._look(found)
+        if said is None and loop.time() >= found.over_s:
+            said = self._void(args.uid, found.failure)
+        if said is not None:
+            return said
+        if not found.is_watched:
+            found.is_watched = True
+            self._keep(loop.create_task(self._watch(found)))
+            log.warning(
+                "bind without a clear outcome",
+                extra={"pod": f"{args.namespace}/{args.name}", "error": str(error)},
+            )
+        return _UNKNOWN
+
+    async def _watch(self, found: _Open) -> None:
+        """Look at the pod until it is clear what has become of the bind."""
+        uid = found.args.uid
+        loop = asyncio.get_running_loop()
+        while self._open.get(uid) is found:
+            await asyncio.sleep(LOOK_S)
+            said = await self._look(found)
+            is_over = loop.time() >= found.over_s and uid not in self._under_way
+            if said is None and is_over:
+                self._void(uid, found.failure)
+
+    async def _look(self, found: _Open) -> str | None:
+        """What a bind has come to: "" done, a sentence if not, None if unclear."""
+        args = found.args
+        try:
+            pod = await self._read(args)
+        except NotFoundError:
+            return self._void(args.uid, _GONE)
+        except KubeError:
+            return None  # looked at again; the first failure is in the log
+        if pod is None or not pod.node:
+            return None
+        return self._turned_out(args, pod)
+
+    def _turned_out(self, args: BindArgs, pod: NpuPod) -> str:
+        """The pod is bound: by us, and then the watch is going to show it, or not."""
+        self._open.pop(args.uid, None)
+        if pod.node != args.node:
+            return self._void(args.uid, f"the pod is bound to {pod.node} already")
+        self._unseen[args.uid] = (args, asyncio.get_running_loop().time())
+        return ""
+
+    def _void(self, uid: str, sentence: str) -> str:
+        """Give the promised chips back: this bind never happens."""
+        self._open.pop(uid, None)
+        self._unseen.pop(uid, None)
+        step(self._cache, changes.Dropped(uid=uid), self._clock.now_s())
+        return sentence
+
+
+def _bound(pod: NpuPod, args: BindArgs) -> str:
+    return "" if pod.node == args.node else f"the pod is bound to {pod.node} already"
+
+
+def _is_open(error: KubeError) -> bool:
+    """Whether the pod may be bound all the same: by this call, or an earlier one."""
+    if isinstance(error, UnreachableError | MalformedError | ConflictError):
+        return True
+    return isinstance(error, ApiError) and error.status >= 500

@@ -1,0 +1,208 @@
+"""What is known of the cluster, changed one event at a time by `step`.
+
+Without I/O and without a clock: a change comes in with the time at which it is
+learnt, and only the node that it touches is computed again. Everything here is a copy:
+its source of truth is the API server (watches), except the promises of binds under
+way, whose owner is `binding`; a restart rebuilds the one and voids the other.
+
+Invariant: a chip is free only if no living pod claims it, no promise holds it, and
+the agent neither holds nor releases it, however late or often events arrive. What can
+never come back does not: a pod's node once set stays set, a pod that ended has ended.
+"""
+
+from typing import assert_never
+
+from extender import changes
+from extender.changes import Assumed, Change
+from extender.record import Record
+from extender.storms import Storms
+from scheduler_core import shapes
+from scheduler_core.cluster import Cluster
+from scheduler_core.shapes import Shape
+from scheduler_core.wire.pods import NpuPod
+
+#: An agent writes its ConfigMap at least every five minutes; three are missed.
+AGENT_SILENT_S = 900.0
+
+
+class Cache:
+    """The cluster as the extender sees it. Change it through `step` only."""
+
+    def __init__(
+        self, *, self_maintain: bool = True, agent_silent_s: float = AGENT_SILENT_S
+    ) -> None:
+        """Start with an empty cluster.
+
+        Args:
+            self_maintain: True: free chips follow from inventory, health and pods.
+                False: the ConfigMap's list bounds them as well.
+            agent_silent_s: a node whose agent has shown no life for so long is out.
+        """
+        self._self_maintain = self_maintain
+        self._agent_silent_s = agent_silent_s
+        #: {node: its record}
+        self.records: dict[str, Record] = {}
+        #: {node: shapes of the claims there that no Allocate has served yet}
+        self.waiting: dict[str, frozenset[Shape]] = {}
+        #: {uid: pod}; pods that ask for NPUs, ended ones too, until they are deleted
+        self.pods: dict[str, NpuPod] = {}
+        #: {(namespace, name): uid} of the newest pod of that name
+        self.uids: dict[tuple[str, str], str] = {}
+        #: {uid: promise}
+        self.assumed: dict[str, Assumed] = {}
+        self.cluster = Cluster()
+        self.storms = Storms()
+
+    def record(self, name: str) -> Record:
+        """The record of a node; a new one if nothing is known of it."""
+        if name not in self.records:
+            self.records[name] = Record(name=name)
+        return self.records[name]
+
+    def pod(self, namespace: str, name: str) -> NpuPod | None:
+        """The newest pod of that name, if it asks for NPUs."""
+        return self.pods.get(self.uids.get((namespace, name), ""))
+
+    def conflicts(self, pod: NpuPod) -> frozenset[str]:
+        """The nodes where a pod waits that `pod` could be taken for."""
+        return frozenset(
+            node
+            for node, waiting in self.waiting.items()
+            if any(shapes.conflict(pod.shape, shape) for shape in waiting)
+        )
+
+    def compute(self, name: str) -> None:
+        """Bring one node up to date in the index, and forget a node of nothing."""
+        record = self.records[name]
+        if record.is_empty:
+            del self.records[name]
+        waiting = record.unconfirmed()
+        if waiting:
+            self.waiting[name] = waiting
+        else:
+            self.waiting.pop(name, None)
+        state = record.state(self_maintain=self._self_maintain)
+        if state is not None:
+            self.cluster.put(state)
+        else:
+            self.cluster.drop(name)
+
+    def hear(self, record: Record, now_s: float) -> None:
+        """Take a new report as a sign of life.
+
+        The first report of a node says by its own time how old it is. Later ones are
+        new by our clock, however wrong the node's clock is.
+        """
+        before = record.report
+        record.read_report()
+        after = record.report
+        if after is None or after == before:
+            return
+        if before is None:
+            record.alive_s = min(float(after.update_time), now_s)
+        elif after.update_time != before.update_time:
+            record.alive_s = now_s
+        record.is_silent = self.is_silent(record, now_s)
+
+    def is_silent(self, record: Record, now_s: float) -> bool:
+        """Whether the agent has been silent for too long."""
+        return now_s - record.alive_s > self._agent_silent_s
+
+
+def step(cache: Cache, change: Change, now_s: float) -> None:
+    """Let one thing happen.
+
+    Args:
+        cache: changed in place.
+        change: what happened.
+        now_s: seconds since the epoch, when we learnt of it.
+
+    Cost:
+        O(pods and chips of the touched node); Ticked: O(nodes).
+    """
+    match change:
+        case changes.NodeSeen():
+            _node_seen(cache, change, now_s)
+        case changes.ReportSeen():
+            _report(cache, change, now_s)
+        case changes.PodSeen():
+            _pod_seen(cache, change, now_s)
+        case changes.PodGone():
+            _pod_gone(cache, change.uid)
+        case changes.Assumed():
+            cache.assumed[change.uid] = change
+            cache.record(change.node).put_assumed(change)
+            cache.compute(change.node)
+        case changes.Dropped():
+            _drop(cache, change.uid)
+        case changes.Ticked():
+            _tick(cache, now_s)
+        case _:
+            assert_never(change)
+
+
+def _node_seen(cache: Cache, change: changes.NodeSeen, now_s: float) -> None:
+    record = cache.record(change.name)
+    record.inventory_text = change.inventory
+    record.allocatable = change.allocatable
+    record.put_product(change.product)
+    cache.hear(record, now_s)  # its report may have come first
+    cache.compute(change.name)
+
+
+def _report(cache: Cache, change: changes.ReportSeen, now_s: float) -> None:
+    record = cache.record(change.node)
+    record.report_texts = (change.device_info, change.affinity)
+    cache.hear(record, now_s)
+    cache.compute(change.node)
+
+
+def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
+    pod = change.pod
+    before = cache.pods.get(pod.uid)
+    if before is not None and (
+        (before.terminal and not pod.terminal) or (before.node and not pod.node)
+    ):
+        return  # old news: an ended pod does not live again, a bound one stays bound
+    if change.rejected and before is not None and not before.terminal:
+        cache.storms.rejected(pod.owner, now_s)
+    cache.pods[pod.uid] = pod
+    cache.uids[pod.namespace, pod.name] = pod.uid
+    if pod.node or pod.terminal:
+        _drop(cache, pod.uid)
+    if not pod.node:
+        return
+    record = cache.record(pod.node)
+    if pod.terminal:
+        record.tenants.pop(pod.uid, None)
+    else:
+        record.put_tenant(pod)
+    cache.compute(pod.node)
+
+
+def _pod_gone(cache: Cache, uid: str) -> None:
+    _drop(cache, uid)
+    pod = cache.pods.pop(uid, None)
+    if pod is None:
+        return
+    if cache.uids.get((pod.namespace, pod.name)) == uid:
+        del cache.uids[pod.namespace, pod.name]
+    if pod.node in cache.records:
+        cache.records[pod.node].tenants.pop(uid, None)
+        cache.compute(pod.node)
+
+
+def _drop(cache: Cache, uid: str) -> None:
+    promise = cache.assumed.pop(uid, None)
+    if promise is not None:
+        del cache.records[promise.node].assumed[uid]
+        cache.compute(promise.node)
+
+
+def _tick(cache: Cache, now_s: float) -> None:
+    cache.storms.forget(now_s)
+    for name, record in list(cache.records.items()):
+        silent = record.report is None or cache.is_silent(record, now_s)
+        if silent != record.is_silent:
+            record.is_silent = silent
+            cache.compute(name)

@@ -1,0 +1,94 @@
+"""Why a pod is where it is, or why it is nowhere: for programs and for people."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from extender import record, verdicts
+from extender.cache import Cache
+from extender.notes import Notes
+from scheduler_core import chips
+from scheduler_core.wire.pods import NpuPod
+from service import clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What is known of a pod: as a JSON object, and as lines for a terminal."""
+
+    json: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The same for a person."""
+        found = self.json
+        lines = [f"{found['pod']}: {found['state']}"]
+        shown = [k for k in ("node", "chips", "problem", "reason", "at") if k in found]
+        lines += [f"  {key}: {_shown(found[key])}" for key in shown]
+        nodes = found.get("nodes", {})
+        if nodes:
+            lines.append("  now, node by node:")
+            lines += [f"    {name}: {text}" for name, text in sorted(nodes.items())]
+        return "\n".join(lines) + "\n"
+
+
+def explain(
+    cache: Cache, notes: Notes, pod: NpuPod | None, *, name: str, now_s: float
+) -> Explanation:
+    """Explain what is known of a pod.
+
+    Args:
+        cache: the cluster now.
+        notes: the decisions that were made.
+        pod: None if there is none of that name that asks for NPUs.
+        name: namespace/name, as asked.
+        now_s: seconds since the epoch.
+    """
+    if pod is None:
+        state = "unknown: no such pod, or it asks for no NPU"
+        return Explanation(json={"pod": name, "state": state})
+    found: dict[str, Any] = {
+        "pod": name,
+        "uid": pod.uid,
+        "resource": pod.shape.resource,
+        "count": pod.total,
+    }
+    if pod.terminal or pod.node:
+        found |= _placed(cache, pod)
+    else:
+        found |= _pending(cache, pod, now_s)
+    note = notes.get(pod.uid)
+    if note is not None:
+        found |= {"reason": note.text, "at": clock.rfc3339(note.at_s)}
+    if note is not None and note.counts:
+        found["counts"] = [{"text": text, "nodes": n} for text, n in note.counts]
+    return Explanation(json=found)
+
+
+def _placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
+    state = cache.cluster.get(pod.node)
+    claimed = record.tenant_of(pod, state.product if state else None)
+    return {
+        "state": "ended" if pod.terminal else "bound",
+        "node": pod.node,
+        "chips": list(chips.ids_of(claimed.chips)),
+        "confirmed": bool(claimed.chips) and not claimed.is_unconfirmed,
+    }
+
+
+def _pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
+    names = [state.name for state in cache.cluster]
+    judged = verdicts.judge(cache, pod, names, now_s)
+    nodes = dict.fromkeys(judged.fitting, "fits")
+    nodes |= {name: verdict.text for name, verdict in judged.refused.items()}
+    found: dict[str, Any] = {"state": "pending", "nodes": nodes}
+    if pod.problem:
+        found["problem"] = pod.problem
+    promise = cache.assumed.get(pod.uid)
+    if promise is not None:
+        found |= {"node": promise.node, "chips": list(chips.ids_of(promise.chips))}
+        found["state"] = "being bound"
+    return found
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

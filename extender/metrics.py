@@ -1,0 +1,73 @@
+"""What the extender counts, for Prometheus; labels from closed sets only."""
+
+from collections.abc import Callable, Sized
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from extender.cache import Cache
+from kube.events import Recorder
+
+#: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the API.
+_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
+
+
+class Metrics:
+    """All metrics of one extender."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register them; sizes of the cache follow with `watch_cache`."""
+        self._registry = registry
+        self.request_s = Histogram(
+            "ascend_extender_request_seconds",
+            "Time from a request's body to its answer.",
+            ["verb"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.errors = self._counter(
+            "requests_failed", "Requests answered with an error of ours.", "verb"
+        )
+        self.decisions = self._counter(
+            "filter_decisions", "Pods filtered: some node fits, or none.", "result"
+        )
+        self.refused_nodes = self._counter(
+            "refused_nodes", "Nodes that filter refused, by reason.", "reason"
+        )
+        self.conflicts = self._counter(
+            "conflicts", "Nodes avoided or refused for an unlike pod.", "verb"
+        )
+        self.bind_refused = self._counter(
+            "binds_refused", "Binds refused, by reason.", "reason"
+        )
+        self.bound = self._counter("pods_bound", "Pods bound.")
+        self.api_requests = self._counter(
+            "api_requests", "Requests to the API server.", "verb", "resource", "code"
+        )
+
+    def watch_cache(self, cache: Cache) -> None:
+        """Show the sizes of the cache whenever someone asks."""
+        self._gauge("assumed_binds", "Binds that no watch shows yet.", cache.assumed)
+        self._gauge("cached_nodes", "Nodes with NPUs.", cache.cluster)
+        self._gauge("cached_pods", "Pods that ask for NPUs.", cache.pods)
+        self._gauge("waiting_nodes", "Nodes with unserved claims.", cache.waiting)
+        self._gauge("rejected_owners", "Owners with rejected pods.", cache.storms)
+
+    def watch_events(self, recorder: Recorder) -> None:
+        """Show how many events on pods were lost."""
+        self._show("events_dropped", "Events lost.", lambda: float(recorder.dropped))
+
+    def count_request(self, verb: str, resource: str, code: int) -> None:
+        """Count a request to the API server; code 0: no answer."""
+        self.api_requests.labels(verb, resource, str(code)).inc()
+
+    def _show(self, name: str, text: str, value: Callable[[], float]) -> None:
+        found = Gauge(f"ascend_extender_{name}", text, registry=self._registry)
+        found.set_function(value)
+
+    def _gauge(self, name: str, text: str, sized: Sized) -> None:
+        self._show(name, text, lambda: float(len(sized)))
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(
+            f"ascend_extender_{name}_total", text, labels, registry=self._registry
+        )

@@ -1,0 +1,255 @@
+"""What is known of one node, and what follows from it: free chips, and why none.
+
+free = inventory and healthy - claims of living pods - promises - held - releasing.
+When the agent maintains the list (`self-maintain-available-card: false`), that list
+bounds it as well. Claims are subtracted in both modes, whatever their age: a list
+written before a bind still shows its chips, and clocks cannot tell which came first.
+"""
+
+from dataclasses import dataclass, field
+
+from extender.changes import Assumed
+from scheduler_core import chips, occupancy
+from scheduler_core.cluster import NodeState
+from scheduler_core.products import Product
+from scheduler_core.reasons import Reason
+from scheduler_core.shapes import Shape
+from scheduler_core.wire import annotations, deviceinfo, inventory
+from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.pods import NpuPod
+
+#: Predicate-times from here on (the year 2262) are nobody's clock; they order nothing.
+_NO_CLOCK = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The agent's ConfigMap of a node, as masks of chips."""
+
+    unfit: int
+    available: int
+    held: int
+    releasing: int
+    lost: int
+    #: seconds since the epoch, the agent's clock
+    update_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A living pod of the node, and what its annotations claim."""
+
+    pod: NpuPod
+    #: mask; union of what the scheduler wrote and what the agent mounted
+    chips: int
+    #: the claim's own time; `annotations.SERVED` once the agent has confirmed it
+    predicate_time: int
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether it may still be taken for another pod on its node."""
+        return bool(self.chips) and self.predicate_time != annotations.SERVED
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """One node. Owner: the cache, which asks for `state` after each change."""
+
+    name: str
+    product: Product | None = None
+    inventory_text: str = ""
+    allocatable: int = 0
+    #: (DeviceInfoCfg, AscendAffinity) as the ConfigMap reads; "" if absent
+    report_texts: tuple[str, str] = ("", "")
+    #: the last ConfigMap that could be read
+    report: Report | None = None
+    report_unreadable: bool = False
+    #: our clock, seconds: when the agent last showed that it lives
+    alive_s: float = 0.0
+    is_silent: bool = True
+    #: {uid: pod}, living pods only
+    tenants: dict[str, Tenant] = field(default_factory=dict)
+    #: {uid: promise}
+    assumed: dict[str, Assumed] = field(default_factory=dict)
+    #: the newest predicate-time seen here; the next one is above it
+    last_time: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known that the API server would not say again."""
+        return (
+            self.product is None
+            and not any(self.report_texts)
+            and not self.tenants
+            and not self.assumed
+        )
+
+    def put_product(self, product: Product | None) -> None:
+        """Set what kind of server it is, and read its pods' claims accordingly."""
+        if product == self.product:
+            return
+        self.product = product
+        for tenant in list(self.tenants.values()):
+            self.put_tenant(tenant.pod)
+
+    def put_tenant(self, pod: NpuPod) -> None:
+        """Note a living pod of this node, and its claim."""
+        tenant = tenant_of(pod, self.product)
+        self.tenants[pod.uid] = tenant
+        self._see_time(tenant.predicate_time)
+
+    def put_assumed(self, promise: Assumed) -> None:
+        """Note chips that a bind under way has taken."""
+        self.assumed[promise.uid] = promise
+        self._see_time(promise.predicate_time)
+
+    def read_report(self) -> None:
+        """Read the ConfigMap's texts; what cannot be read leaves the last good one."""
+        self.report_unreadable = False
+        if not self.report_texts[0] or self.product is None:
+            self.report = None
+            return
+        try:
+            self.report = report_of(*self.report_texts, self.product)
+        except WireError:
+            self.report_unreadable = True
+
+    def next_time(self, now_ns: int) -> int:
+        """The predicate-time for a claim made now: above all others of the node."""
+        return max(now_ns, self.last_time + 1)
+
+    def unconfirmed(self) -> frozenset[Shape]:
+        """Shapes of the claims that wait for their Allocate or its confirmation."""
+        return frozenset(
+            tenant.pod.shape
+            for tenant in self.tenants.values()
+            if tenant.is_unconfirmed
+        ) | frozenset(promise.shape for promise in self.assumed.values())
+
+    def taken(self) -> int:
+        """Mask of the chips that living pods claim or that a bind has promised."""
+        mask = 0
+        for tenant in self.tenants.values():
+            mask |= tenant.chips
+        for promise in self.assumed.values():
+            mask |= promise.chips
+        return mask
+
+    def state(self, *, self_maintain: bool) -> NodeState | None:
+        """The node as the core's index wants it; None for a node without NPUs."""
+        product = self.product
+        if product is None:
+            return None
+        there = self._inventory(product)
+        report = self.report
+        if report is None or there is None:
+            return NodeState(
+                name=self.name,
+                product=product,
+                inventory=there or 0,
+                healthy=0,
+                free=0,
+                barred=self._barred(there) or Reason.AGENT_SILENT,
+            )
+        healthy = there & ~report.unfit
+        free = occupancy.free_chips(
+            healthy=healthy,
+            claimed=self.taken(),
+            held=report.held,
+            releasing=report.releasing,
+            listed=None if self_maintain else report.available,
+        )
+        return NodeState(
+            name=self.name,
+            product=product,
+            inventory=there,
+            healthy=healthy,
+            free=free,
+            barred=self._barred(there),
+        )
+
+    def _barred(self, there: int | None) -> Reason | None:
+        if not self.allocatable:
+            return Reason.NO_ALLOCATABLE
+        if self.is_silent or there == 0:
+            return Reason.AGENT_SILENT
+        if there is None or self.report_unreadable:
+            return Reason.BAD_NODE_REPORT
+        if self.report is not None and self.report.lost:
+            return Reason.IDS_LOST
+        return None
+
+    def _inventory(self, product: Product) -> int | None:
+        if not self.inventory_text:
+            return 0
+        try:
+            return chips.mask_of(inventory.parse(self.inventory_text, product))
+        except WireError:
+            return None
+
+    def _see_time(self, predicate_time: int) -> None:
+        if predicate_time < _NO_CLOCK:
+            self.last_time = max(self.last_time, predicate_time)
+
+
+def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
+    """Read the claim of a pod, keeping chips even from texts that are not whole.
+
+    A chip that an unreadable annotation names is taken all the same: to give it to
+    another pod is the worse mistake. Such a claim can be taken for no other, since
+    the agent cannot read it either.
+    """
+    if product is None or product.resource != pod.shape.resource:
+        return Tenant(pod=pod, chips=0, predicate_time=annotations.SERVED)
+    mask = 0
+    for key in (product.resource, annotations.ASCEND_REAL):
+        mask |= _named(pod.annotations.get(key, ""), product)
+    try:
+        claim = annotations.parse_claim(pod.annotations, product)
+    except WireError:
+        claim = None
+    time = annotations.SERVED if claim is None else claim.predicate_time
+    return Tenant(pod=pod, chips=mask, predicate_time=time)
+
+
+def report_of(device_info: str, affinity: str, product: Product) -> Report:
+    """Read the ConfigMap of a node.
+
+    Args:
+        device_info: text of `DeviceInfoCfg`.
+        affinity: text of `AscendAffinity`; "" from another make of agent, which
+            publishes no holds: then nothing of it is subtracted.
+        product: the node's.
+
+    Raises:
+        WireError: what is wrong, and where.
+    """
+    info = deviceinfo.parse_device_info(device_info, product)
+    ours = deviceinfo.parse_affinity(affinity, product) if affinity else None
+    return Report(
+        unfit=chips.mask_of((*info.unhealthy, *info.recovering)),
+        available=chips.mask_of(info.available),
+        held=chips.mask_of(ours.held) if ours else 0,
+        releasing=chips.mask_of(ours.releasing) if ours else 0,
+        lost=chips.mask_of(ours.lost) if ours else 0,
+        update_time=info.update_time,
+    )
+
+
+def _named(text: str, product: Product) -> int:
+    if not text:
+        return 0
+    try:
+        return chips.mask_of(annotations.parse_chips(text, product))
+    except WireError:
+        return _named_in_parts(text.split(","), product)
+
+
+def _named_in_parts(parts: list[str], product: Product) -> int:
+    mask = 0
+    for part in parts:
+        try:
+            mask |= chips.mask_of(annotations.parse_chips(part.strip(), product))
+        except WireError:
+            continue
+    return mask

@@ -1,0 +1,100 @@
+"""From what the API server shows to what the cache understands: pure translation."""
+
+from extender import changes
+from kube import objects, pods
+from scheduler_core import products
+from scheduler_core.products import Product
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.pods import NpuPod
+
+#: The resources that pods may ask us for, each once.
+RESOURCES: tuple[str, ...] = tuple(
+    sorted({product.resource for product in products.PRODUCTS})
+)
+
+_REPORT_PREFIX = deviceinfo.configmap_name("")
+
+#: Reasons with which a kubelet refuses to admit a pod for what it asks of the node.
+_REJECTIONS = ("UnexpectedAdmissionError", "TopologyAffinityError")
+#: … and their form for a resource that ran out: `OutOfhuawei.com/Ascend910`.
+_REJECTION_PREFIX = "OutOf"
+
+
+def npu_pod(pod: objects.Pod) -> NpuPod | None:
+    """The pod as the core sees it; None if it asks for no NPU that we serve."""
+    for resource in RESOURCES:
+        found = pods.npu_pod(pod, resource)
+        if found is not None:
+            return found
+    return None
+
+
+def pod_change(pod: objects.Pod) -> changes.PodSeen | changes.PodGone:
+    """A pod as the watch shows it; one that asks for no NPU is none of ours."""
+    ours = npu_pod(pod)
+    if ours is None:
+        return changes.PodGone(uid=pod.metadata.uid)
+    return changes.PodSeen(pod=ours, rejected=_is_rejected(pod.status))
+
+
+def node_change(node: objects.Node) -> changes.NodeSeen:
+    """A node as the watch shows it."""
+    product = _product(node)
+    offered = node.allocatable.get(product.resource, 0) if product else 0
+    return changes.NodeSeen(
+        name=node.metadata.name,
+        product=product,
+        inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
+        allocatable=_whole(offered),
+    )
+
+
+def report_change(report: objects.ConfigMap) -> changes.ReportSeen | None:
+    """An agent's ConfigMap as the watch shows it; None if it is another's."""
+    node = _node_of(report)
+    if node is None:
+        return None
+    texts = report.data or {}
+    return changes.ReportSeen(
+        node=node,
+        device_info=texts.get(deviceinfo.DEVICE_INFO_KEY, ""),
+        affinity=texts.get(deviceinfo.AFFINITY_KEY, ""),
+    )
+
+
+def report_gone(report: objects.ConfigMap) -> changes.ReportSeen | None:
+    """An agent's ConfigMap that was deleted; None if it is another's."""
+    node = _node_of(report)
+    return None if node is None else changes.ReportSeen(node=node)
+
+
+def _node_of(report: objects.ConfigMap) -> str | None:
+    """The node that an agent's ConfigMap speaks of; None if it is another's."""
+    name = report.metadata.name
+    if not name.startswith(_REPORT_PREFIX):
+        return None
+    return name.removeprefix(_REPORT_PREFIX)
+
+
+def _product(node: objects.Node) -> Product | None:
+    """The node's product: its kubelet offers the resource, or its agent is known."""
+    has_agent = inventory.BASE_DEVICE_INFOS in node.annotations
+    for resource in RESOURCES:
+        if has_agent or resource in node.capacity or resource in node.allocatable:
+            found = products.find(resource, node.labels)
+            if found is not None:
+                return found
+    return None
+
+
+def _whole(quantity: objects.Quantity) -> int:
+    try:
+        return int(quantity)
+    except ValueError:
+        return 0
+
+
+def _is_rejected(status: objects.PodStatus) -> bool:
+    return status.phase == "Failed" and (
+        status.reason in _REJECTIONS or status.reason.startswith(_REJECTION_PREFIX)
+    )

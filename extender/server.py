@@ -1,0 +1,149 @@
+"""What the extender answers over HTTP: three verbs for kube-scheduler, one for people.
+
+kube-scheduler drops the body of anything but 200, so the verbs always answer 200 and
+say in `Error` what is wrong: a sentence, never a traceback.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from aiohttp import web
+
+from extender import binding, explain, protocol, seen, verdicts
+from extender.binding import Binder
+from extender.cache import Cache
+from extender.metrics import Metrics
+from extender.notes import Notes
+from extender.protocol import BodyError, NodesArgs
+from extender.verdicts import Judgement
+from scheduler_core.reasons import Reason
+
+log = logging.getLogger(__name__)
+
+_Verb = Callable[[bytes], Awaitable[bytes]]
+_JSON = "application/json"
+
+
+class Server:
+    """The extender's verbs over one cache."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        binder: Binder,
+        *,
+        notes: Notes,
+        metrics: Metrics,
+        clock: binding.Clock,
+    ) -> None:
+        """Answer from `cache`; bind through `binder`."""
+        self._cache = cache
+        self._binder = binder
+        self._notes = notes
+        self._metrics = metrics
+        self._clock = clock
+
+    def routes(self) -> list[web.RouteDef]:
+        """What to serve, besides health and metrics."""
+        return [
+            web.post("/filter", self._verb("filter", self._filter, b"")),
+            web.post("/prioritize", self._verb("prioritize", self._prioritize, b"[]")),
+            web.post("/bind", self._verb("bind", self._bind, b"")),
+            web.get("/v1/explain/{namespace}/{name}", self._explain),
+        ]
+
+    def _verb(
+        self, name: str, answer: _Verb, on_error: bytes
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """Wrap a verb: measure it, and turn whatever fails into an answer.
+
+        Args:
+            name: for metrics.
+            answer: body in, body out.
+            on_error: what to answer instead of `Error`, for an answer without one.
+        """
+        duration_s = self._metrics.request_s.labels(name)
+
+        async def serve(request: web.Request) -> web.Response:
+            body = await request.read()
+            start_s = time.perf_counter()
+            try:
+                said = await answer(body)
+            except BodyError as error:
+                self._metrics.errors.labels(name).inc()
+                said = on_error or protocol.error_answer(str(error))
+            except Exception:  # the scheduler must get an answer, whatever fails
+                self._metrics.errors.labels(name).inc()
+                log.exception("request failed", extra={"verb": name})
+                text = "internal error of the extender; its log says more"
+                said = on_error or protocol.error_answer(text)
+            duration_s.observe(time.perf_counter() - start_s)
+            return web.Response(body=said, content_type=_JSON)
+
+        return serve
+
+    async def _filter(self, body: bytes) -> bytes:
+        args = protocol.nodes_args(body)
+        pod = seen.npu_pod(args.pod)
+        names = args.candidates.names
+        if pod is None:  # asks for none of our resources: not ours to judge
+            judged = Judgement(fitting=names)
+        else:
+            now_s = self._clock.now_s()
+            judged = verdicts.judge(self._cache, pod, names, now_s)
+            self._notes.judged(pod.uid, judged, now_s)
+            self._count(judged)
+        return _filter_answer(args, judged)
+
+    async def _prioritize(self, body: bytes) -> bytes:
+        args = protocol.nodes_args(body)
+        pod = seen.npu_pod(args.pod)
+        names = args.candidates.names
+        if pod is None:
+            return protocol.scores_answer((name, 0) for name in names)
+        found = verdicts.scores(self._cache, pod, names, protocol.MAX_SCORE)
+        return protocol.scores_answer(found.items())
+
+    async def _bind(self, body: bytes) -> bytes:
+        said = await self._binder.bind(protocol.bind_args(body))
+        return protocol.error_answer(said)
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        namespace = request.match_info["namespace"]
+        name = request.match_info["name"]
+        pod = self._cache.pod(namespace, name)
+        found = explain.explain(
+            self._cache,
+            self._notes,
+            pod,
+            name=f"{namespace}/{name}",
+            now_s=self._clock.now_s(),
+        )
+        status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK
+        if "text/plain" in request.headers.get("Accept", ""):
+            return web.Response(status=status, text=found.text)
+        answer = found.json | {"text": found.text}
+        return web.json_response(answer, status=status)
+
+    def _count(self, judged: Judgement) -> None:
+        result = "fits" if judged.fitting else "nowhere"
+        self._metrics.decisions.labels(result).inc()
+        reasons = Counter(verdict.label for verdict in judged.refused.values())
+        for label, nodes in reasons.items():
+            self._metrics.refused_nodes.labels(label).inc(nodes)
+        conflicts = reasons.get(Reason.CONFLICT, 0)
+        if conflicts:
+            self._metrics.conflicts.labels("filter").inc(conflicts)
+
+
+def _filter_answer(args: NodesArgs, judged: Judgement) -> bytes:
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    for name, verdict in judged.refused.items():
+        (failed if verdict.is_resolvable else unresolvable)[name] = verdict.text
+    return protocol.filter_answer(
+        args.candidates, judged.fitting, failed=failed, unresolvable=unresolvable
+    )

@@ -1,0 +1,44 @@
+"""What the extender can be told."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from extender.cache import AGENT_SILENT_S
+from service import logs
+from service.settings import at_least, one_of, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """ascend-extender: chooses nodes and chips for pods that ask for Ascend NPUs."""
+
+    PREFIX: ClassVar[str] = "ASCEND_EXTENDER"
+
+    listen: str = option(":8888", "address to serve on, host:port; port 0: any")
+    address_file: Path | None = option(  # noqa: RUF009  # declares a field
+        None, "file that gets the address once we listen"
+    )
+    api_server: str = option(
+        "", "URL of the API server; empty: the cluster that this pod runs in"
+    )
+    service_account_dir: Path = option(  # noqa: RUF009  # ditto
+        Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        "folder with token and ca.crt",
+    )
+    kubeconfig: Path | None = option(  # noqa: RUF009  # ditto
+        None, "kubeconfig file to use instead"
+    )
+    self_maintain_available_card: bool = option(
+        default=True,
+        text="true: free chips follow from inventory, health and pods; "
+        "false: the list in the device ConfigMap bounds them as well",
+    )
+    agent_silent_s: float = option(
+        AGENT_SILENT_S,
+        "seconds without news of its agent after which a node is left out",
+        check=at_least(1),
+    )
+    log_level: str = option(
+        "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)
+    )

@@ -1,0 +1,144 @@
+"""May this pod go to that node, and which of the nodes where it may is best?
+
+Pure: looks at the cache and changes nothing. What nodes can do, the core's index
+says; here stands what only the extender knows: pods that go nowhere, owners that must
+wait, binds without an outcome, and unlike pods that wait on a node.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from extender.cache import Cache
+from scheduler_core.reasons import Reason, Refusal
+from scheduler_core.wire.pods import NpuPod
+
+
+class Label(StrEnum):
+    """Reasons of the extender's own, beside those of the core; labels in metrics."""
+
+    POD = "pod"
+    STORM = "storm"
+    OPEN_BIND = "open-bind"
+    NOT_BEST = "not-best"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Why a pod does not go to a node, for programs and for people."""
+
+    label: Reason | Label
+    text: str
+
+    @property
+    def is_resolvable(self) -> bool:
+        """Whether evicting other pods, by count, could make room.
+
+        Only then may the scheduler look for victims: its dry run counts chips and
+        knows no rings.
+        """
+        return self.label in (Reason.TOO_FEW_FREE, Label.NOT_BEST)
+
+
+NOT_BEST = Verdict(label=Label.NOT_BEST, text="another node fits better")
+OPEN_BIND = Verdict(
+    label=Label.OPEN_BIND, text="an earlier bind of this pod has no known outcome yet"
+)
+ENDING = Verdict(label=Label.POD, text="the pod is ending")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What filter says of the nodes it was given; together they are all of them."""
+
+    #: the nodes of the best class, in the order of the request
+    fitting: Sequence[str]
+    #: {node: why not}
+    refused: Mapping[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """How many nodes say what, the most frequent first, then by text."""
+        found: dict[str, int] = {}
+        for verdict in self.refused.values():
+            found[verdict.text] = found.get(verdict.text, 0) + 1
+        return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judgement:
+    """Sort nodes into those that the pod should go to, and why not to the others.
+
+    Nodes where an unlike pod waits for its chips are avoided; if there is no other
+    node, this pod waits until that one has started. Decides nothing for good.
+
+    Args:
+        cache: what is known.
+        pod: asks for NPUs.
+        names: the nodes in question; names that are not known are refused.
+        now_s: seconds since the epoch.
+
+    Cost:
+        O(names), and one step for each node that waits for an Allocate.
+    """
+    refused = pod_refusal(cache, pod, now_s)
+    if refused is not None:
+        return Judgement(fitting=(), refused=dict.fromkeys(names, refused))
+    promise = cache.assumed.get(pod.uid)
+    if promise is not None:
+        others = [name for name in names if name != promise.node]
+        fitting = (promise.node,) if len(others) < len(names) else ()
+        return Judgement(fitting=fitting, refused=dict.fromkeys(others, OPEN_BIND))
+    survey = cache.cluster.survey(
+        pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
+    )
+    known: dict[int, Verdict] = {}  # by identity: alike nodes share one refusal
+    verdicts = {
+        name: known.get(id(refusal)) or known.setdefault(id(refusal), of(refusal))
+        for name, refusal in survey.refused.items()
+    }
+    verdicts.update(dict.fromkeys(survey.worse, NOT_BEST))
+    return Judgement(fitting=survey.best, refused=verdicts)
+
+
+def scores(
+    cache: Cache, pod: NpuPod, names: Sequence[str], most: int
+) -> dict[str, int]:
+    """Score nodes: `most` for the best class, one less for each class after it.
+
+    Args:
+        cache: what is known.
+        pod: asks for NPUs.
+        names: the nodes in question.
+        most: the highest score; 0 is the lowest, and for nodes that do not fit.
+
+    Returns:
+        {name: score}, in the order of `names`.
+    """
+    found = dict.fromkeys(names, 0)
+    left: Sequence[str] = names
+    for score in range(most, 0, -1):
+        survey = cache.cluster.survey(
+            pod.shape.resource, pod.total, left, avoid=cache.conflicts(pod)
+        )
+        found.update(dict.fromkeys(survey.best, score))
+        left = survey.worse
+        if not left:
+            break
+    return found
+
+
+def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Verdict | None:
+    """Why the pod can go nowhere now; None if nodes decide."""
+    if pod.problem:
+        return Verdict(label=Label.POD, text=pod.problem)
+    if pod.deleting or pod.terminal:
+        return ENDING
+    storm = cache.storms.refusal(pod.owner, now_s)
+    if storm is not None:
+        return Verdict(label=Label.STORM, text=storm)
+    return None
+
+
+def of(refusal: Refusal) -> Verdict:
+    """The core's refusal as a verdict."""
+    return Verdict(label=refusal.reason, text=refusal.text)
