@@ -36,25 +36,55 @@ class _Found:
     until: int
 
 
-def wants_reading(ledger: Ledger) -> tuple[tuple[str, str, str], ...]:
+def wants_reading(
+    ledger: Ledger, *, thorough: bool
+) -> tuple[tuple[str, str, str], ...]:
     """Return the pods that pod-resources should be asked about now.
 
-    Living pods that may hold something unconfirmed or have nothing, and pods
-    that have gone and whose chips wait for their release.
+    Always: pods that have ended and whose chips wait for their release, and,
+    while something is held by nobody known, the pods that can be its owner.
+
+    Args:
+        ledger: The state.
+        thorough: Also every other living pod, to find out whether the kubelet
+            still knows what it has.
 
     Returns:
         (uid, namespace, name), in that order.
     """
+    open_holds = any(hold.owner is None for hold in ledger.holds.values())
     wanted = {
         (pod.uid, pod.namespace, pod.name)
         for pod in ledger.pods.values()
-        if not pod.terminal and not _is_settled(ledger, pod)
+        if not pod.terminal
+        and (thorough or (open_holds and not _is_settled(ledger, pod)))
     }
     for hold in ledger.holds.values():
         owner = hold.owner
         if owner is not None and not values.is_alive(ledger, owner.uid):
             wanted.add((owner.uid, owner.namespace, owner.pod))
     return tuple(sorted(wanted))
+
+
+def is_open(ledger: Ledger) -> bool:
+    """Tell whether some hold waits to be confirmed or released."""
+    return any(
+        hold.owner is None or not values.is_alive(ledger, hold.owner.uid)
+        for hold in ledger.holds.values()
+    )
+
+
+def lingers(ledger: Ledger) -> bool:
+    """Tell whether the kubelet still shows the ids of a pod that has ended.
+
+    It forgets them with the next Allocate, or when all pods are listed.
+    """
+    return any(
+        hold.owner is not None
+        and not values.is_alive(ledger, hold.owner.uid)
+        and _shows(ledger, hold, hold.owner)
+        for hold in ledger.holds.values()
+    )
 
 
 def _is_settled(ledger: Ledger, pod: NpuPod) -> bool:
@@ -300,14 +330,23 @@ def _owner_is_through(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
     evidence = ledger.shown.get(owner.uid)
     if evidence is None or not evidence.quiet or evidence.as_of < hold.sequence:
         return False
+    return not _shows(ledger, hold, owner)
+
+
+def _shows(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
+    """Tell whether pod-resources last showed a hold's ids for its owner."""
+    evidence = ledger.shown.get(owner.uid)
+    if evidence is None:
+        return False
     shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+    # a new pod of the same name may have got the same ids
     newer = {
         kubelet_id
         for other in ledger.holds.values()
         if other.sequence > hold.sequence
         for kubelet_id in other.kubelet_ids
     }
-    return shown.isdisjoint(set(hold.kubelet_ids) - newer)
+    return not shown.isdisjoint(set(hold.kubelet_ids) - newer)
 
 
 def _could_be_somebodys(ledger: Ledger, hold: Hold) -> bool:

@@ -1,0 +1,152 @@
+"""Serve on our socket, register with the kubelet, and notice when to do it again.
+
+The kubelet forgets its plugins when it restarts, and drops one whose stream
+ends. So one round is: serve, register, wait for a sign that the registration
+is no longer good, stop serving. The old stream ends before the new
+registration: the other way round the kubelet would disconnect the new one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import grpc
+
+from agent.plugin.servicer import Servicer, options
+from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
+from scheduler_core.products import Product
+from service.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+API_VERSION = "v1beta1"
+KUBELET_SOCKET = "kubelet.sock"
+
+#: Two calls of stat() each time; a kubelet that restarts is noticed within it
+#: even if the stream does not end.
+LOOK_EACH_S = 0.25
+#: A kubelet that has taken a registration opens the stream at once.
+STREAM_WITHIN_S = 10.0
+REGISTER_WITHIN_S = 5.0
+#: How long a running Allocate may go on when we are told to stop.
+DRAIN_S = 20.0
+
+#: Python's client sends the path of a unix socket as :authority otherwise,
+#: which Go servers refuse.
+DIAL_OPTIONS = (("grpc.default_authority", "localhost"),)
+
+
+class Server:
+    """Protects the registration: whether the kubelet knows us now."""
+
+    def __init__(
+        self,
+        make_servicer: Callable[[], Servicer],
+        *,
+        product: Product,
+        kubelet_dir: Path,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            make_servicer: A new servicer for each round.
+            product: Names the resource.
+            kubelet_dir: The kubelet's device plugin directory.
+        """
+        self._make_servicer = make_servicer
+        self._product = product
+        self._kubelet_socket = kubelet_dir / KUBELET_SOCKET
+        self._own_socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
+        self.registered = False
+        self.registrations = 0
+
+    async def run(self) -> NoReturn:
+        """Keep registered until cancelled."""
+        backoff = Backoff()
+        while True:
+            try:
+                await self.run_once()
+                backoff.reset()
+            except (grpc.aio.AioRpcError, OSError, TimeoutError) as error:
+                pause_s = backoff.next_s()
+                log.warning(
+                    "registration failed",
+                    extra={"reason": _said(error), "retry_in_s": round(pause_s, 2)},
+                )
+                await asyncio.sleep(pause_s)
+
+    async def run_once(self) -> None:
+        """Serve and register; return when the registration is no longer good."""
+        kubelet = await self._wait_for_kubelet()
+        servicer = self._make_servicer()
+        self._own_socket.unlink(missing_ok=True)
+        server = grpc.aio.server()
+        api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
+        server.add_insecure_port(f"unix://{self._own_socket}")
+        await server.start()
+        try:
+            self._own_socket.chmod(0o600)
+            await self._register()
+            self.registered = True
+            self.registrations += 1
+            log.info("registered", extra={"resource": self._product.resource})
+            reason = await self._until_stale(servicer, kubelet)
+            log.info("registration ended", extra={"reason": reason})
+        finally:
+            self.registered = False
+            servicer.close()
+            await asyncio.shield(asyncio.ensure_future(server.stop(DRAIN_S)))
+            self._own_socket.unlink(missing_ok=True)
+
+    async def _wait_for_kubelet(self) -> tuple[int, int]:
+        while (identity := _identity(self._kubelet_socket)) is None:
+            await asyncio.sleep(LOOK_EACH_S)  # a file, not a task
+        return identity
+
+    async def _register(self) -> None:
+        request = api_pb2.RegisterRequest(
+            version=API_VERSION,
+            endpoint=self._own_socket.name,
+            resource_name=self._product.resource,
+            options=options(),
+        )
+        async with grpc.aio.insecure_channel(
+            f"unix://{self._kubelet_socket}", options=DIAL_OPTIONS
+        ) as channel:
+            stub = api_pb2_grpc.RegistrationStub(channel)
+            await stub.Register(request, timeout=REGISTER_WITHIN_S)
+
+    async def _until_stale(self, servicer: Servicer, kubelet: tuple[int, int]) -> str:
+        """Wait for any sign that the kubelet no longer knows us; say which."""
+        loop = asyncio.get_running_loop()
+        opens_by = loop.time() + STREAM_WITHIN_S
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EACH_S):
+                    await servicer.stream_ended.wait()
+            if servicer.stream_ended.is_set():
+                return "the kubelet ended the device list stream"
+            if _identity(self._kubelet_socket) != kubelet:
+                return "the kubelet's socket was replaced"
+            if _identity(self._own_socket) is None:
+                return "our socket was removed"
+            if not servicer.streams and loop.time() > opens_by:
+                return "the kubelet did not ask for the device list"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells one socket file from its successor; None without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,165 @@
+"""The correction pass: what was mounted, against what the annotations say.
+
+Soon after each Allocate and at least each period: ask pod-resources about the
+pods that are open and let the ledger settle. What then has to be written is
+the publisher's.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import NoReturn, Protocol
+
+from agent.claims import settling
+from agent.claims.events import PassEnded, ResourcesRead
+from agent.current import Current
+from service.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+#: Between two passes while something is open and has just changed.
+AGAIN_S = 0.1
+#: Between two passes while it stays open (the hold of a rejected pod, say).
+PATIENT_S = 1.0
+#: Passes at the first rate after a change.
+EAGER_PASSES = 10
+#: pod-resources takes 100 calls a second, 10 at once, from all callers together.
+READ_EACH_S = 0.01
+
+#: {container: its device ids}; None: the kubelet does not know the pod
+Containers = Mapping[str, frozenset[str]] | None
+
+
+class ResourcesError(Exception):
+    """The kubelet did not say who has what; try again later."""
+
+
+class PodResources(Protocol):
+    """What the pass asks of the kubelet."""
+
+    async def read(self, namespace: str, name: str) -> Containers:
+        """Return what one pod has; raise ResourcesError."""
+
+    async def let_go(self) -> None:
+        """Make the kubelet forget what ended pods had; raise ResourcesError."""
+
+
+class Traffic(Protocol):
+    """Whether devices are being given out."""
+
+    def mark(self) -> int:
+        """Return a mark for `was_quiet_since`."""
+
+    def was_quiet_since(self, mark: int) -> bool:
+        """Tell whether nothing was given out since."""
+
+
+class Reconciler:
+    """Protects when the next pass is due."""
+
+    def __init__(
+        self,
+        current: Current,
+        *,
+        resources: PodResources,
+        traffic: Traffic,
+        period_s: float,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            current: The ledger.
+            resources: The kubelet's pod-resources.
+            traffic: Whether an Allocate is under way.
+            period_s: Between two thorough passes, if nothing happens.
+        """
+        self._current = current
+        self._resources = resources
+        self._traffic = traffic
+        self._period_s = period_s
+        self._backoff = Backoff()
+
+    async def run(self) -> NoReturn:
+        """Make passes until cancelled."""
+        eager, last_sequence = EAGER_PASSES, -1
+        thorough_at = _now()
+        while True:
+            version = self._current.version
+            thorough = _now() >= thorough_at
+            if thorough:
+                thorough_at = _now() + self._period_s
+            pause_s = await self.run_once(thorough=thorough)
+            eager = (
+                EAGER_PASSES if before != self._current.ledger.sequence else eager - 1
+            )
+            if pause_s is None and settling.is_open(self._current.ledger):
+                pause_s = AGAIN_S if eager > 0 else PATIENT_S
+            await self._wait(pause_s, version, thorough_at)
+
+    async def _wait(
+        self, pause_s: float | None, version: int, thorough_at: float
+    ) -> None:
+        """Sleep for a pause, or until something changes or a pass is due."""
+        if pause_s is not None:
+            await asyncio.sleep(pause_s)
+            return
+        try:
+            async with asyncio.timeout_at(thorough_at):
+                await self._current.changed(version)
+        except TimeoutError:
+            return
+
+    async def run_once(self, *, thorough: bool) -> float | None:
+        """Make one pass.
+
+        Args:
+            thorough: Ask about all living pods, not only the open ones.
+
+        Returns:
+            How long to wait before the next; None: until something changes.
+        """
+        try:
+            await self._read(thorough=thorough)
+        except ResourcesError as error:
+            pause_s = self._backoff.next_s()
+            log.info(
+                "correction pass put off",
+                extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},
+            )
+            return min(pause_s, self._period_s)
+        self._backoff.reset()
+        return None
+
+    async def _read(self, *, thorough: bool) -> None:
+        """Ask about the pods that matter and let the ledger settle."""
+        wanted = settling.wants_reading(self._current.ledger, thorough=thorough)
+        if not wanted and not settling.is_open(self._current.ledger):
+            return
+        mark = self._traffic.mark()
+        await self._read_each(wanted)
+        if settling.lingers(self._current.ledger) and self._traffic.mark() >= 0:
+            await self._resources.let_go()
+            await self._read_each(
+                settling.wants_reading(self._current.ledger, thorough=False)
+            )
+        self._current.apply(PassEnded(quiet=self._traffic.was_quiet_since(mark)))
+
+    async def _read_each(self, wanted: tuple[tuple[str, str, str], ...]) -> None:
+        for uid, namespace, name in wanted:
+            as_of = self._current.ledger.sequence
+            mark = self._traffic.mark()
+            containers = await self._resources.read(namespace, name)
+            self._current.apply(
+                ResourcesRead(
+                    uid=uid,
+                    containers=containers,
+                    as_of=as_of,
+                    until=self._current.ledger.sequence,
+                    quiet=self._traffic.was_quiet_since(mark),
+                )
+            )
+            await asyncio.sleep(READ_EACH_S)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
