@@ -81,7 +81,7 @@ class Reconciler:
 
     async def run(self) -> NoReturn:
         """Make passes until cancelled."""
-        eager, last_sequence = EAGER_PASSES, -1
+        eager, known_sequence = EAGER_PASSES, -1
         thorough_at = _now()
         while True:
             version = self._current.version
@@ -89,9 +89,9 @@ class Reconciler:
             if thorough:
                 thorough_at = _now() + self._period_s
             pause_s = await self.run_once(thorough=thorough)
-            eager = (
-                EAGER_PASSES if before != self._current.ledger.sequence else eager - 1
-            )
+            sequence = self._current.ledger.sequence
+            eager = EAGER_PASSES if sequence != known_sequence else eager - 1
+            known_sequence = sequence
             if pause_s is None and settling.is_open(self._current.ledger):
                 pause_s = AGAIN_S if eager > 0 else PATIENT_S
             await self._wait(pause_s, version, thorough_at)

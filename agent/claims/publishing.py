@@ -54,10 +54,8 @@ def patches(ledger: Ledger, *, host_ip: str) -> tuple[Patch, ...]:
             real.append(_patch(pod, {**truth, **claim} if both else truth))
         elif _differs(pod, claim):
             claims.append(_patch(pod, claim))
-    if real:
-        return tuple(real)
     safe = [each for each in claims if _is_safe(ledger, each)]
-    return tuple(safe or claims[:1])
+    return tuple(real + safe or claims[:1])
 
 
 def affinity(ledger: Ledger) -> Affinity:

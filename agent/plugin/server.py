@@ -102,9 +102,11 @@ class Server:
             self._own_socket.unlink(missing_ok=True)
 
     async def _wait_for_kubelet(self) -> tuple[int, int]:
-        while (identity := _identity(self._kubelet_socket)) is None:
-            await asyncio.sleep(LOOK_EACH_S)  # a file, not a task
-        return identity
+        while True:
+            identity = _identity(self._kubelet_socket)
+            if identity is not None:
+                return identity
+            await asyncio.sleep(LOOK_EACH_S)
 
     async def _register(self) -> None:
         request = api_pb2.RegisterRequest(
