@@ -26,7 +26,7 @@ async def get(client: Client, namespace: str, name: str) -> ConfigMap:
     return _config_map(await client.request("GET", path), path)
 
 
-async def create(  # noqa: PLR0913  # each is a field of the object
+async def create(
     client: Client,
     *,
     namespace: str,

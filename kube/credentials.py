@@ -251,9 +251,12 @@ class KubeconfigTokens:
         self._asked_at = float("-inf")
 
     def _ask(self) -> str:
-        value = self._configuration.get_api_key_with_prefix(
-            "BearerToken", alias="authorization"
-        )
+        try:
+            value = self._configuration.get_api_key_with_prefix(
+                "BearerToken", alias="authorization"
+            )
+        except Exception as error:  # plugins and identity providers throw anything
+            raise CredentialsError(f"kubeconfig: no token: {error}") from error
         return (value or "").removeprefix("Bearer ")
 
 
@@ -279,15 +282,14 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
             context=context,
             client_configuration=configuration,
         )
-    except (config.ConfigException, OSError, ValueError) as error:
-        raise CredentialsError(f"kubeconfig {path or ''}: {error}") from error
-    tls = None
-    if configuration.host.startswith("https://"):
-        made = _tls_of(configuration)
-        tls = lambda: made  # noqa: E731  # the context outlives this call
+        secure = configuration.host.startswith("https://")
+        context_of_tls = _tls_of(configuration) if secure else None
+    except Exception as error:  # a wrong file makes that package throw anything
+        text = f"kubeconfig {path or ''}: {type(error).__name__}: {error}"
+        raise CredentialsError(text) from error
     return Credentials(
         configuration.host.rstrip("/"),
-        tls=tls,
+        tls=None if context_of_tls is None else lambda: context_of_tls,
         tokens=KubeconfigTokens(configuration),
         server_name=configuration.tls_server_name or None,
     )

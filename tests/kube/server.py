@@ -50,6 +50,8 @@ class Script:
         self.requests: list[Request] = []
         self.headers: list[Mapping[str, str]] = []
         self.connections: set[object] = set()
+        #: set when a request has come
+        self.asked = asyncio.Event()
         #: set when a stream has sent all its chunks and stays silent
         self.silent = asyncio.Event()
 
@@ -68,6 +70,7 @@ class Script:
                 body=json.loads(raw) if raw else None,
             )
         )
+        self.asked.set()
         if not self.answers:
             return web.json_response(status=500, data={"message": "script is over"})
         answer = self.answers.popleft()
