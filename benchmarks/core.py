@@ -1,0 +1,136 @@
+"""What the core costs: a decision, an update, an answer about 5,000 names.
+
+Clusters of random occupancy from fixed seeds; one node in ten has chips that are not
+healthy. As the extender does once it has read the cluster, the nodes are taken out of
+the garbage collector's sight before anything is timed.
+"""
+
+import gc
+import random  # noqa: TID251  # seeded: the same clusters in every run
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns
+
+from benchmarks.table import Row, percentile
+from scheduler_core.cluster import Cluster, NodeState
+from scheduler_core.placement import Placement, place
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+
+_SIZES = (1_000, 10_000, 100_000)
+_SAMPLES = 20_000
+#: decisions that are made before the first that is timed
+_WARM_UP = 1_000
+#: names that a scheduler sends with one filter call, at most
+_NAMES = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timings:
+    """Microseconds, one for each sample."""
+
+    nodes: int
+    decisions: list[float]
+    updates: list[float]
+    surveys: list[float]
+
+
+def rows() -> list[Row]:
+    """Measure, and say how it compares with the goals. Takes about ten seconds."""
+    timings = [_measure(nodes) for nodes in _SIZES]
+    medians = [percentile(timing.decisions, 0.5) for timing in timings]
+    spread = max(medians) / min(medians)
+    return [
+        *(
+            _row("single-pod decision", timing.nodes, timing.decisions, (5, 20))
+            for timing in timings
+        ),
+        Row(
+            figure="single-pod decision, largest over smallest median of the sizes",
+            goal="≤ 1.3",
+            value=f"{spread:.2f}",
+            passed=spread <= 1.3,
+        ),
+        *(
+            _row(
+                "update of one node in the index", timing.nodes, timing.updates, (5, 50)
+            )
+            for timing in timings
+        ),
+        *_survey_rows(timings),
+    ]
+
+
+def _row(
+    figure: str, nodes: int, samples: list[float], goals: tuple[float, float]
+) -> Row:
+    p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+    return Row(
+        figure=f"{figure}, {nodes:,} nodes",
+        goal=f"p50 ≤ {goals[0]:g} µs, p99 ≤ {goals[1]:g} µs",
+        value=f"p50 {p50:.1f} µs, p99 {p99:.1f} µs",
+        passed=p50 <= goals[0] and p99 <= goals[1],
+    )
+
+
+def _survey_rows(timings: list[_Timings]) -> Iterator[Row]:
+    for timing in timings:
+        if timing.surveys:
+            p50 = percentile(timing.surveys, 0.5) / 1000
+            p99 = percentile(timing.surveys, 0.99) / 1000
+            yield Row(
+                figure=f"best of {_NAMES:,} names, {timing.nodes:,} nodes",
+                goal="p99 ≤ 5 ms, with HTTP and JSON around it",
+                value=f"p50 {p50:.1f} ms, p99 {p99:.1f} ms",
+                passed=p99 <= 5,
+            )
+
+
+def _measure(nodes: int) -> _Timings:
+    chance = random.Random(nodes)  # noqa: S311  # no secret is made
+    names = [f"node-{index:06}" for index in range(nodes)]
+    cluster = Cluster(_node(name, chance) for name in names)
+    gc.collect()
+    gc.freeze()
+    decisions: list[float] = []
+    updates: list[float] = []
+    for sample in range(-_WARM_UP, _SAMPLES):
+        count = chance.choice(PRODUCT.counts)
+        answer, decision = _timed(partial(place, PRODUCT.resource, count, cluster))
+        node = _node(chance.choice(names), chance)
+        _, update = _timed(partial(cluster.put, node))
+        if sample >= 0:
+            updates.append(update)
+            if isinstance(answer, Placement):
+                decisions.append(decision)
+    surveys = _surveys(cluster, names, chance) if nodes >= _NAMES else []
+    gc.unfreeze()
+    return _Timings(nodes=nodes, decisions=decisions, updates=updates, surveys=surveys)
+
+
+def _surveys(cluster: Cluster, names: list[str], chance: random.Random) -> list[float]:
+    # Names come out of a request's JSON: texts of their own, not the index's.
+    asked = [name[:4] + name[4:] for name in chance.sample(names, _NAMES)]
+    return [
+        _timed(partial(cluster.survey, PRODUCT.resource, 2, asked))[1]
+        for _ in range(300)
+    ]
+
+
+def _node(name: str, chance: random.Random) -> NodeState:
+    whole = chance.random() < 0.9
+    healthy = PRODUCT.all_chips if whole else chance.randrange(PRODUCT.all_chips)
+    return NodeState(
+        name=name,
+        product=PRODUCT,
+        inventory=PRODUCT.all_chips,
+        healthy=healthy,
+        free=chance.randrange(PRODUCT.all_chips + 1) & healthy,
+    )
+
+
+def _timed(call: Callable[[], object]) -> tuple[object, float]:
+    """What the call answers, and how many microseconds it took."""
+    start = perf_counter_ns()
+    answer = call()
+    return answer, (perf_counter_ns() - start) / 1000
