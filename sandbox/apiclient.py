@@ -19,7 +19,8 @@ import aiohttp
 #: A Kubernetes object as JSON.
 Object = dict[str, Any]
 
-MERGE_PATCH = "application/merge-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
+_STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _RETRY_S = 0.2
 _RETRY_MAX_S = 2.0
 
@@ -127,7 +128,17 @@ class ApiClient:
 
     async def patch(self, path: str, body: Object) -> Object:
         """Merge `body` into the object at `path`."""
-        return await self.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        return await self.request("PATCH", path, body=body, content_type=_MERGE_PATCH)
+
+    async def patch_status(self, path: str, body: Object) -> Object:
+        """Merge `body` into the status of the object at `path`.
+
+        Conditions and addresses merge by their type, so that several writers
+        keep their own, as kubelet and scheduler do.
+        """
+        return await self.request(
+            "PATCH", f"{path}/status", body=body, content_type=_STRATEGIC_PATCH
+        )
 
     async def delete(
         self, path: str, *, uid: str = "", grace_s: int | None = None

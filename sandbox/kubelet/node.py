@@ -131,7 +131,7 @@ class NodeReporter:
                 }
 
     async def _report(self) -> None:
-        await self._client.patch(f"{self._path}/status", {"status": self._status()})
+        await self._client.patch_status(self._path, {"status": self._status()})
 
     @property
     def _path(self) -> str:

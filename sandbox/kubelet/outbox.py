@@ -91,7 +91,7 @@ class Outbox:
         sent = True
         for uid, (pod, status) in list(self._statuses.items()):
             body: Object = {"metadata": {"uid": uid}, "status": status}
-            if not await self._try("PATCH", f"{pod_path(pod.source)}/status", body):
+            if not await self._try("STATUS", pod_path(pod.source), body):
                 sent = False
             elif self._statuses.get(uid) == (pod, status):
                 del self._statuses[uid]
@@ -121,8 +121,8 @@ class Outbox:
 
     async def _try(self, method: str, path: str, body: Object) -> bool:
         try:
-            if method == "PATCH":
-                await self._client.patch(path, body)
+            if method == "STATUS":
+                await self._client.patch_status(path, body)
             else:
                 await self._client.request(method, path, body=body)
         except ApiStatusError as error:

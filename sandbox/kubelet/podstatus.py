@@ -98,14 +98,14 @@ def _conditions(
     mine = []
     for kind, state in states.items():
         status = "True" if state else "False"
-        old = before.pop(kind, {})
+        old = before.get(kind, {})
         since = clock.rfc3339(seen.started_s)
         if old.get("status") == status:
             since = old.get("lastTransitionTime") or since
         elif old:
             since = clock.rfc3339(clock.wall_s())
         mine.append({"type": kind, "status": status, "lastTransitionTime": since})
-    return [*before.values(), *mine]
+    return mine
 
 
 def _container(container: Container, seen: Observed) -> Object:

@@ -1,0 +1,13 @@
+"""A scheduling loop that talks to an extender as kube-scheduler does.
+
+What belongs here: the queue, the in-tree filters that extended resources need,
+the extender protocol, assumed pods and background binds. What does not: any
+idea of chips.
+
+Paths in comments are under `pkg/scheduler/` of Kubernetes v1.36.3.
+"""
+
+from sandbox.scheduler.extender import ExtenderSettings
+from sandbox.scheduler.loop import SchedulingLoop, Step
+
+__all__ = ["ExtenderSettings", "SchedulingLoop", "Step"]
