@@ -1,0 +1,219 @@
+import asyncio
+import random  # noqa: TID251  # a fixed seed: the test knows the jitter
+from typing import Any
+
+import pytest
+
+from kube.client import Client
+from kube.events import Recorder, Regarding, about_node, about_pod
+from kube.objects import Meta, Node, Pod
+from service.backoff import Backoff
+from tests.kube.server import Answer, Script, client_of, refusal
+
+POD = Regarding(kind="Pod", name="p", namespace="ns", uid="u1")
+MADE = Answer(status=201)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def recorder(client: Client, clock: Clock) -> Recorder:
+    rng = random.Random(1)  # noqa: S311  # jitter, not a secret
+    return Recorder(
+        client,
+        component="ascend-agent",
+        host="node-1",
+        wall_s=clock,
+        backoff=Backoff(rng=rng),
+    )
+
+
+def say(recorder: Recorder, message: str = "chip 3 broke", **more: Any) -> None:
+    recorder.record(POD, reason="ChipBroken", message=message, type="Warning", **more)
+
+
+async def test_an_event_is_what_kubectl_describe_wants(
+    script: Script, recorder: Recorder
+) -> None:
+    script.will(MADE)
+    say(recorder)
+
+    assert await recorder.attempt() == 0.0
+
+    (request,) = script.requests
+    name = request.body["metadata"]["name"]
+    assert name.startswith("p.")
+    assert request.path == "/api/v1/namespaces/ns/events"
+    assert request.body == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "ns"},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "p",
+            "namespace": "ns",
+            "uid": "u1",
+        },
+        "type": "Warning",
+        "reason": "ChipBroken",
+        "message": "chip 3 broke",
+        "source": {"component": "ascend-agent", "host": "node-1"},
+        "firstTimestamp": "2001-09-09T01:46:40Z",
+        "lastTimestamp": "2001-09-09T01:46:40Z",
+        "count": 1,
+    }
+
+
+async def test_equal_events_are_one_with_a_count(
+    script: Script, recorder: Recorder, clock: Clock
+) -> None:
+    script.will(MADE, Answer())
+    say(recorder)
+    say(recorder)
+    await recorder.attempt()
+    clock.now += 60.0
+    say(recorder)
+
+    await recorder.attempt()
+
+    made, counted = script.requests
+    assert made.body["count"] == 2
+    assert counted.method == "PATCH"
+    assert counted.path == f"{made.path}/{made.body['metadata']['name']}"
+    assert counted.body == {"count": 3, "lastTimestamp": "2001-09-09T01:47:40Z"}
+
+
+async def test_an_event_that_the_server_forgot_is_made_anew(
+    script: Script, recorder: Recorder, clock: Clock
+) -> None:
+    script.will(MADE, refusal(404, "NotFound"), MADE)
+    say(recorder)
+    await recorder.attempt()
+    clock.now += 4000.0
+    say(recorder)
+
+    await recorder.attempt()
+
+    methods = [request.method for request in script.requests]
+    assert methods == ["POST", "PATCH", "POST"]
+    assert script.requests[2].body["count"] == 1
+    names = {script.requests[at].body["metadata"]["name"] for at in (0, 2)}
+    assert len(names) == 2
+
+
+async def test_a_node_speaks_in_the_default_namespace(
+    script: Script, recorder: Recorder
+) -> None:
+    script.will(MADE)
+    node = about_node(Node(metadata=Meta(name="n1")))
+    recorder.record(node, reason="ChipBroken", message="chip 3")
+
+    await recorder.attempt()
+
+    (request,) = script.requests
+    assert request.path == "/api/v1/namespaces/default/events"
+    assert request.body["type"] == "Normal"
+    assert request.body["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "n1",
+        "uid": "n1",
+    }
+
+
+def test_a_pod_is_referred_to_by_uid() -> None:
+    meta = Meta(name="p", namespace="ns", uid="u1")
+
+    assert about_pod(Pod(metadata=meta)) == POD
+
+
+async def test_while_the_server_is_away_events_wait_and_add_up(
+    script: Script, recorder: Recorder
+) -> None:
+    down = refusal(503, "ServiceUnavailable", **{"Retry-After": "9"})
+    script.will(down, down, MADE)
+    say(recorder)
+
+    assert await recorder.attempt() == 9.0
+    say(recorder)
+    assert await recorder.attempt() == 9.0
+    assert await recorder.attempt() == 0.0
+    assert await recorder.attempt() == 0.0
+
+    assert script.requests[2].body["count"] == 2
+    assert len(script.requests) == 3
+
+
+async def test_an_event_whose_answer_was_lost_is_not_made_twice(
+    script: Script, recorder: Recorder
+) -> None:
+    script.will(refusal(500, "InternalError"), refusal(409, "AlreadyExists"), Answer())
+    say(recorder)
+    await recorder.attempt()
+    await recorder.attempt()
+    say(recorder)
+    await recorder.attempt()
+
+    first, again, counted = script.requests
+    assert first.body["metadata"]["name"] == again.body["metadata"]["name"]
+    assert (counted.method, counted.body["count"]) == ("PATCH", 2)
+    assert recorder.dropped == 0
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 422])
+async def test_an_event_that_is_refused_is_dropped_and_counted(
+    script: Script, recorder: Recorder, code: int
+) -> None:
+    script.will(refusal(code, "No"), MADE)
+    say(recorder, "refused")
+    say(recorder, "taken")
+
+    assert await recorder.attempt() == 0.0
+    assert await recorder.attempt() == 0.0
+
+    assert recorder.dropped == 1
+    assert script.requests[1].body["message"] == "taken"
+
+
+async def test_the_queue_has_a_bound_and_the_oldest_goes(recorder: Recorder) -> None:
+    for number in range(300):
+        say(recorder, f"message {number}")
+
+    assert recorder.dropped == 44
+    assert next(iter(recorder._pending)).message == "message 44"
+
+
+async def test_a_long_message_is_cut(script: Script, recorder: Recorder) -> None:
+    script.will(MADE)
+    say(recorder, "x" * 5000)
+
+    await recorder.attempt()
+
+    assert script.requests[0].body["message"] == "x" * 1024
+
+
+async def test_recording_wakes_the_loop(script: Script) -> None:
+    async with client_of(script) as client:
+        recorder = Recorder(client, component="test")
+        task = asyncio.create_task(recorder.run())
+        script.will(MADE)
+        say(recorder)
+
+        await script.asked.wait()
+
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert script.requests[0].body["source"] == {"component": "test"}

@@ -1,0 +1,63 @@
+import pytest
+
+from kube import nodes
+from kube.client import Client
+from kube.errors import MalformedError
+from kube.objects import Node
+from tests.kube.server import Answer, Request, Script
+
+RAW = {
+    "kind": "Node",
+    "metadata": {"name": "n1", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+    "spec": {"unschedulable": True, "podCIDR": "10.0.0.0/24"},
+    "status": {
+        "capacity": {"huawei.com/Ascend910": "8"},
+        "allocatable": {"huawei.com/Ascend910": "7", "cpu": "4"},
+        "addresses": [
+            {"type": "Hostname", "address": "n1"},
+            {"type": "InternalIP", "address": "10.1.1.1"},
+        ],
+    },
+}
+
+
+async def test_a_node_is_read(script: Script, client: Client) -> None:
+    script.will(Answer(body=RAW))
+
+    node = await nodes.get(client, "n1")
+
+    assert script.requests[0].path == "/api/v1/nodes/n1"
+    assert (node.labels, node.annotations) == ({"a": "b"}, {"c": "d"})
+    assert node.allocatable == {"huawei.com/Ascend910": "7", "cpu": "4"}
+    assert node.capacity == {"huawei.com/Ascend910": "8"}
+    assert node.unschedulable
+    assert node.internal_ip == "10.1.1.1"
+
+
+def test_a_bare_node_has_empty_fields() -> None:
+    node = Node()
+
+    assert (node.labels, node.annotations, node.allocatable) == ({}, {}, {})
+    assert (node.capacity, node.addresses, node.internal_ip) == ({}, (), "")
+
+
+async def test_only_what_is_given_is_patched(script: Script, client: Client) -> None:
+    script.will(Answer(body=RAW))
+
+    await nodes.patch(client, "n1", annotations={"x": "1", "y": None})
+
+    assert script.requests == [
+        Request(
+            method="PATCH",
+            path="/api/v1/nodes/n1",
+            query={},
+            body={"metadata": {"annotations": {"x": "1", "y": None}}},
+        )
+    ]
+
+
+async def test_a_strange_answer_is_malformed(script: Script, client: Client) -> None:
+    script.will(Answer(raw=b"[]"))
+
+    with pytest.raises(MalformedError, match="/api/v1/nodes/n1"):
+        await nodes.get(client, "n1")
