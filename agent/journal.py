@@ -52,8 +52,10 @@ class HoldEntry:
     namespace: str
     pod: str
     container: str
-    #: How many chips were asked for.
-    count: int
+    #: Which of the claiming pod's containers it served, counted from 0; -1: all.
+    need: int
+    #: Chips that may be mounted as well, because that is not known for certain.
+    reserved: tuple[int, ...] = ()
     #: The machine's boot in which the hold was made.
     boot_id: str
 

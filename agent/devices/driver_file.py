@@ -180,7 +180,7 @@ class _Reader:
         return ""
 
     def _level(self, at: str, value: object) -> Level:
-        levels = {level.value: level for level in Level}
+        levels = {level.value: level for level in Level if level is not Level.NORMAL}
         if isinstance(value, str) and value in levels:
             return levels[value]
         self._flaw(at, f"one of {', '.join(levels)}", value)

@@ -141,7 +141,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
         (
             'faults: [{chip: 0, code: "80E01801", level: Bad}]',
             (
-                "faults[0].level: expected one of NormalNPU, NotHandleFault, "
+                "faults[0].level: expected one of NotHandleFault, "
                 "SubHealthFault, RestartRequest, RestartBusiness, FreeRestartNPU, "
                 "RestartNPU, PreSeparateNPU, SeparateNPU, ManuallySeparateNPU, "
                 "found 'Bad'"

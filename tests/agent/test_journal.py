@@ -27,10 +27,10 @@ HOLD = HoldEntry(
     namespace="default",
     pod="train-0",
     container="main",
-    count=2,
+    need=0,
     boot_id="boot-1",
 )
-LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), count=1)
+LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), need=1)
 
 
 def journal_in(

@@ -1,0 +1,22 @@
+"""The keys of structured log lines: one word per notion, everywhere."""
+
+from typing import Final
+
+NODE: Final = "node"
+CHIP: Final = "chip"
+CHIPS: Final = "chips"
+CLAIM: Final = "claim"
+CONDITION: Final = "condition"
+CONTAINER: Final = "container"
+COUNT: Final = "count"
+DEVICES: Final = "devices"
+DURATION: Final = "duration_s"
+ERROR: Final = "error"
+NAMESPACE: Final = "namespace"
+PAUSE: Final = "pause_s"
+POD: Final = "pod"
+POD_UID: Final = "pod_uid"
+REASON: Final = "reason"
+SEQUENCE: Final = "sequence"
+VERSION: Final = "version"
+WRITER: Final = "writer"

@@ -1,0 +1,115 @@
+"""The agent's metrics: every name, label and unit, in one place.
+
+Labels come from closed sets only. Gauges that mirror a state are set from that
+state; nothing here remembers anything.
+"""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+#: Allocate takes about a millisecond; from 20 s on the agent would not even stop.
+_ALLOCATE_S: Final = (
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.05,
+    0.2,
+    1.0,
+    2.0,
+    5.0,
+    20.0,
+)
+#: One journal takes about 0.1 ms; after 200 ms the agent goes on without.
+_JOURNAL_S: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.05, 0.2, 1.0)
+#: The goal from a fault to the ConfigMap is one second.
+_PUBLISH_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+
+
+class Metrics:
+    """All metrics of one agent, registered when it is made."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Register everything.
+
+        Args:
+            registry: Where `/metrics` reads; each name can stand there once.
+        """
+        self._registry = registry
+        self._claims_and_holds()
+        self._chips()
+        self._outside()
+
+    def _claims_and_holds(self) -> None:
+        self.claims = self._gauge("claims", "Claims of pods on this node", "state")
+        self.holds = self._gauge("holds", "Chips' holders on this node", "state")
+        self.identity = self._counter(
+            "allocate_identity", "How the pod of an Allocate was known", "identity"
+        )
+        self.allocate_s = self._histogram(
+            "allocate_seconds", "From Allocate's request to its answer", _ALLOCATE_S
+        )
+        self.allocate_refused = self._counter(
+            "allocate_refused", "Allocates that were refused"
+        )
+        self.journal_s = self._histogram(
+            "journal_write_seconds", "One write of the journal", _JOURNAL_S
+        )
+        self.journal_failures = self._counter(
+            "journal_failures", "Writes of the journal that failed or took too long"
+        )
+
+    def _chips(self) -> None:
+        self.chips = self._gauge("chips", "Chips of this node", "condition")
+        self.health_transitions = self._counter(
+            "health_transitions", "Chips that came into a condition", "condition"
+        )
+        self.driver_stale = self._gauge(
+            "driver_stale", "1 while the hardware cannot be read"
+        )
+
+    def _outside(self) -> None:
+        self.watch_restarts = self._gauge(
+            "watch_restarts", "Watches that ended and were begun again", "resource"
+        )
+        self.watch_event_age_s = self._gauge(
+            "watch_event_age_seconds", "Since a watch's last sign of life", "resource"
+        )
+        self.api_requests = self._counter(
+            "api_requests",
+            "Requests to the API server; code 0: no answer",
+            "verb",
+            "resource",
+            "code",
+        )
+        self.published_s = self._histogram(
+            "published_seconds",
+            "From a change on the node to its ConfigMap",
+            _PUBLISH_S,
+        )
+        self.report_writes = self._counter(
+            "report_writes", "Writes of the node's ConfigMap", "outcome"
+        )
+        self.report_restored = self._counter(
+            "report_restored", "ConfigMaps set right after somebody changed them"
+        )
+        self.rival = self._gauge(
+            "rival", "1 while another agent writes this node's ConfigMap"
+        )
+
+    def count_request(self, verb: str, resource: str, code: int) -> None:
+        """Count one request to the API server; what `kube.client.Client` calls."""
+        self.api_requests.labels(verb, resource, str(code)).inc()
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"ascend_agent_{name}", text, labels, registry=self._registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"ascend_agent_{name}", text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(
+            f"ascend_agent_{name}", text, buckets=buckets, registry=self._registry
+        )

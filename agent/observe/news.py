@@ -1,0 +1,149 @@
+"""Tell people: one fact, one log line, one count, one event where it helps."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from agent.claims import values
+from agent.claims.events import Counted, Effect, Noted, Refused
+from agent.current import Current
+from agent.health import Condition, Health, Transition
+from agent.observe import log as keys
+from agent.observe.metrics import Metrics
+from kube.events import Recorder, Regarding
+from kube.watch import ListWatch
+from scheduler_core.wire import annotations
+
+log = logging.getLogger(__name__)
+
+
+class News:
+    """Protects what was said last, so that nothing is said twice."""
+
+    def __init__(self, metrics: Metrics, recorder: Recorder) -> None:
+        """Have said nothing yet.
+
+        Args:
+            metrics: What is counted.
+            recorder: Where events for pods go.
+        """
+        self._metrics = metrics
+        self._recorder = recorder
+        self._current: Current | None = None
+        self._driver_problem = ""
+
+    def follow(self, current: Current) -> None:
+        """Count the claims and holds of this ledger whenever metrics are read."""
+        self._current = current
+        for state in ("open", "served", "unreadable"):
+            self._metrics.claims.labels(state).set_function(
+                partial(self._claims, state)
+            )
+        for state in ("held", "confirmed", "lost"):
+            self._metrics.holds.labels(state).set_function(partial(self._holds, state))
+
+    def watches(self, **watches: ListWatch[Any]) -> None:
+        """Show how these watches do whenever metrics are read.
+
+        Args:
+            watches: By the name of the resource.
+        """
+        now = asyncio.get_running_loop().time
+        for name, watch in watches.items():
+            restarts = self._metrics.watch_restarts.labels(name)
+            restarts.set_function(partial(getattr, watch, "restarts"))
+            age = self._metrics.watch_event_age_s.labels(name)
+            age.set_function(partial(_age_s, watch, now))
+
+    def tell(self, effect: Effect) -> None:
+        """Tell one effect of the ledger."""
+        match effect:
+            case Counted(identity=identity):
+                self._metrics.identity.labels(identity.value).inc()
+            case Refused():
+                self._metrics.allocate_refused.inc()
+            case Noted():
+                self._note(effect)
+            case _:
+                pass
+
+    def _note(self, note: Noted) -> None:
+        pod = self._current.ledger.pods.get(note.uid) if self._current else None
+        extra = {keys.POD_UID: note.uid, keys.REASON: note.text}
+        log.warning(note.reason, extra=extra)
+        if pod is not None:
+            about = Regarding(
+                kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
+            )
+            self._recorder.record(
+                about, reason=note.reason, message=note.text, type="Warning"
+            )
+
+    def transitions(self, changes: Iterable[Transition], health: Health) -> None:
+        """Tell which chips have changed their condition."""
+        changes = tuple(changes)
+        for change in changes:
+            condition = change.after.name.lower()
+            self._metrics.health_transitions.labels(condition).inc()
+            log.warning(
+                "chip changed",
+                extra={
+                    keys.CHIP: change.chip,
+                    keys.CONDITION: condition,
+                    keys.REASON: change.reason,
+                },
+            )
+        for condition_ in Condition:
+            chips = health.having(condition_)
+            self._metrics.chips.labels(condition_.name.lower()).set(len(chips))
+
+    def driver(self, problem: str) -> None:
+        """Tell that the hardware cannot be read, or can again."""
+        if problem == self._driver_problem:
+            return
+        self._driver_problem = problem
+        if problem:
+            log.error("driver cannot be read", extra={keys.REASON: problem})
+        else:
+            log.info("driver is read again")
+
+    def journal_failed(self, why: str) -> None:
+        """Tell that a hold was given out without being on disk."""
+        self._metrics.journal_failures.inc()
+        log.error("journal not written", extra={keys.REASON: why})
+
+    def journal_unusable(self, why: str) -> None:
+        """Tell that the journal of the last agent cannot be used."""
+        self._metrics.journal_failures.inc()
+        log.error("journal cannot be used", extra={keys.REASON: why})
+
+    def _claims(self, state: str) -> float:
+        if self._current is None:
+            return 0
+        ledger = self._current.ledger
+        if state == "unreadable":
+            return len(ledger.problems)
+        served = sum(
+            pod.annotations.get(annotations.PREDICATE_TIME) == str(annotations.SERVED)
+            for pod in ledger.pods.values()
+            if not pod.terminal
+        )
+        waiting = sum(
+            values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid)
+            for uid in ledger.slots
+        )
+        return served if state == "served" else waiting
+
+    def _holds(self, state: str) -> float:
+        if self._current is None:
+            return 0
+        holds = self._current.ledger.holds.values()
+        if state == "lost":
+            return sum(hold.lost for hold in holds)
+        return sum((hold.owner is None) == (state == "held") for hold in holds)
+
+
+def _age_s(watch: ListWatch[Any], now: Callable[[], float]) -> float:
+    return now() - watch.last_event_s

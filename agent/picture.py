@@ -1,0 +1,156 @@
+"""What the cluster is told about a node: its texts, from values. Pure.
+
+A `Picture` is all that the ConfigMap and the Node object say about the chips of a
+node, without the moment in which it is written. Two equal pictures need no write.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agent.devices.reading import Level, Reading
+from agent.health import Condition, Health
+from kube.objects import Node
+from scheduler_core.products import Product
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+
+#: Written once and then left to the administrator.
+MANUAL_KEY = "ManuallySeparateNPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Everything that is published about the chips of one node."""
+
+    product: Product
+    #: Physical ids of all chips that were ever seen, ascending.
+    chips: tuple[int, ...]
+    #: As `Reading` has them.
+    chip_name: str
+    ai_core_count: int
+    #: Its `update_time` is 0: the moment belongs to the write.
+    info: DeviceInfo
+    affinity: Affinity
+
+
+def picture(
+    reading: Reading, health: Health, *, taken: tuple[int, ...], affinity: Affinity
+) -> Picture:
+    """What is to be published about a node.
+
+    Available are the chips in service that nobody has taken. A chip whose network
+    alone is faulty stays among them, as in the reference.
+
+    Args:
+        reading: The last good look at the hardware.
+        health: The chips' conditions after that look.
+        taken: Chips that pods not Failed or Succeeded were given by scheduler or
+            agent, and chips held or releasing; in any order.
+        affinity: What the agent says about holds.
+    """
+    info = DeviceInfo(
+        available=tuple(chip for chip in health.in_service if chip not in taken),
+        unhealthy=health.having(Condition.UNHEALTHY),
+        network_unhealthy=health.having(Condition.NETWORK_UNHEALTHY),
+        recovering=health.having(Condition.RECOVERING),
+        faults=(*_reported(reading), *_without_code(reading, health)),
+        update_time=0,
+    )
+    return Picture(
+        product=reading.product,
+        chips=tuple(sorted(health.chips)),
+        chip_name=reading.chip_name,
+        ai_core_count=reading.ai_core_count,
+        info=info,
+        affinity=affinity,
+    )
+
+
+def _reported(reading: Reading) -> tuple[Fault, ...]:
+    return tuple(
+        Fault(
+            chip=fault.chip,
+            code=fault.code,
+            level=fault.level.value,
+            time_ms=fault.since_ms,
+            network=fault.network,
+        )
+        for fault in reading.faults
+    )
+
+
+def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
+    """A chip that is unhealthy has an entry even if it reports no fault of its own."""
+    coded = {fault.chip for fault in reading.faults if not fault.network}
+    return tuple(
+        Fault(chip=chip, code="", level=Level.SEPARATE.value)
+        for chip in health.having(Condition.UNHEALTHY)
+        if chip not in coded
+    )
+
+
+def wanted(picture: Picture, *, update_time: int) -> dict[str, str]:
+    """All data keys of the ConfigMap, as written at some moment.
+
+    Args:
+        picture: What to say.
+        update_time: When it is said. Unit: Unix seconds.
+    """
+    info = replace(picture.info, update_time=update_time)
+    return deviceinfo.render(info, picture.affinity, picture.product)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMarks:
+    """Labels and annotations that a Node object carries about its chips."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    #: Labels that are set only where there is none: somebody may know better.
+    defaults: Mapping[str, str]
+
+
+def node_marks(picture: Picture) -> NodeMarks:
+    """What the Node object of a picture carries.
+
+    Source:
+        `facts/device-plugin.md` §5, that is MindCluster's device plugin.
+    """
+    family = picture.product.chip_prefix.removesuffix("-")
+    labels = {"accelerator": f"huawei-{family}"}
+    if picture.chip_name:
+        labels["node.kubernetes.io/npu.chip.name"] = picture.chip_name
+    defaults = {}
+    if picture.ai_core_count:
+        defaults["servertype"] = f"{family}-{picture.ai_core_count}"
+    base = inventory.render(picture.chips, picture.product)
+    return NodeMarks(
+        labels=labels,
+        annotations={inventory.BASE_DEVICE_INFOS: base},
+        defaults=defaults,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePatch:
+    """Labels and annotations that a Node object lacks."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.labels or self.annotations)
+
+
+def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
+    """What must be set so that the Node object carries the marks; may be nothing."""
+    labels = _differing(node.labels, marks.labels)
+    labels |= {k: v for k, v in marks.defaults.items() if k not in node.labels}
+    return NodePatch(
+        labels=labels, annotations=_differing(node.annotations, marks.annotations)
+    )
+
+
+def _differing(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in wanted.items() if found.get(key) != value}

@@ -1,0 +1,296 @@
+"""Keep ConfigMap, labels and annotations of the node equal to what is.
+
+`agent.report` decides, this carries out: it follows both objects by a watch, so
+that an edit or a deletion is noticed at once, and writes with back-off. The latest
+picture wins; what came between two writes is never seen by anybody.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from agent import picture as pictures
+from agent import report
+from agent.observe import log as keys
+from agent.observe.metrics import Metrics
+from agent.picture import MANUAL_KEY, Picture
+from kube import configmaps, nodes
+from kube.client import Client
+from kube.errors import KubeError, NotFoundError
+from kube.objects import ConfigMap, Node
+from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from scheduler_core.wire import deviceinfo
+from service.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+#: Ceiling of the pause after failed writes: the cluster should not have to wait
+#: long for the truth once its API server is back. Unit: seconds.
+_LONGEST_PAUSE_S = 10.0
+#: How long the farewell may take. Unit: seconds.
+_FAREWELL_S = 1.0
+
+
+class Reporter:
+    """One node's reports. Protects what was said last and what stands there now."""
+
+    def __init__(  # noqa: PLR0913  # each comes from somewhere else
+        self,
+        client: Client,
+        *,
+        node: str,
+        writer: str,
+        heartbeat_s: float,
+        metrics: Metrics,
+        wall_s: Callable[[], float],
+        namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
+    ) -> None:
+        """Say nothing yet.
+
+        Args:
+            client: An open client.
+            node: The node that is reported.
+            writer: Names this process; unique in the cluster, not empty.
+            heartbeat_s: Longest time between two writes. Unit: seconds.
+            metrics: Where writes are counted.
+            wall_s: Unix seconds now, for the readers of the ConfigMap.
+            namespace: Where the ConfigMap lives.
+        """
+        self._client = client
+        self._node_name = node
+        self._namespace = namespace
+        self._name = deviceinfo.configmap_name(node)
+        self._metrics = metrics
+        self._wall_s = wall_s
+        self._state = report.State(me=writer, heartbeat_s=heartbeat_s)
+        self._events: asyncio.Queue[report.Event] = asyncio.Queue()
+        self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
+        #: When the oldest change that is not published was told. Loop seconds.
+        self._changed_at: float | None = None
+        self._node: Node | None = None
+        self._node_woken = asyncio.Event()
+        only_ours = {"fieldSelector": f"metadata.name={self._name}"}
+        #: Public for their metrics: restarts, last_event_s, synced.
+        self.configmap_watch: ListWatch[ConfigMap] = ListWatch(
+            client,
+            f"/api/v1/namespaces/{namespace}/configmaps",
+            ConfigMap,
+            params=only_ours,
+        )
+        self.node_watch: ListWatch[Node] = ListWatch(
+            client,
+            "/api/v1/nodes",
+            Node,
+            params={"fieldSelector": f"metadata.name={node}"},
+        )
+        self._drawn: Picture | None = None
+
+    def publish(self, picture: Picture) -> None:
+        """Have this stand in the cluster from now on; cheap when nothing changed."""
+        if picture == self._drawn:
+            return
+        self._drawn = picture
+        if self._changed_at is None:
+            self._changed_at = asyncio.get_running_loop().time()
+        self._events.put_nowait(report.Drawn(picture))
+        self._node_woken.set()
+
+    @property
+    def host_ip(self) -> str:
+        """The node's InternalIP; empty while it is not known."""
+        return self._node.internal_ip if self._node is not None else ""
+
+    def problem(self) -> str | None:
+        """Why the cluster does not know the truth about this node; None: it does."""
+        if self._state.rival:
+            return f"another agent writes {self._name}: {self._state.rival}"
+        if self._state.published is None:
+            return f"{self._name} is not written yet"
+        return None
+
+    async def run(self) -> None:
+        """Report for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.configmap_watch.run(self._configmap_changed))
+            tasks.create_task(self.node_watch.run(self._node_changed))
+            tasks.create_task(self._keep_configmap())
+            tasks.create_task(self._keep_node())
+
+    async def farewell(self) -> None:
+        """Take our name off the ConfigMap, so that a second agent need not wait."""
+        if self._state.rival or self._state.published is None:
+            return
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                await configmaps.patch(
+                    self._client,
+                    namespace=self._namespace,
+                    name=self._name,
+                    data={},
+                    annotations={report.WRITER: None},
+                )
+        except (KubeError, TimeoutError) as error:
+            log.info("no farewell", extra={keys.REASON: str(error)})
+
+    # The ConfigMap
+
+    def _configmap_changed(self, change: Change[ConfigMap]) -> None:
+        match change:
+            case Upserted(obj):
+                self._events.put_nowait(report.Watched(seen(obj)))
+            case Deleted():
+                self._events.put_nowait(report.Vanished())
+            case Synced():
+                pass
+
+    async def _keep_configmap(self) -> None:
+        while True:
+            await self._handle(await self._next_event())
+
+    async def _next_event(self) -> report.Event:
+        due_at = report.due_at(self._state)
+        try:
+            async with asyncio.timeout_at(due_at):
+                return await self._events.get()
+        except TimeoutError:
+            return report.Tick()
+
+    async def _handle(self, event: report.Event) -> None:
+        """Take one event, and the outcomes of the writes that follow from it."""
+        outcome: report.Event | None = event
+        while outcome is not None:
+            now = asyncio.get_running_loop().time()
+            self._state, effects = report.step(self._state, outcome, now)
+            outcome = None
+            for effect in effects:
+                if isinstance(effect, report.Write):
+                    outcome = await self._write(effect)
+                else:
+                    self._tell(effect)
+
+    async def _write(self, write: report.Write) -> report.Landed | report.Failed:
+        now_s = int(self._wall_s())
+        data = pictures.wanted(write.picture, update_time=now_s)
+        manual = data.pop(MANUAL_KEY)
+        try:
+            try:
+                found = await self._patch(data, manual, write.manual_at)
+            except NotFoundError:
+                found = await self._create({**data, MANUAL_KEY: manual})
+        except KubeError as error:
+            return self._failed(error)
+        self._metrics.report_writes.labels("ok").inc()
+        self._backoff.reset()
+        self._published(write.picture)
+        return report.Landed(write.picture, data, seen(found))
+
+    async def _patch(
+        self, data: dict[str, str], manual: str, manual_at: int
+    ) -> ConfigMap:
+        return await configmaps.patch(
+            self._client,
+            namespace=self._namespace,
+            name=self._name,
+            data={**data, MANUAL_KEY: manual} if manual_at else data,
+            labels=deviceinfo.LABELS,
+            annotations={report.WRITER: self._state.me},
+            resource_version=str(manual_at) if manual_at else None,
+        )
+
+    async def _create(self, data: dict[str, str]) -> ConfigMap:
+        return await configmaps.create(
+            self._client,
+            namespace=self._namespace,
+            name=self._name,
+            labels=deviceinfo.LABELS,
+            annotations={report.WRITER: self._state.me},
+            data=data,
+        )
+
+    def _failed(self, error: KubeError) -> report.Failed:
+        self._metrics.report_writes.labels("failed").inc()
+        pause_s = self._backoff.next_s(error.retry_after_s)
+        log.warning(
+            "report not written",
+            extra={keys.REASON: str(error), keys.PAUSE: round(pause_s, 1)},
+        )
+        return report.Failed(pause_s)
+
+    def _published(self, picture: Picture) -> None:
+        if self._changed_at is None or picture != self._drawn:
+            return
+        now = asyncio.get_running_loop().time()
+        self._metrics.published_s.observe(now - self._changed_at)
+        self._changed_at = None
+
+    def _tell(
+        self, effect: report.Restoring | report.RivalAppeared | report.RivalVanished
+    ) -> None:
+        match effect:
+            case report.Restoring(what):
+                self._metrics.report_restored.inc()
+                log.warning("report was changed, restoring", extra={keys.REASON: what})
+            case report.RivalAppeared(writer):
+                self._metrics.rival.set(1)
+                log.error(
+                    "another agent reports this node: silent until it stops",
+                    extra={keys.NODE: self._node_name, keys.WRITER: writer},
+                )
+            case report.RivalVanished(writer):
+                self._metrics.rival.set(0)
+                log.warning("the other agent is gone", extra={keys.WRITER: writer})
+                self._node_woken.set()
+
+    # The Node
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        match change:
+            case Upserted(obj):
+                self._node = obj
+            case Deleted():
+                self._node = None
+            case Synced():
+                return
+        self._node_woken.set()
+
+    async def _keep_node(self) -> None:
+        backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
+        while True:
+            await self._node_woken.wait()
+            self._node_woken.clear()
+            try:
+                await self._mark_node()
+                backoff.reset()
+            except KubeError as error:
+                pause_s = backoff.next_s(error.retry_after_s)
+                log.warning(
+                    "node not marked",
+                    extra={keys.REASON: str(error), keys.PAUSE: round(pause_s, 1)},
+                )
+                await asyncio.sleep(pause_s)
+                self._node_woken.set()
+
+    async def _mark_node(self) -> None:
+        """Set what the Node object lacks, if it is there and nobody else does."""
+        if self._node is None or self._drawn is None or self._state.rival:
+            return
+        patch = pictures.node_patch(self._node, pictures.node_marks(self._drawn))
+        if patch:
+            self._node = await nodes.patch(
+                self._client,
+                self._node_name,
+                labels=patch.labels,
+                annotations=patch.annotations,
+            )
+
+
+def seen(config: ConfigMap) -> report.Seen:
+    """A ConfigMap as `agent.report` looks at it."""
+    version = config.metadata.resource_version
+    return report.Seen(
+        data=config.data or {},
+        labels=config.metadata.labels or {},
+        writer=(config.metadata.annotations or {}).get(report.WRITER, ""),
+        # A number by the API's contract; whatever is not one is older than all.
+        version=int(version) if version.isdecimal() else 0,
+    )

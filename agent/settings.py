@@ -1,0 +1,135 @@
+"""What the agent was told, and whether the machine is as it was told.
+
+`Settings` is what flags, environment and file say. `verify` looks at the machine
+once, at start: a folder that is not there would otherwise show as a node without
+chips, hours later.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from scheduler_core.wire.deviceinfo import CONFIGMAP_NAMESPACE
+from service.logs import LEVELS
+from service.settings import REQUIRED, SettingsError, at_least, one_of, option
+
+#: Longest name of a Kubernetes node (RFC 1123 subdomain). Unit: characters.
+_NAME_CHARACTERS = 253
+
+
+def _node_name(name: str) -> str | None:
+    letters = set("abcdefghijklmnopqrstuvwxyz0123456789-.")
+    fine = 0 < len(name) <= _NAME_CHARACTERS and letters.issuperset(name)
+    if fine and name[0].isalnum() and name[-1].isalnum():
+        return None
+    return "a node name: lower-case letters, digits, '-' and '.'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """ascend-agent: the Ascend device plugin and reporter of one Kubernetes node."""
+
+    PREFIX: ClassVar[str] = "ASCEND_AGENT"
+
+    node_name: str = option(
+        REQUIRED, "the node that this agent serves", env="NODE_NAME", check=_node_name
+    )
+    kubelet_dir: Path = option(  # noqa: RUF009  # declares a field
+        Path("/var/lib/kubelet/device-plugins"),
+        "where the kubelet's device plugin socket is",
+    )
+    pod_resources_socket: Path = option(  # noqa: RUF009  # declares a field
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        "the kubelet's pod-resources socket",
+    )
+    kubelet_url: str = option(
+        "", "the kubelet's own API, asked when a pod is not known yet; '' for none"
+    )
+    api_server: str = option(
+        "", "URL of the API server; '' for that of the cluster we run in"
+    )
+    kubeconfig: Path | None = option(  # noqa: RUF009  # ditto
+        None, "a kubeconfig file, instead of a service account"
+    )
+    service_account_dir: Path = option(  # noqa: RUF009  # declares a field
+        Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        "folder with the service account's token and ca.crt",
+    )
+    state_dir: Path = option(  # noqa: RUF009  # declares a field
+        Path("/var/lib/ascend-agent"), "where the journal of holds is kept"
+    )
+    driver: str = option(
+        "simulated", "who knows the chips: simulated", check=one_of("simulated")
+    )
+    driver_file: Path = option(  # noqa: RUF009  # declares a field
+        Path("/etc/ascend-agent/npu.yaml"),
+        "the machine that the simulated driver shows; may be edited at any time",
+    )
+    driver_poll_s: float = option(
+        0.2, "pause between two looks at the hardware", check=at_least(0.01)
+    )
+    driver_deadline_s: float = option(
+        5.0,
+        "how long one look may take before what is known counts as stale",
+        check=at_least(0.1),
+    )
+    recover_s: float = option(
+        1.0,
+        "how long a chip must be without faults before it is given out again",
+        check=at_least(0),
+    )
+    listen: str = option("127.0.0.1:9410", "address of /healthz, /readyz, /metrics")
+    address_file: Path | None = option(  # noqa: RUF009  # ditto
+        None, "file that gets the address once we listen"
+    )
+    namespace: str = option(CONFIGMAP_NAMESPACE, "where the node's ConfigMap is kept")
+    heartbeat_s: float = option(
+        300.0, "longest pause between two writes of the ConfigMap", check=at_least(1)
+    )
+    reconcile_period_s: float = option(
+        5.0, "pause between two correction passes", check=at_least(0.1)
+    )
+    log_level: str = option("info", "how much is logged", check=one_of(*LEVELS))
+
+
+def verify(settings: Settings) -> None:
+    """Look whether the machine has what the settings name.
+
+    The driver's file is not looked at: it may come later, and until then the agent
+    is not ready.
+
+    Raises:
+        SettingsError: Something is missing; has all of it.
+    """
+    found = [
+        _unusable("kubelet-dir", settings.kubelet_dir, os.R_OK | os.W_OK),
+        _unusable("state-dir", settings.state_dir, os.R_OK | os.W_OK),
+        _no_token(settings.service_account_dir)
+        if settings.kubeconfig is None
+        else _unusable("kubeconfig", settings.kubeconfig, os.R_OK, is_dir=False),
+    ]
+    problems = [problem for problem in found if problem]
+    if problems:
+        raise SettingsError(problems)
+
+
+def _no_token(directory: Path) -> str:
+    problem = _unusable("service-account-dir", directory, os.R_OK | os.X_OK)
+    if problem:
+        return problem
+    return _unusable("service-account-dir", directory / "token", os.R_OK, is_dir=False)
+
+
+def _unusable(name: str, path: Path, access: int, *, is_dir: bool = True) -> str:
+    kind = "directory" if is_dir else "file"
+    there = path.is_dir() if is_dir else path.is_file()
+    if there and os.access(path, access):
+        return ""
+    reason = "one without permission" if there else "none"
+    return f"--{name}: expected a usable {kind} at {path}, found {reason}"
+
+
+def boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
+    """Name the machine's present boot: holds of an earlier one have ended with it."""
+    return path.read_text(encoding="ascii").strip()

@@ -1,0 +1,272 @@
+"""When the ConfigMap is written: each event in each situation, with time as a value."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from agent import picture, report
+from agent.devices import driver_file
+from agent.health import Health, Look
+from agent.health import step as health_step
+from agent.picture import Picture
+from agent.report import (
+    Drawn,
+    Failed,
+    Landed,
+    Restoring,
+    RivalAppeared,
+    RivalVanished,
+    Seen,
+    State,
+    Tick,
+    Vanished,
+    Watched,
+    Write,
+)
+from scheduler_core.wire.deviceinfo import LABELS, Affinity
+
+HEARTBEAT_S = 300.0
+
+
+def drawn(sequence: int) -> Picture:
+    reading = driver_file.parse("product: atlas-800-training\n")
+    health, _ = health_step(Health(), Look(reading=reading), 0.0)
+    affinity = Affinity(sequence=sequence)
+    return picture.picture(reading, health, taken=(), affinity=affinity)
+
+
+ONE, TWO = drawn(1), drawn(2)
+OURS: Mapping[str, str] = {"DeviceInfoCfg": "a", "AscendAffinity": "b"}
+STANDING: Mapping[str, str] = {**OURS, "ManuallySeparateNPU": "Ascend910-3"}
+
+START = State(me="me", heartbeat_s=HEARTBEAT_S)
+
+
+def seen(version: int, *, writer: str = "me", **data: str) -> Seen:
+    return Seen(
+        data={**STANDING, **data}, labels=LABELS, writer=writer, version=version
+    )
+
+
+def published(at: float = 0.0) -> State:
+    """ONE was written at version 10."""
+    state, _ = report.step(START, Drawn(ONE), at)
+    state, effects = report.step(state, Landed(ONE, OURS, seen(10)), at)
+    assert effects == ()
+    return state
+
+
+def test_nothing_is_written_before_there_is_something_to_say() -> None:
+    assert report.step(START, Tick(), 0.0) == (START, ())
+    assert report.due_at(START) is None
+
+
+def test_the_first_picture_is_written_at_once() -> None:
+    _, effects = report.step(START, Drawn(ONE), 5.0)
+
+    assert effects == (Write(ONE),)
+
+
+def test_a_predecessors_configmap_is_taken_over_without_ado() -> None:
+    state, effects = report.step(START, Watched(seen(7, writer="predecessor")), 0.0)
+    assert effects == ()
+
+    _, effects = report.step(state, Drawn(ONE), 0.0)
+
+    assert effects == (Write(ONE),)
+
+
+def test_the_first_change_after_a_quiet_while_is_written_at_once() -> None:
+    _, effects = report.step(published(), Drawn(TWO), 1.0)
+
+    assert effects == (Write(TWO),)
+
+
+def test_changes_within_a_second_are_written_together() -> None:
+    state, effects = report.step(published(), Drawn(drawn(3)), 0.3)
+    assert effects == ()
+    state, effects = report.step(state, Drawn(TWO), 0.6)
+    assert effects == ()
+    assert report.due_at(state) == 1.0
+
+    _, effects = report.step(state, Tick(), 1.0)
+
+    assert effects == (Write(TWO),)
+
+
+def test_a_change_that_is_taken_back_in_time_is_not_written() -> None:
+    state, _ = report.step(published(), Drawn(TWO), 0.3)
+    state, _ = report.step(state, Drawn(ONE), 0.6)
+
+    assert report.due_at(state) == HEARTBEAT_S
+
+
+def test_the_heartbeat_renews_what_stands_there() -> None:
+    state = published()
+    assert report.due_at(state) == HEARTBEAT_S
+
+    _, effects = report.step(state, Tick(), HEARTBEAT_S)
+
+    assert effects == (Write(ONE),)
+
+
+def test_after_a_failure_nothing_is_written_before_the_pause_is_over() -> None:
+    state, _ = report.step(START, Drawn(ONE), 0.0)
+    state, effects = report.step(state, Failed(4.0), 0.0)
+    assert effects == ()
+    state, effects = report.step(state, Drawn(TWO), 3.0)
+    assert effects == ()
+    assert report.due_at(state) == 4.0
+
+    _, effects = report.step(state, Tick(), 4.0)
+
+    assert effects == (Write(TWO),)
+
+
+def test_a_heartbeat_that_failed_is_tried_again_after_the_pause() -> None:
+    state, _ = report.step(published(), Tick(), HEARTBEAT_S)
+
+    state, _ = report.step(state, Failed(2.0), HEARTBEAT_S + 10)
+
+    assert report.due_at(state) == HEARTBEAT_S + 12
+
+
+@pytest.mark.parametrize(
+    ("there", "what"),
+    [
+        (seen(11, DeviceInfoCfg="edited"), "DeviceInfoCfg"),
+        (replace(seen(11), data={**STANDING, "AscendAffinity": ""}), "AscendAffinity"),
+        (replace(seen(11), labels={}), "mx-consumer-cim"),
+        (replace(seen(11), writer=""), report.WRITER),
+        (
+            replace(seen(11), data={"ManuallySeparateNPU": ""}),
+            "DeviceInfoCfg, AscendAffinity",
+        ),
+    ],
+)
+def test_what_was_edited_by_hand_is_restored(there: Seen, what: str) -> None:
+    _, effects = report.step(published(), Watched(there), 5.0)
+
+    assert effects == (Restoring(what), Write(ONE))
+
+
+def test_an_administrators_keys_are_no_reason_to_write() -> None:
+    there = seen(11, ManuallySeparateNPU="", Note="do not touch")
+
+    state, effects = report.step(published(), Watched(there), 5.0)
+
+    assert effects == ()
+    assert report.due_at(state) == HEARTBEAT_S
+
+
+def test_the_administrators_key_comes_back_empty_unless_it_was_set_meanwhile() -> None:
+    there = replace(seen(11), data=OURS)
+
+    _, effects = report.step(published(), Watched(there), 5.0)
+
+    assert effects == (Restoring("ManuallySeparateNPU"), Write(ONE, manual_at=11))
+
+
+def test_a_deleted_configmap_is_made_again() -> None:
+    _, effects = report.step(published(), Vanished(), 5.0)
+
+    assert effects == (Restoring("deleted"), Write(ONE))
+
+
+def test_two_deletions_within_a_second_are_answered_in_turn() -> None:
+    state, _ = report.step(published(), Vanished(), 5.0)
+    state, _ = report.step(state, Landed(ONE, OURS, seen(20)), 5.0)
+
+    state, effects = report.step(state, Vanished(), 5.1)
+
+    assert effects == (Restoring("deleted"),)
+    assert report.due_at(state) == 6.0
+
+
+def test_a_deletion_before_the_first_write_is_nothing_to_mend() -> None:
+    assert report.step(START, Vanished(), 0.0) == (START, ())
+
+
+def test_an_old_event_is_not_mistaken_for_a_change() -> None:
+    old = Watched(seen(9, writer="predecessor", DeviceInfoCfg="old"))
+
+    assert report.step(published(), old, 5.0) == (published(), ())
+
+
+def test_our_own_write_whose_answer_was_lost_is_no_edit() -> None:
+    state, _ = report.step(published(), Drawn(TWO), 5.0)
+    state, _ = report.step(state, Failed(2.0), 5.0)
+
+    state, effects = report.step(state, Watched(seen(11, DeviceInfoCfg="c")), 5.1)
+    assert effects == ()
+
+    _, effects = report.step(state, Tick(), 7.0)
+    assert effects == (Write(TWO),)
+
+
+def yielding(at: float = 5.0) -> State:
+    """Another agent wrote at version 11."""
+    rival = Watched(seen(11, writer="other", DeviceInfoCfg="theirs"))
+    state, effects = report.step(published(), rival, at)
+    assert effects == (RivalAppeared("other"),)
+    return state
+
+
+def test_a_second_agent_is_noticed_and_not_fought() -> None:
+    state, effects = report.step(yielding(), Drawn(TWO), 100.0)
+
+    assert effects == ()
+    assert report.due_at(state) == 5.0 + 3 * HEARTBEAT_S
+
+
+def test_each_sign_of_life_of_the_second_agent_extends_the_silence() -> None:
+    again = Watched(seen(12, writer="other"))
+
+    state, effects = report.step(yielding(), again, 305.0)
+
+    assert effects == ()
+    assert report.due_at(state) == 305.0 + 3 * HEARTBEAT_S
+
+
+def test_a_third_agent_is_noticed_too() -> None:
+    _, effects = report.step(yielding(), Watched(seen(12, writer="third")), 6.0)
+
+    assert effects == (RivalAppeared("third"),)
+
+
+def test_a_second_agent_that_fell_silent_is_replaced() -> None:
+    state, effects = report.step(yielding(), Tick(), 5.0 + 3 * HEARTBEAT_S)
+
+    assert effects == (RivalVanished("other"), Write(ONE))
+    assert state.rival == ""
+
+
+def test_a_second_agent_that_took_its_name_away_is_replaced_at_once() -> None:
+    gone = Watched(seen(12, writer="", DeviceInfoCfg="theirs"))
+
+    _, effects = report.step(yielding(), gone, 6.0)
+
+    assert effects == (RivalVanished("other"), Write(ONE))
+
+
+def test_a_second_agent_whose_configmap_was_deleted_is_replaced_at_once() -> None:
+    _, effects = report.step(yielding(), Vanished(), 6.0)
+
+    assert effects == (RivalVanished("other"), Write(ONE))
+
+
+def test_of_two_agents_exactly_one_goes_on() -> None:
+    """Both start together; whoever wrote last stays, in whichever order they look."""
+    first = replace(START, me="first")
+    second = replace(START, me="second")
+    first, _ = report.step(first, Drawn(ONE), 0.0)
+    second, _ = report.step(second, Drawn(ONE), 0.0)
+    first, _ = report.step(first, Landed(ONE, OURS, seen(10, writer="first")), 0.0)
+    second, _ = report.step(second, Landed(ONE, OURS, seen(11, writer="second")), 0.1)
+
+    for version, writer in ((10, "first"), (11, "second")):
+        first, _ = report.step(first, Watched(seen(version, writer=writer)), 0.2)
+        second, _ = report.step(second, Watched(seen(version, writer=writer)), 0.2)
+
+    assert (first.rival, second.rival) == ("second", "")

@@ -1,0 +1,166 @@
+"""What the agent can be told, and what it says when the machine is not like that."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent import settings as agent_settings
+from agent.settings import Settings
+from service import program
+from service.settings import SettingsError, load
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Settings:
+    """Settings that name what is there."""
+    for name in ("device-plugins", "state", "account"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "account" / "token").write_text("user:agent")
+    return load(
+        Settings,
+        [
+            "--node-name=node-1",
+            f"--kubelet-dir={tmp_path}/device-plugins",
+            f"--state-dir={tmp_path}/state",
+            f"--service-account-dir={tmp_path}/account",
+        ],
+        {},
+    )
+
+
+def problems_of(settings: Settings) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        agent_settings.verify(settings)
+    return caught.value.problems
+
+
+def test_the_node_name_alone_is_enough() -> None:
+    assert load(Settings, [], {"NODE_NAME": "node-1"}) == Settings(
+        node_name="node-1",
+        kubelet_dir=Path("/var/lib/kubelet/device-plugins"),
+        pod_resources_socket=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        kubelet_url="",
+        api_server="",
+        kubeconfig=None,
+        service_account_dir=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        state_dir=Path("/var/lib/ascend-agent"),
+        driver="simulated",
+        driver_file=Path("/etc/ascend-agent/npu.yaml"),
+        driver_poll_s=0.2,
+        driver_deadline_s=5.0,
+        recover_s=1.0,
+        listen="127.0.0.1:9410",
+        address_file=None,
+        namespace="kube-system",
+        heartbeat_s=300.0,
+        reconcile_period_s=5.0,
+        log_level="info",
+    )
+
+
+@pytest.mark.parametrize("name", ["", "Node", "a b", "-a", "a.", "a" * 254])
+def test_what_is_no_node_name_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match="expected a node name"):
+        load(Settings, [f"--node-name={name}"], {})
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(Settings, ["--driver=dcmi", "--heartbeat-s=0", "--recover-s=x"], {})
+
+    assert caught.value.problems == (
+        "--node-name: expected a value, found none anywhere",
+        "--driver: expected one of simulated, found 'dcmi'",
+        "--recover-s: expected a number, found 'x'",
+        "--heartbeat-s: expected 1 or more, found '0'",
+    )
+
+
+def test_a_machine_that_has_everything_is_fine(machine: Settings) -> None:
+    agent_settings.verify(machine)
+
+
+def test_everything_that_is_missing_is_named_at_once(
+    machine: Settings, tmp_path: Path
+) -> None:
+    for name in ("device-plugins", "state"):
+        (tmp_path / name).rmdir()
+    (tmp_path / "account" / "token").unlink()
+
+    assert problems_of(machine) == (
+        (
+            "--kubelet-dir: expected a usable directory at "
+            f"{tmp_path}/device-plugins, found none"
+        ),
+        f"--state-dir: expected a usable directory at {tmp_path}/state, found none",
+        (
+            "--service-account-dir: expected a usable file at "
+            f"{tmp_path}/account/token, found none"
+        ),
+    )
+
+
+def test_a_missing_service_account_is_named_once(
+    machine: Settings, tmp_path: Path
+) -> None:
+    machine = replace(machine, service_account_dir=tmp_path / "nowhere")
+
+    assert problems_of(machine) == (
+        (
+            "--service-account-dir: expected a usable directory at "
+            f"{tmp_path}/nowhere, found none"
+        ),
+    )
+
+
+def test_with_a_kubeconfig_no_service_account_is_needed(
+    machine: Settings, tmp_path: Path
+) -> None:
+    machine = replace(
+        machine,
+        service_account_dir=tmp_path / "nowhere",
+        kubeconfig=tmp_path / "config",
+    )
+    assert problems_of(machine) == (
+        f"--kubeconfig: expected a usable file at {tmp_path}/config, found none",
+    )
+
+    (tmp_path / "config").touch()
+
+    agent_settings.verify(machine)
+
+
+def test_a_file_is_no_directory(machine: Settings, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    machine = replace(machine, kubelet_dir=tmp_path / "file")
+
+    assert problems_of(machine) == (
+        f"--kubelet-dir: expected a usable directory at {tmp_path}/file, found none",
+    )
+
+
+def test_what_is_missing_ends_the_program_with_2_and_a_sentence(
+    machine: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def main() -> None:
+        agent_settings.verify(replace(machine, kubelet_dir=Path("/nowhere")))
+
+    assert program.run(main) == 2
+    assert capsys.readouterr().err == (
+        "--kubelet-dir: expected a usable directory at /nowhere, found none\n"
+    )
+
+
+def test_the_boot_id_is_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "boot_id").write_text("b-1\n")
+
+    assert agent_settings.boot_id(tmp_path / "boot_id") == "b-1"
+
+
+def test_reading_the_settings_costs_no_kubernetes_package() -> None:
+    code = "import agent.settings, sys; sys.exit('kubernetes' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603  # our own interpreter
