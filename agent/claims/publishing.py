@@ -26,6 +26,7 @@ class Patch:
     uid: str
     namespace: str
     name: str
+    resource: str  #: that the pod asks for
     annotations: Mapping[str, str]
 
 
@@ -133,7 +134,11 @@ def _patch(pod: NpuPod, wanted: Mapping[str, str]) -> Patch:
         key: text for key, text in wanted.items() if pod.annotations.get(key) != text
     }
     return Patch(
-        uid=pod.uid, namespace=pod.namespace, name=pod.name, annotations=changed
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        resource=pod.shape.resource,
+        annotations=changed,
     )
 
 

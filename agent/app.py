@@ -1,0 +1,316 @@
+"""The running agent: who feeds the ledger, and who is fed from it.
+
+driver -> health -+                    +-> plugin -> kubelet
+API server's pods +-> Current (ledger) +-> publisher -> pod annotations
+pod-resources ----+                    +-> reporter -> ConfigMap, Node
++-> holdbook -> journal
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import NoReturn
+
+from prometheus_client import CollectorRegistry
+
+from agent import holdbook, picture
+from agent.api import Api
+from agent.claims import ledger as ledgers
+from agent.claims import occupancy, values
+from agent.claims.events import ChipsRead, PodGone, PodSeen
+from agent.claims.publishing import affinity
+from agent.claims.values import Ledger
+from agent.current import Current
+from agent.devices.reading import Reading
+from agent.devices.simulated import SimulatedDriver
+from agent.devices.source import Observation, Source
+from agent.health import Health, Look, step
+from agent.holdbook import Holdbook
+from agent.journal import Journal, JournalProblem, ProblemKind
+from agent.observe.metrics import Metrics
+from agent.observe.news import News
+from agent.plugin.exclusive import exclusive
+from agent.plugin.resources import Resources
+from agent.plugin.server import Server
+from agent.plugin.servicer import Servicer
+from agent.plugin.traffic import Traffic
+from agent.publisher import Publisher
+from agent.readiness import Readiness
+from agent.reconciler import Reconciler
+from agent.reporter import Reporter
+from agent.settings import Settings, boot_id
+from kube.errors import KubeError
+from kube.objects import Pod
+from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from scheduler_core import chips as chip_sets
+from scheduler_core.products import Product
+from scheduler_core.wire.pods import NpuPod
+from service import clock
+from service.endpoints import Endpoints
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "ascend-agent"
+#: How long the API server may take to list this node's pods before we ask the
+#: kubelet itself. Unit: seconds.
+FIRST_LIST_S = 5.0
+
+
+async def main(settings: Settings) -> None:
+    """Run an agent until cancelled.
+
+    Raises:
+        SettingsError: The machine is not as the settings say.
+    """
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    ready = Readiness(
+        driver="the driver has not been read yet",
+        pods="the pods of this node are not known yet",
+        kubelet="not registered with the kubelet yet",
+    )
+    async with AsyncExitStack() as stack:
+        api = await Api.open(stack, settings, metrics)
+        endpoints = Endpoints(registry, ready)
+        address = await stack.enter_async_context(
+            endpoints.serving(settings.listen, settings.address_file)
+        )
+        log.info("serving", extra={"address": address})
+        await stack.enter_async_context(
+            exclusive(settings.kubelet_dir, lambda text: ready.lacks("kubelet", text))
+        )
+        source = Source(
+            SimulatedDriver(settings.driver_file, wall_ms=_wall_ms),
+            poll_s=settings.driver_poll_s,
+            deadline_s=settings.driver_deadline_s,
+        )
+        reading = await _first_reading(source, settings, ready)
+        agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
+        stack.push_async_callback(agent.close)
+        await agent.run(source)
+
+
+async def _first_reading(
+    source: Source, settings: Settings, ready: Readiness
+) -> Reading:
+    """Wait until the hardware has been seen once: without it there is no product."""
+    said = ""
+    while True:
+        seen = await source.look()
+        if seen.reading is not None:
+            ready.has("driver")
+            return seen.reading
+        if seen.problem != said:
+            said = seen.problem
+            log.error("driver cannot be read", extra={"reason": said})
+            ready.lacks("driver", f"driver: {said}")
+        await asyncio.sleep(settings.driver_poll_s)
+
+
+class Agent:
+    """Protects the health of the chips; everything else is in its own part."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        api: Api,
+        *,
+        metrics: Metrics,
+        ready: Readiness,
+        reading: Reading,
+    ) -> None:
+        """Put the parts together; nothing runs yet.
+
+        Args:
+            settings: What we were told.
+            api: The API server.
+            metrics: What is counted.
+            ready: What is still missing.
+            reading: The first look at the hardware.
+        """
+        self._settings = settings
+        self._api = api
+        self._metrics = metrics
+        self._ready = ready
+        self._reading = reading
+        self._health = Health()
+        self._product: Product = reading.product
+        self._loop_s = asyncio.get_running_loop().time
+        self._news = News(metrics, api.recorder)
+        self._current = Current(
+            Ledger(product=self._product, node=settings.node_name), self._news.tell
+        )
+        self._news.follow(self._current)
+        boot = boot_id()
+        self._journal = Journal(
+            settings.state_dir / "holds", boot_id=boot, node=settings.node_name
+        )
+        self._holdbook = Holdbook(
+            self._current,
+            self._journal,
+            boot_id=boot,
+            observe_s=metrics.journal_s.observe,
+            on_failure=self._news.journal_failed,
+        )
+        self._traffic = Traffic(self._loop_s)
+        self._resources = Resources(
+            settings.pod_resources_socket,
+            resource=self._product.resource,
+            traffic=self._traffic,
+        )
+        self._reconciler = Reconciler(
+            self._current,
+            resources=self._resources,
+            traffic=self._traffic,
+            period_s=settings.reconcile_period_s,
+        )
+        self._reporter = Reporter(
+            api.client,
+            node=settings.node_name,
+            writer=f"{boot}/{os.getpid()}",
+            heartbeat_s=settings.heartbeat_s,
+            metrics=metrics,
+            wall_s=clock.wall_s,
+            namespace=settings.namespace,
+        )
+        self._publisher = Publisher(
+            self._current, send=api.send, host_ip=lambda: self._reporter.host_ip
+        )
+        self._server = Server(
+            self._servicer, product=self._product, kubelet_dir=settings.kubelet_dir
+        )
+        self._pods: ListWatch[Pod] = api.pods_of(settings.node_name)
+        self._synced = asyncio.Event()
+        self._news.watches(
+            pods=self._pods,
+            configmap=self._reporter.configmap_watch,
+            node=self._reporter.node_watch,
+        )
+
+    async def run(self, source: Source) -> None:
+        """Run until cancelled or until a part fails."""
+        self._restore()
+        self._observed(Observation(reading=self._reading))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._api.recorder.run(), name="events")
+            tasks.create_task(self._pods.run(self._pod_changed), name="pods")
+            tasks.create_task(source.run(self._observed), name="driver")
+            tasks.create_task(self._holdbook.run(), name="journal")
+            await self._learn_pods()
+            self._current.replace(ledgers.resume(self._current.ledger))
+            await self._reconciler.run_once(thorough=True)
+            tasks.create_task(self._reconciler.run(), name="reconciler")
+            tasks.create_task(self._publisher.run(), name="publisher")
+            tasks.create_task(self._reporter.run(), name="reporter")
+            tasks.create_task(self._report(), name="report")
+            tasks.create_task(self._server.run(), name="plugin")
+
+    async def close(self) -> None:
+        """Let go of what is ours in the cluster and on the node."""
+        await self._reporter.farewell()
+        await self._resources.close()
+
+    # What feeds the ledger
+
+    def _restore(self) -> None:
+        found = self._journal.read()
+        if isinstance(found, JournalProblem):
+            if found.kind is not ProblemKind.ABSENT:
+                self._news.journal_unusable(str(found))
+            return
+        holds = [holdbook.hold(each) for each in found.entries]
+        self._current.replace(ledgers.restore(self._current.ledger, holds))
+
+    async def _learn_pods(self) -> None:
+        """Know the pods of this node: from the API server, else from the kubelet."""
+        while True:
+            try:
+                async with asyncio.timeout(FIRST_LIST_S):
+                    await self._synced.wait()
+            except TimeoutError:
+                for pod in await self._kubelet_pods():
+                    self._current.apply(PodSeen(pod))
+                if not self._current.ledger.pods:
+                    continue
+            self._ready.has("pods")
+            return
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        match change:
+            case Upserted(obj):
+                pod = self._api.npu_pod(obj, self._product.resource)
+                if pod is not None:
+                    self._current.apply(PodSeen(pod))
+            case Deleted(obj):
+                self._current.apply(PodGone(obj.metadata.uid))
+            case Synced():
+                self._synced.set()
+                self._ready.has("pods")
+
+    async def _kubelet_pods(self) -> Iterable[NpuPod]:
+        try:
+            return await self._api.kubelet_pods(
+                self._settings.node_name, self._product.resource
+            )
+        except KubeError as error:
+            log.warning("kubelet's own pods not read", extra={"reason": str(error)})
+            return ()
+
+    def _observed(self, seen: Observation) -> None:
+        """Take in a look at the hardware."""
+        self._metrics.driver_stale.set(seen.is_stale)
+        self._news.driver(seen.problem)
+        if seen.reading is None or seen.is_stale:
+            return
+        before, self._reading = self._reading, seen.reading
+        look = Look(
+            reading=seen.reading,
+            in_use=frozenset(chip_sets.ids_of(values.held(self._current.ledger))),
+            recover_s=self._settings.recover_s,
+        )
+        self._health, transitions = step(self._health, look, self._loop_s())
+        self._news.transitions(transitions, self._health)
+        event = ChipsRead(
+            unhealthy=chip_sets.mask_of(
+                set(self._health.chips) - set(self._health.in_service)
+            ),
+            busy=chip_sets.mask_of(use.chip for use in seen.reading.processes),
+        )
+        ledger = self._current.ledger
+        if (event.unhealthy, event.busy) != (ledger.unhealthy, ledger.busy):
+            self._current.apply(event)
+        elif transitions or before != seen.reading:
+            self._current.wake()  # the report says more than the ledger
+
+    # What is fed from it
+
+    def _servicer(self) -> Servicer:
+        return Servicer(
+            self._current,
+            traffic=self._traffic,
+            kubelet_pods=self._kubelet_pods,
+            write_journal=self._holdbook.write,
+            observe_allocate_s=self._metrics.allocate_s.observe,
+        )
+
+    async def _report(self) -> NoReturn:
+        """Have the newest state published."""
+        while True:
+            version = self._current.version
+            ledger = self._current.ledger
+            taken = occupancy.claimed(ledger) | occupancy.unusable(ledger)
+            self._reporter.publish(
+                picture.picture(
+                    self._reading,
+                    self._health,
+                    taken=chip_sets.ids_of(taken & ~ledger.unhealthy),
+                    affinity=affinity(ledger),
+                )
+            )
+            await self._current.changed(version)
+
+
+def _wall_ms() -> int:
+    return clock.wall_ns() // 1_000_000
