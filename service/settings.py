@@ -267,8 +267,9 @@ def _parsed(kind: object, value: object) -> object:
 
 
 def _whole_number(value: object) -> int:
-    text = str(value).strip()
-    if not isinstance(value, bool) and text.lstrip("-").isdecimal():
+    text = str(value)
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdecimal():
         return int(text)
     raise ValueError("a whole number")
 
