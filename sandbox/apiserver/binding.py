@@ -3,8 +3,6 @@
 Source: Kubernetes v1.36.3, `pkg/registry/core/pod/storage/storage.go`.
 """
 
-from http import HTTPStatus
-
 from sandbox.apiserver import deletion, statuses
 from sandbox.apiserver.objects import Object, metadata_of
 from sandbox.apiserver.paths import Target
@@ -42,14 +40,14 @@ def bind(store: Store, target: Target, binding: Object) -> Object:
             pod["metadata"][field] = {**pod["metadata"].get(field, {}), **added}
     _mark_scheduled(pod, store.timestamp())
     store.commit(PODS, pod, entry)
-    return statuses.success(HTTPStatus.CREATED)
+    return statuses.created()
 
 
 def evict(store: Store, target: Target, eviction: Object) -> Object:
     """Delete the pod as the Eviction says; there are no disruption budgets here."""
     options = deletion.options_of(eviction.get("deleteOptions") or {}, None)
     deletion.delete(store, target, options)
-    return statuses.success(HTTPStatus.CREATED)
+    return statuses.created()
 
 
 def _refusal(pod: Object) -> str:

@@ -14,7 +14,7 @@ from sandbox.apiserver import statuses
 from sandbox.apiserver.objects import Entry, Object, key_of
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import NAMESPACES, PODS, RESOURCES, Resource
-from sandbox.apiserver.store import ANYTHING, Preconditions, Store, check
+from sandbox.apiserver.store import ANYTHING, Preconditions, Store
 
 _KEPT_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 
@@ -57,7 +57,7 @@ def options_of(body: Object, query_grace: str | None) -> Options:
 def delete(store: Store, target: Target, options: Options) -> tuple[Entry, bool]:
     """Delete one object; return its state and whether it is gone already."""
     entry = store.read(target)
-    check(target.resource, entry, options.preconditions)
+    _check(target, entry, options.preconditions)
     if target.resource is NAMESPACES:
         return _terminate(store, entry)
     if target.resource is PODS:
@@ -69,6 +69,27 @@ def delete(store: Store, target: Target, options: Options) -> tuple[Entry, bool]
     last = store.remove(target.resource, entry)
     _sweep(store, target.namespace)
     return last, True
+
+
+def _check(target: Target, entry: Entry, wanted: Preconditions) -> None:
+    """Raise a conflict as `check` does, in the words that deletions have for it."""
+    metadata = entry.document["metadata"]
+    for field, value, found, guess in (
+        ("UID", wanted.uid, metadata["uid"], "deleted and then recreated"),
+        (
+            "ResourceVersion",
+            wanted.resource_version,
+            metadata["resourceVersion"],
+            "modified",
+        ),
+    ):
+        if value and value != found:
+            raise statuses.conflict(
+                target.resource,
+                target.name,
+                f"the {field} in the precondition ({value}) does not match the {field} "
+                f"in record ({found}). The object might have been {guess}",
+            )
 
 
 def _grace_of(pod: Object, options: Options) -> int:

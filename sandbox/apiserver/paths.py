@@ -63,9 +63,7 @@ def _target(group: str, version: str, namespace: str, rest: list[str]) -> Target
     if name and resource.namespaced and not namespace:
         return None
     if subresource and not _has(resource, subresource):
-        raise statuses.StatusError(
-            404, "NotFound", "the server could not find the requested resource"
-        )
+        raise statuses.page_not_found()
     return Target(
         resource=resource, namespace=namespace, name=name, subresource=subresource
     )

@@ -159,13 +159,8 @@ def _delete(store: Store, request: Request) -> Answer:
     entry, gone = deletion.delete(store, target, options)
     if not gone or resource.returns_deleted:
         return _shown(entry)
-    status = statuses.success(
-        HTTPStatus.OK,
-        name=target.name,
-        group=resource.group,
-        kind=resource.plural,
-        uid=entry.document["metadata"]["uid"],
-    )
+    uid = entry.document["metadata"]["uid"]
+    status = statuses.deleted(resource, target.name, uid)
     return _answer(HTTPStatus.OK, status)
 
 

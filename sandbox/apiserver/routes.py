@@ -7,7 +7,6 @@ request sees and leaves a whole state.
 import asyncio
 import collections
 import dataclasses
-from http import HTTPStatus
 
 from aiohttp import web
 
@@ -62,9 +61,7 @@ class Routes:
         except statuses.StatusError as error:
             return _response(requests.failure(error))
         if target is None:
-            return web.Response(
-                text="404 page not found\n", status=HTTPStatus.NOT_FOUND
-            )
+            return _response(requests.failure(statuses.page_not_found()))
         request = Request(
             method=http.method,
             target=target,
@@ -146,8 +143,10 @@ class Routes:
                 return
             if with_bookmarks and now >= due:
                 revision = self._hub.delivered
-                mark = watches.bookmark(watch.choice.resource, revision)
-                await stream.write(mark)
+                # The real server sends none that says nothing new.
+                if revision > watch.begun:
+                    mark = watches.bookmark(watch.choice.resource, revision)
+                    await stream.write(mark)
                 late = now >= last_bookmark
                 due = now + self._bookmark_period_s
                 due = deadline if late else min(due, last_bookmark)

@@ -27,7 +27,7 @@ class StatusError(Exception):
         """Make the Status; `details` with no value are left out."""
         super().__init__(message)
         self.code = code
-        self.document = _status("Failure", code, message=message)
+        self.document = _status("Failure", code=code, message=message)
         if reason:
             self.document["reason"] = reason
         if shown := {key: value for key, value in details.items() if value}:
@@ -76,22 +76,37 @@ def _joined(kind: str, message: str) -> str:
     return f"{kind}: {message}" if message else kind
 
 
-def _status(outcome: str, code: int, **rest: Any) -> Object:
+def _status(outcome: str, **rest: Any) -> Object:
     return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": outcome,
         **rest,
-        "code": code,
     }
 
 
-def success(code: int, **details: str) -> Object:
-    """Return the Status of a request that succeeded and has no object to show."""
-    shown = {key: value for key, value in details.items() if value}
-    rest = {"details": shown} if shown else {}
-    return _status("Success", code, **rest)
+def created() -> Object:
+    """Return the Status of a POST to a subresource that succeeded."""
+    return _status("Success", code=HTTPStatus.CREATED)
+
+
+def deleted(resource: Resource, name: str, uid: str) -> Object:
+    """Return the Status of a deletion; the real one has no code in it either."""
+    group = {"group": resource.group} if resource.group else {}
+    details = {"name": name, **group, "kind": resource.plural, "uid": uid}
+    return _status("Success", details=details)
+
+
+def page_not_found() -> StatusError:
+    """Return the error: nothing is served at this path."""
+    error = StatusError(
+        HTTPStatus.NOT_FOUND,
+        "NotFound",
+        "the server could not find the requested resource",
+    )
+    error.document["details"] = {}
+    return error
 
 
 def not_found(resource: Resource, name: str) -> StatusError:

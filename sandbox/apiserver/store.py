@@ -74,6 +74,8 @@ class Store:
         self.log = ChangeLog()
         for name in _FIRST_NAMESPACES:
             self.create(Target(resource=NAMESPACES), {"metadata": {"name": name}})
+        # A cluster has a past; nobody can watch from its beginning.
+        self.log.compact()
 
     def timestamp(self, later_s: float = 0) -> str:
         """Return the time in `later_s` seconds, as objects carry it."""

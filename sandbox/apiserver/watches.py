@@ -81,9 +81,10 @@ class Frames:
 class Watch:
     """One client's stream: what it has still to be sent."""
 
-    def __init__(self, choice: Choice) -> None:
-        """Start with nothing to send."""
+    def __init__(self, choice: Choice, begun: int) -> None:
+        """Start with nothing to send; what happened up to `begun` is known."""
         self.choice = choice
+        self.begun = begun
         self.ended = False
         self.stirred = asyncio.Event()
         self._pending: list[bytes] = []
@@ -134,7 +135,7 @@ class Hub:
         with a 410 Status, and is ended: so does the real server.
         """
         self.publish()
-        watch = Watch(choice)
+        watch = Watch(choice, self._log.revision)
         try:
             missed = self._log.since(min(after, self._log.revision))
         except CompactedError:

@@ -102,7 +102,11 @@ def _add(root: Object, path: Sequence[str], value: Any) -> None:
 
 def _replace(root: Object, path: Sequence[str], value: Any) -> None:
     parent = _read(root, path[:-1])
-    parent[_position(parent, path[-1])] = value
+    if isinstance(parent, dict):
+        # Even when it is missing: the real server's library is that lenient.
+        parent[path[-1]] = value
+    else:
+        parent[_position(parent, path[-1])] = value
 
 
 def _take(root: Object, path: Sequence[str]) -> Any:
