@@ -69,7 +69,6 @@ async def main(settings: Settings) -> None:
     ready = Readiness(
         driver="the driver has not been read yet",
         pods="the pods of this node are not known yet",
-        kubelet="not registered with the kubelet yet",
     )
     async with AsyncExitStack() as stack:
         api = await Api.open(stack, settings, metrics)
@@ -79,8 +78,9 @@ async def main(settings: Settings) -> None:
         )
         log.info("serving", extra={"address": address})
         await stack.enter_async_context(
-            exclusive(settings.kubelet_dir, lambda text: ready.lacks("kubelet", text))
+            exclusive(settings.kubelet_dir, lambda text: _waiting(ready, text))
         )
+        ready.has("directory")
         source = Source(
             SimulatedDriver(settings.driver_file, wall_ms=_wall_ms),
             poll_s=settings.driver_poll_s,
@@ -90,6 +90,11 @@ async def main(settings: Settings) -> None:
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
         await agent.run(source)
+
+
+def _waiting(ready: Readiness, text: str) -> None:
+    log.error(text)
+    ready.lacks("directory", text)
 
 
 async def _first_reading(
@@ -181,6 +186,8 @@ class Agent:
         self._server = Server(
             self._servicer, product=self._product, kubelet_dir=settings.kubelet_dir
         )
+        ready.ask(self._server.problem)
+        ready.ask(self._reporter.problem)
         self._pods: ListWatch[Pod] = api.pods_of(settings.node_name)
         self._synced = asyncio.Event()
         self._news.watches(

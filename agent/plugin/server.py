@@ -60,8 +60,12 @@ class Server:
         self._product = product
         self._kubelet_socket = kubelet_dir / KUBELET_SOCKET
         self._own_socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
-        self.registered = False
+        self._problem: str | None = "not registered with the kubelet yet"
         self.registrations = 0
+
+    def problem(self) -> str | None:
+        """Why the kubelet does not know us now; None: it does."""
+        return self._problem
 
     async def run(self) -> NoReturn:
         """Keep registered until cancelled."""
@@ -90,13 +94,13 @@ class Server:
         try:
             self._own_socket.chmod(0o600)
             await self._register()
-            self.registered = True
+            self._problem = None
             self.registrations += 1
             log.info("registered", extra={"resource": self._product.resource})
             reason = await self._until_stale(servicer, kubelet)
             log.info("registration ended", extra={"reason": reason})
         finally:
-            self.registered = False
+            self._problem = "registering with the kubelet again"
             servicer.close()
             await asyncio.shield(asyncio.ensure_future(server.stop(DRAIN_S)))
             self._own_socket.unlink(missing_ok=True)
