@@ -1,0 +1,196 @@
+"""Where a kubelet under test is, and what can be done with its node."""
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import grpc.aio
+
+from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
+from sandbox.apiclient import ApiClient, ApiStatusError, Object, pod_path
+from tests.contract.kubelet.plugin import Plugin
+
+NAMESPACE = "default"
+
+
+class Site:
+    """One node: its directories, its API server, and pods made on it."""
+
+    def __init__(
+        self,
+        *,
+        device_dir: Path,
+        pod_resources: Path,
+        node: str,
+        api: ApiClient,
+        stack: AsyncExitStack,
+    ) -> None:
+        self.device_dir = device_dir
+        self.pod_resources = pod_resources
+        self.node = node
+        self.api = api
+        self._stack = stack
+        self._names = itertools.count()
+        self._run = secrets.token_hex(3)
+        #: a name of its own for each test, since a real kubelet remembers resources
+        self.resource = f"contract.example.com/{self._run}"
+        self.image = "registry.k8s.io/pause:3.10"
+
+    @property
+    def socket(self) -> Path:
+        return self.device_dir / f"{self._run}.sock"
+
+    async def plugin(self, socket: Path | None = None, count: int = 8) -> Plugin:
+        """A plugin that has registered and whose devices are allocatable."""
+        plugin = Plugin(self.resource, count)
+        self._stack.push_async_callback(plugin.stop)
+        await plugin.serve(socket or self.socket)
+        await plugin.register(socket or self.socket)
+        await self.until_counts(capacity=count, allocatable=count)
+        return plugin
+
+    async def pod(
+        self,
+        *counts: int,
+        init: tuple[int, ...] = (),
+        sidecars: tuple[int, ...] = (),
+        **spec: object,
+    ) -> Object:
+        """A pod on the node; one container per count, c0, c1 … (init: i0, s0 …)."""
+        body: Object = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"contract-{self._run}-{next(self._names)}",
+                "namespace": NAMESPACE,
+            },
+            "spec": {
+                "nodeName": self.node,
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 1,
+                "initContainers": [
+                    *(
+                        self._container(f"s{i}", count) | {"restartPolicy": "Always"}
+                        for i, count in enumerate(sidecars)
+                    ),
+                    *(self._container(f"i{i}", count) for i, count in enumerate(init)),
+                ],
+                "containers": [
+                    self._container(f"c{i}", count) for i, count in enumerate(counts)
+                ],
+                **spec,
+            },
+        }
+        made = await self.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods", body)
+        self._stack.push_async_callback(self.remove, made)
+        return made
+
+    def _container(self, name: str, count: int) -> Object:
+        limits = {self.resource: str(count)} if count else {}
+        return {"name": name, "image": self.image, "resources": {"limits": limits}}
+
+    async def remove(self, pod: Object) -> None:
+        try:
+            await self.api.delete(pod_path(pod), grace_s=0)
+        except ApiStatusError as error:
+            if error.status not in {404, 409}:
+                raise
+
+    async def delete(self, pod: Object) -> None:
+        """Delete gracefully and wait until the pod is gone."""
+        await self.api.delete(pod_path(pod))
+
+        async def gone() -> bool:
+            try:
+                now = await self.api.get(pod_path(pod))
+            except ApiStatusError as error:
+                return error.status == 404
+            return bool(now["metadata"]["uid"] != pod["metadata"]["uid"])
+
+        await until(gone)
+
+    async def until_phase(self, pod: Object, phase: str) -> Object:
+        """Wait for the pod's phase; returns its status."""
+        status: Object = {}
+
+        async def reached() -> bool:
+            now = await self.api.get(pod_path(pod))
+            status.clear()
+            status.update(now["status"])
+            return bool(status.get("phase") == phase)
+
+        await until(reached)
+        return status
+
+    async def counts(self) -> tuple[int, int]:
+        """Capacity and allocatable of the test's resource on the node."""
+        status = (await self.api.get(f"/api/v1/nodes/{self.node}"))["status"]
+        return (
+            int(status.get("capacity", {}).get(self.resource, 0)),
+            int(status.get("allocatable", {}).get(self.resource, 0)),
+        )
+
+    async def until_counts(self, *, capacity: int, allocatable: int) -> None:
+        async def equal() -> bool:
+            return await self.counts() == (capacity, allocatable)
+
+        await until(equal)
+
+    async def shown_by_get(self, pod: Object) -> dict[str, list[list[str]]]:
+        """What pod-resources `Get` shows: {container: [ids of each entry]}."""
+        async with self._podresources() as channel:
+            answer = await api_pb2_grpc.PodResourcesListerStub(channel).Get(
+                api_pb2.GetPodResourcesRequest(
+                    pod_name=pod["metadata"]["name"], pod_namespace=NAMESPACE
+                )
+            )
+        return _shown(answer.pod_resources, self.resource)
+
+    async def shown_by_list(self) -> dict[str, dict[str, list[list[str]]]]:
+        """What pod-resources `List` shows: {pod: {container: [ids of each entry]}}."""
+        async with self._podresources() as channel:
+            answer = await api_pb2_grpc.PodResourcesListerStub(channel).List(
+                api_pb2.ListPodResourcesRequest()
+            )
+        return {pod.name: _shown(pod, self.resource) for pod in answer.pod_resources}
+
+    async def allocatable(self) -> list[list[str]]:
+        """What `GetAllocatableResources` shows: ids of each entry."""
+        async with self._podresources() as channel:
+            answer = await api_pb2_grpc.PodResourcesListerStub(
+                channel
+            ).GetAllocatableResources(api_pb2.AllocatableResourcesRequest())
+        return sorted(
+            list(entry.device_ids)
+            for entry in answer.devices
+            if entry.resource_name == self.resource
+        )
+
+    def _podresources(self) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(
+            f"unix:{self.pod_resources}",
+            options=[("grpc.default_authority", "localhost")],
+        )
+
+
+def _shown(pod: api_pb2.PodResources, resource: str) -> dict[str, list[list[str]]]:
+    return {
+        container.name: sorted(
+            list(entry.device_ids)
+            for entry in container.devices
+            if entry.resource_name == resource
+        )
+        for container in pod.containers
+    }
+
+
+async def until(
+    check: Callable[[], Awaitable[bool]], *, timeout_s: float = 30.0
+) -> None:
+    """Wait for something that another process does."""
+    async with asyncio.timeout(timeout_s):
+        while not await check():  # noqa: ASYNC110  # it happens in another process
+            await asyncio.sleep(0.02)
