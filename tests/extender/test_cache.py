@@ -1,0 +1,313 @@
+import dataclasses
+
+import pytest
+
+from extender import changes
+from extender.cache import Cache
+from scheduler_core.reasons import Reason
+from scheduler_core.wire import annotations
+from tests.extender.clusters import (
+    NOW_S,
+    RESOURCE,
+    Spec,
+    apply,
+    bind,
+    claim,
+    cluster,
+    free,
+    node,
+    pod,
+    report,
+    served,
+    tenant,
+)
+
+
+def barred(cache: Cache, name: str = "n1") -> Reason | None:
+    state = cache.cluster.get(name)
+    assert state is not None
+    return state.barred
+
+
+def running(name: str, ids: dict[str, str], where: str = "n1") -> changes.PodSeen:
+    return changes.PodSeen(
+        pod=pod(Spec(name=name, node=where, phase="Running", annotations=ids))
+    )
+
+
+def test_a_node_whose_agent_reports_is_free() -> None:
+    cache = cluster()
+
+    assert free(cache, "n1") == (0, 1, 2, 3, 4, 5, 6, 7)
+    assert barred(cache) is None
+
+
+def test_the_report_may_come_before_the_node() -> None:
+    cache = Cache()
+
+    apply(cache, report("n1"), node("n1"))
+
+    assert barred(cache) is None
+    assert len(free(cache, "n1")) == 8
+
+
+def test_only_chips_that_the_node_has_are_free() -> None:
+    cache = cluster(node("n1", there=(0, 1, 6)))
+
+    assert free(cache, "n1") == (0, 1, 6)
+
+
+@pytest.mark.seed("004-13")
+def test_unhealthy_recovering_held_and_releasing_chips_are_not_free() -> None:
+    found = report("n1", unhealthy=(0,), recovering=(1,), held=(2,), releasing=(3,))
+
+    cache = cluster(found)
+
+    assert free(cache, "n1") == (4, 5, 6, 7)
+
+
+def test_claimed_and_mounted_chips_are_both_taken() -> None:
+    swapped = claim((0, 1)) | {annotations.ASCEND_REAL: "Ascend910-4,Ascend910-5"}
+
+    cache = cluster(running("a", swapped))
+
+    assert free(cache, "n1") == (2, 3, 6, 7)
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_an_ended_pod_gives_its_chips_back(phase: str) -> None:
+    cache = cluster(tenant("a", "n1", (0, 1)))
+    ended = pod(Spec(name="a", node="n1", phase=phase, annotations=served((0, 1))))
+
+    apply(cache, changes.PodSeen(pod=ended))
+
+    assert len(free(cache, "n1")) == 8
+
+
+def test_a_pod_that_is_being_deleted_keeps_its_chips_until_it_is_gone() -> None:
+    ending = Spec(
+        name="a", node="n1", phase="Running", deleting=True, annotations=served((0,))
+    )
+    cache = cluster(changes.PodSeen(pod=pod(ending)))
+    assert 0 not in free(cache, "n1")
+
+    apply(cache, changes.PodGone(uid="uid-a"))
+
+    assert 0 in free(cache, "n1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ascend910-0, Ascend910-1",
+        "Ascend910-0,Ascend910-1,",
+        "Ascend910-0,Ascend910-0,Ascend910-1",
+        "Ascend910-1,Ascend910-99,Ascend910-0",
+        "Ascend910-0,Ascend310-7,Ascend910-1",
+    ],
+)
+def test_chips_that_an_unreadable_claim_names_are_taken_all_the_same(text: str) -> None:
+    cache = cluster(running("a", {RESOURCE: text, annotations.PREDICATE_TIME: "5"}))
+
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+@pytest.mark.parametrize("time", ["", "-1", "soon", str(2**64), "1.5"])
+def test_a_claim_with_an_unreadable_time_takes_its_chips(time: str) -> None:
+    cache = cluster(running("a", claim((0,)) | {annotations.PREDICATE_TIME: time}))
+
+    assert 0 not in free(cache, "n1")
+    assert cache.waiting == {}
+
+
+@pytest.mark.seed("000-06")
+def test_in_the_agents_mode_its_list_bounds_what_is_free() -> None:
+    cache = Cache(self_maintain=False)
+
+    apply(cache, node("n1"), report("n1", available=(4, 5, 6, 7)))
+
+    assert free(cache, "n1") == (4, 5, 6, 7)
+
+
+@pytest.mark.seed("000-08")
+def test_in_our_own_mode_the_agents_list_takes_no_effect() -> None:
+    cache = cluster(report("n1", available=()))
+
+    assert len(free(cache, "n1")) == 8
+
+
+def test_in_the_agents_mode_a_claim_newer_than_the_list_is_subtracted() -> None:
+    cache = Cache(self_maintain=False)
+    apply(cache, node("n1"), report("n1"), running("a", claim((0, 1))))
+
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+def test_a_node_without_the_resource_in_its_allocatable_is_barred() -> None:
+    assert barred(cluster(node("n1", allocatable=0))) is Reason.NO_ALLOCATABLE
+
+
+def test_a_node_whose_kubelet_lost_ids_is_barred_until_that_is_settled() -> None:
+    cache = cluster(report("n1", lost=(3,)))
+    assert barred(cache) is Reason.IDS_LOST
+
+    apply(cache, report("n1"))
+
+    assert barred(cache) is None
+
+
+def test_a_node_without_a_report_is_silent() -> None:
+    cache = Cache()
+    apply(cache, node("n1"))
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_deleted_report_silences_the_node_until_it_is_written_again() -> None:
+    cache = cluster(changes.ReportSeen(node="n1"))
+    assert barred(cache) is Reason.AGENT_SILENT
+
+    apply(cache, report("n1"))
+
+    assert barred(cache) is None
+
+
+def test_an_agent_is_silent_after_fifteen_minutes_without_a_new_report() -> None:
+    cache = cluster()
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 900)
+    assert barred(cache) is None
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_an_old_report_is_silent_from_the_first() -> None:
+    cache = Cache()
+
+    apply(cache, node("n1"), report("n1", update_time=NOW_S - 901))
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_the_same_report_again_is_no_sign_of_life() -> None:
+    cache = cluster()
+
+    apply(cache, report("n1"), now_s=NOW_S + 800)
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_new_report_is_a_sign_of_life_however_wrong_the_agents_clock_is() -> None:
+    cache = cluster(report("n1", update_time=NOW_S - 5000))
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+    assert barred(cache) is Reason.AGENT_SILENT
+
+    apply(cache, report("n1", update_time=NOW_S - 4700), now_s=NOW_S + 1000)
+
+    assert barred(cache) is None
+
+
+def test_a_clock_that_runs_ahead_does_not_keep_a_dead_agent_alive() -> None:
+    cache = Cache()
+    apply(cache, node("n1"), report("n1", update_time=NOW_S + 10_000))
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_report_spoilt_by_hand_bars_the_node_until_the_agent_repairs_it() -> None:
+    spoilt = dataclasses.replace(report("n1"), device_info="{")
+    cache = cluster(spoilt)
+    assert barred(cache) is Reason.BAD_NODE_REPORT
+
+    apply(cache, report("n1"))
+
+    assert barred(cache) is None
+
+
+def test_an_unreadable_inventory_bars_the_node() -> None:
+    spoilt = dataclasses.replace(node("n1"), inventory="[]")
+
+    assert barred(cluster(spoilt)) is Reason.BAD_NODE_REPORT
+
+
+def test_a_report_of_another_make_of_agent_has_no_holds() -> None:
+    cache = cluster(dataclasses.replace(report("n1", held=(0,)), affinity=""))
+
+    assert len(free(cache, "n1")) == 8
+
+
+def test_a_deleted_node_leaves_nothing_behind() -> None:
+    cache = cluster()
+
+    apply(cache, changes.NodeSeen(name="n1"), changes.ReportSeen(node="n1"))
+
+    assert len(cache.cluster) == 0
+    assert cache.records == {}
+
+
+def test_a_promise_takes_chips_until_the_watch_shows_the_pod() -> None:
+    cache = cluster()
+    wanted = pod(Spec(name="a", count=2))
+    made = bind(cache, wanted, "n1")
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+    bound = pod(Spec(name="a", count=2, node="n1", annotations=made.annotations))
+    apply(cache, changes.PodSeen(pod=bound))
+
+    assert cache.assumed == {}
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+def test_a_late_event_of_before_the_bind_does_not_end_the_promise() -> None:
+    cache = cluster()
+    wanted = pod(Spec(name="a", count=2))
+    bind(cache, wanted, "n1")
+
+    apply(cache, changes.PodSeen(pod=wanted))
+
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+def test_a_bound_pod_does_not_become_unbound_by_old_news() -> None:
+    cache = cluster(tenant("a", "n1", (0,)))
+
+    apply(cache, changes.PodSeen(pod=pod(Spec(name="a"))))
+
+    assert 0 not in free(cache, "n1")
+
+
+def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
+    cache = cluster(tenant("a", "n1", (0,)))
+
+    apply(cache, changes.PodSeen(pod=pod(Spec(name="a", uid="new"))))
+    apply(cache, changes.PodGone(uid="uid-a"))
+
+    assert 0 in free(cache, "n1")
+    found = cache.pod("default", "a")
+    assert found is not None
+    assert found.uid == "new"
+
+
+def test_rejections_are_counted_when_they_are_seen_to_happen() -> None:
+    cache = cluster()
+    for name in "abc":
+        wanted = Spec(name=name, owner="Job/default/j", node="n1")
+        apply(cache, changes.PodSeen(pod=pod(wanted)))
+        failed = pod(dataclasses.replace(wanted, phase="Failed"))
+        seen = changes.PodSeen(pod=failed, rejected=True)
+        apply(cache, seen, seen)
+
+    assert cache.storms.refusal("Job/default/j", NOW_S) is not None
+
+
+def test_pods_that_failed_before_we_came_are_no_storm() -> None:
+    cache = cluster()
+    for name in "abc":
+        old = pod(Spec(name=name, owner="Job/default/j", node="n1", phase="Failed"))
+        apply(cache, changes.PodSeen(pod=old, rejected=True))
+
+    assert cache.storms.refusal("Job/default/j", NOW_S) is None

@@ -1,0 +1,301 @@
+"""No chip is ever promised twice, in whatever order things happen and are heard of."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from extender import changes, choice
+from extender.cache import Cache, step
+from extender.changes import Assumed
+from extender.choice import Choice
+from scheduler_core import chips
+from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.wire import annotations
+from tests.extender.clusters import (
+    ALL,
+    NOW_NS,
+    NOW_S,
+    RESOURCE,
+    Spec,
+    node,
+    pod,
+    report,
+    served,
+)
+
+NODES = ("n1", "n2")
+#: mostly on the first, so that it fills
+WHERE = st.sampled_from(("n1", "n1", "n1", "n2"))
+
+
+def mask_of(spec: Spec) -> int:
+    """The chips that a pod's annotations name, read without any code of ours."""
+    named = ",".join(
+        spec.annotations.get(key, "") for key in (RESOURCE, annotations.ASCEND_REAL)
+    )
+    ids = {int(name.rpartition("-")[2]) for name in named.split(",") if name}
+    return sum(1 << chip for chip in ids)
+
+
+def is_waiting(spec: Spec) -> bool:
+    """Whether it is bound and no Allocate has served it."""
+    return bool(spec.node) and spec.phase == "Pending"
+
+
+@dataclass(slots=True)
+class Truth:
+    """What the API server has."""
+
+    #: {uid: pod}
+    pods: dict[str, Spec] = field(default_factory=dict)
+    #: what its watch has still to tell
+    unheard: list[changes.Change] = field(default_factory=list)
+
+    def put(self, spec: Spec) -> None:
+        self.pods[spec.uid] = spec
+        self.unheard.append(changes.PodSeen(pod=pod(spec)))
+
+    def delete(self, uid: str) -> None:
+        del self.pods[uid]
+        self.unheard.append(changes.PodGone(uid=uid))
+
+    def claims(self, where: str) -> dict[str, int]:
+        """{uid: mask} of the living pods of a node."""
+        return {
+            uid: mask_of(spec)
+            for uid, spec in self.pods.items()
+            if spec.node == where and spec.phase in ("Pending", "Running")
+        }
+
+
+class Promises(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.truth = Truth()
+        self.cache = Cache()
+        #: {uid: a bind call that the API server has not executed (yet)}
+        self.calls: dict[str, Assumed] = {}
+        #: of them, those that nobody waits for any more
+        self.open: set[str] = set()
+        #: {node: the agent's reports that are still to be heard}
+        self.reports: dict[str, list[changes.ReportSeen]] = {n: [] for n in NODES}
+        self.last_heard: changes.Change | None = None
+        self.times: dict[str, list[int]] = {n: [] for n in NODES}
+        self.made = 0
+
+    @initialize(self_maintain=st.booleans())
+    def start(self, *, self_maintain: bool) -> None:
+        self.cache = Cache(self_maintain=self_maintain)
+        for name in NODES:
+            self.hear(node(name))
+            self.hear(report(name))
+
+    def hear(self, change: changes.Change) -> None:
+        step(self.cache, change, NOW_S)
+
+    def pick(self, data: st.DataObject, keep: Callable[[Spec], bool]) -> Spec | None:
+        found = sorted(uid for uid, spec in self.truth.pods.items() if keep(spec))
+        return self.truth.pods[data.draw(st.sampled_from(found))] if found else None
+
+    @rule(count=st.sampled_from((1, 1, 2, 2, 2, 4)), where=WHERE, heard=st.booleans())
+    def arrive(self, *, count: int, where: str, heard: bool) -> None:
+        """A pod is made, and bound at once or when its event has been heard."""
+        self.made += 1
+        name = f"p{self.made}"
+        self.truth.put(Spec(name=name, uid=name, count=count))
+        if heard:
+            self.hear_of_pods(len(self.truth.unheard))
+        self.call(self.truth.pods[name], where, 0)
+
+    @precondition(lambda self: any(not s.node for s in self.truth.pods.values()))
+    @rule(data=st.data(), where=WHERE, skew_ns=st.integers(-9, 9))
+    def try_again(self, data: st.DataObject, where: str, skew_ns: int) -> None:
+        spec = self.pick(data, lambda spec: not spec.node)
+        if spec is not None and (spec.uid not in self.calls or spec.uid in self.open):
+            self.call(spec, where, skew_ns)
+
+    def call(self, spec: Spec, where: str, skew_ns: int) -> None:
+        before = self.cache.assumed.get(spec.uid)
+        made = choice.choose(
+            self.cache, pod(spec), where, now_s=NOW_S, now_ns=NOW_NS + skew_ns
+        )
+        if not isinstance(made, Choice):
+            return
+        if before is None:
+            self.times[where].append(made.promise.predicate_time)
+        self.hear(made.promise)
+        self.calls[spec.uid] = made.promise
+        self.open.discard(spec.uid)
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data())
+    def execute(self, data: st.DataObject) -> None:
+        """The API server executes a call, in time or long after."""
+        spec = self.pick(data, lambda spec: spec.uid in self.calls)
+        if spec is None:
+            return
+        promise = self.calls.pop(spec.uid)
+        self.open.discard(spec.uid)
+        ids = chips.ids_of(promise.chips)
+        written = {
+            RESOURCE: annotations.render_chips(ids, ATLAS_800_TRAINING),
+            annotations.PREDICATE_TIME: str(promise.predicate_time),
+        }
+        self.truth.put(
+            dataclasses.replace(spec, node=promise.node, annotations=written)
+        )
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        """Nobody waits for the answer any more; the call may still be executed."""
+        spec = self.pick(data, lambda spec: spec.uid in self.calls)
+        if spec is not None:
+            self.open.add(spec.uid)
+
+    @precondition(lambda self: self.calls)
+    @rule(data=st.data())
+    def refuse(self, data: st.DataObject) -> None:
+        """The API server refuses a call, or has certainly not executed it."""
+        spec = self.pick(data, lambda spec: spec.uid in self.calls)
+        if spec is not None:
+            del self.calls[spec.uid]
+            self.open.discard(spec.uid)
+            self.hear(changes.Dropped(uid=spec.uid))
+
+    def is_anyone_waiting(self) -> bool:
+        return any(is_waiting(spec) for spec in self.truth.pods.values())
+
+    @precondition(lambda self: self.is_anyone_waiting())
+    @rule(data=st.data())
+    def serve(self, data: st.DataObject) -> None:
+        spec = self.pick(data, is_waiting)
+        if spec is None:
+            return
+        ids = chips.ids_of(mask_of(spec))
+        self.truth.put(
+            dataclasses.replace(spec, phase="Running", annotations=served(ids))
+        )
+        self.publish(spec.node)
+
+    @precondition(lambda self: self.is_anyone_waiting())
+    @rule(data=st.data())
+    def swap(self, data: st.DataObject) -> None:
+        """Two equal pods get each other's chips, in the agent's order of writing."""
+        one = self.pick(data, is_waiting)
+        if one is None:
+            return
+        other = self.pick(
+            data,
+            lambda spec: (
+                is_waiting(spec) and (spec.node, spec.count) == (one.node, one.count)
+            ),
+        )
+        if other is None or other is one:
+            return
+        for spec, its in ((one, other), (other, one)):
+            real = {annotations.ASCEND_REAL: its.annotations[RESOURCE]}
+            mounted = dict(spec.annotations) | real
+            self.truth.put(dataclasses.replace(spec, annotations=mounted))
+        for spec, its in ((one, other), (other, one)):
+            new = dict(its.annotations)
+            new[annotations.ASCEND_REAL] = new[RESOURCE]
+            self.truth.put(dataclasses.replace(spec, annotations=new))
+
+    @rule(data=st.data(), phase=st.sampled_from(("Failed", "Succeeded")))
+    def end(self, data: st.DataObject, phase: str) -> None:
+        spec = self.pick(data, lambda spec: bool(spec.node))
+        if spec is not None:
+            self.truth.put(dataclasses.replace(spec, phase=phase))
+            self.publish(spec.node)
+
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        spec = self.pick(data, lambda _: True)
+        if spec is None:
+            return
+        self.truth.delete(spec.uid)
+        if self.calls.pop(spec.uid, None):  # 404: it is gone
+            self.open.discard(spec.uid)
+            self.hear(changes.Dropped(uid=spec.uid))
+
+    @rule(where=st.sampled_from(NODES))
+    def publish(self, where: str) -> None:
+        """The agent lists what is free as it sees it now."""
+        taken = 0
+        for mask in self.truth.claims(where).values():
+            taken |= mask
+        available = [chip for chip in ALL if not taken >> chip & 1]
+        self.reports[where].append(report(where, available=available))
+
+    @precondition(lambda self: self.truth.unheard)
+    @rule(most=st.integers(1, 5))
+    def hear_of_pods(self, most: int) -> None:
+        for _ in range(min(most, len(self.truth.unheard))):
+            self.last_heard = self.truth.unheard.pop(0)
+            self.hear(self.last_heard)
+
+    @precondition(lambda self: self.last_heard)
+    @rule()
+    def hear_it_again(self) -> None:
+        assert self.last_heard is not None
+        self.hear(self.last_heard)
+
+    @rule(where=st.sampled_from(NODES))
+    def hear_of_a_report(self, where: str) -> None:
+        if self.reports[where]:
+            self.hear(self.reports[where].pop(0))
+
+    @invariant()
+    def no_chip_has_two_owners(self) -> None:
+        for where in NODES:
+            owned = self.truth.claims(where)
+            for uid, promise in self.cache.assumed.items():
+                if promise.node == where:
+                    owned[uid] = owned.get(uid, 0) | promise.chips
+            seen = 0
+            for uid, mask in sorted(owned.items()):
+                assert not seen & mask, f"{uid} on {where}: {owned}"
+                seen |= mask
+
+    @invariant()
+    def times_grow(self) -> None:
+        for times in self.times.values():
+            assert times == sorted(set(times))
+
+    def teardown(self) -> None:
+        """Once everything is heard and settled, cache and truth agree."""
+        for uid in list(self.calls):
+            self.hear(changes.Dropped(uid=uid))
+        for change in self.truth.unheard:
+            self.hear(change)
+        for where, waiting in self.reports.items():
+            for found in waiting:
+                self.hear(found)
+            state = self.cache.cluster.get(where)
+            if state is None:
+                continue
+            taken = 0
+            for mask in self.truth.claims(where).values():
+                taken |= mask
+            assert not state.free & taken
+        assert self.cache.assumed == {}
+
+
+Promises.TestCase.settings = settings(
+    max_examples=200, stateful_step_count=40, deadline=None
+)
+
+
+TestPromises = pytest.mark.property(Promises.TestCase)
