@@ -1,0 +1,64 @@
+"""Real machines by name, with everything about them written out once."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+
+from scheduler_core.cluster import NodeState
+from scheduler_core.products import ATLAS_800_TRAINING, Product
+from scheduler_core.reasons import Reason
+
+#: physical ids of the Atlas 800 training server's HCCS rings
+RINGS = ((0, 1, 2, 3), (4, 5, 6, 7))
+#: all of its chips
+EIGHT = tuple(chain.from_iterable(RINGS))
+
+
+def mask(ids: Iterable[int]) -> int:
+    """The bit mask of these physical ids, by the words of its definition."""
+    return sum(1 << chip for chip in set(ids))
+
+
+def atlas(
+    name: str,
+    free: Iterable[int] = EIGHT,
+    *,
+    healthy: Iterable[int] = EIGHT,
+    barred: Reason | None = None,
+    product: Product = ATLAS_800_TRAINING,
+) -> NodeState:
+    """An Atlas 800 training server with all chips present."""
+    return NodeState(
+        name=name,
+        product=product,
+        inventory=mask(EIGHT),
+        healthy=mask(healthy),
+        free=mask(free),
+        barred=barred,
+    )
+
+
+def variant(
+    *,
+    key: str = ATLAS_800_TRAINING.key,
+    resource: str = ATLAS_800_TRAINING.resource,
+    capacity_staged: bool = ATLAS_800_TRAINING.capacity_staged,
+) -> Product:
+    """A row that differs from the Atlas 800's in little, for rules about rows."""
+    return replace(
+        ATLAS_800_TRAINING,
+        key=key,
+        resource=resource,
+        capacity_staged=capacity_staged,
+    )
+
+
+def atlas_with(name: str, left: int, right: int, *, capacity: int = 8) -> NodeState:
+    """An Atlas 800 with so many free chips in its rings, and so many healthy at all.
+
+    Chips that are not healthy are taken from those that are not free, the highest
+    first.
+    """
+    free = {*RINGS[0][:left], *RINGS[1][:right]}
+    bad = sorted(set(EIGHT) - free, reverse=True)[: 8 - capacity]
+    return atlas(name, free, healthy=set(EIGHT) - set(bad))

@@ -1,0 +1,221 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import annotations
+from scheduler_core.wire.annotations import (
+    PREDICATE_TIME,
+    SERVED,
+    Claim,
+    WireError,
+    parse_chips,
+    parse_claim,
+    parse_predicate_time,
+    render_chips,
+)
+
+A_CHIP = "a chip from Ascend910-0 to Ascend910-7"
+WHERE = "metadata.annotations['huawei.com/Ascend910']"
+
+
+@pytest.mark.seed("000-07")
+@pytest.mark.parametrize(
+    ("text", "chips"),
+    [
+        ("Ascend910-0", (0,)),
+        ("Ascend910-0,Ascend910-1", (0, 1)),
+        ("Ascend910-7,Ascend910-0", (0, 7)),
+    ],
+)
+def test_a_list_of_chips_is_read_in_any_order(
+    text: str, chips: tuple[int, ...]
+) -> None:
+    assert parse_chips(text, PRODUCT) == chips
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "expected", "found"),
+    [
+        pytest.param("", 0, A_CHIP, "", id="empty"),
+        pytest.param(" Ascend910-0", 0, A_CHIP, " Ascend910-0", id="blank before"),
+        pytest.param("Ascend910-0 ", 0, A_CHIP, "Ascend910-0 ", id="blank after"),
+        pytest.param(
+            "Ascend910-0, Ascend910-1", 1, A_CHIP, " Ascend910-1", id="blank between"
+        ),
+        pytest.param("Ascend910-0,", 1, A_CHIP, "", id="trailing comma"),
+        pytest.param(",Ascend910-0", 0, A_CHIP, "", id="leading comma"),
+        pytest.param(
+            "Ascend910-1,Ascend910-1", 1, "each chip once", "Ascend910-1", id="twice"
+        ),
+        pytest.param("Ascend910-8", 0, A_CHIP, "Ascend910-8", id="unknown chip"),
+        pytest.param("Ascend310-1", 0, A_CHIP, "Ascend310-1", id="wrong prefix"),
+        pytest.param("ascend910-1", 0, A_CHIP, "ascend910-1", id="wrong case"),
+        pytest.param("1", 0, A_CHIP, "1", id="no prefix"),
+        pytest.param("Ascend910-", 0, A_CHIP, "Ascend910-", id="no id"),
+        pytest.param("Ascend910-01", 0, A_CHIP, "Ascend910-01", id="leading zero"),
+        pytest.param("Ascend910--1", 0, A_CHIP, "Ascend910--1", id="negative"),
+        pytest.param("Ascend910-+1", 0, A_CHIP, "Ascend910-+1", id="sign"),
+        pytest.param(
+            "Ascend910-\u0661", 0, A_CHIP, "Ascend910-\u0661", id="foreign digit"
+        ),
+        pytest.param("Ascend910-1\n", 0, A_CHIP, "Ascend910-1\n", id="line end"),
+        pytest.param("Ascend910-1;2", 0, A_CHIP, "Ascend910-1;2", id="separator"),
+        pytest.param(
+            "Ascend910-2c-100-1", 0, A_CHIP, "Ascend910-2c-100-1", id="virtual"
+        ),
+        pytest.param(
+            "Ascend910-" + "9" * 5000,
+            0,
+            A_CHIP,
+            "Ascend910-" + "9" * 5000,
+            id="more digits than Python reads",
+        ),
+    ],
+)
+def test_a_list_that_is_not_quite_right_is_refused(
+    text: str, index: int, expected: str, found: str
+) -> None:
+    with pytest.raises(WireError) as caught:
+        parse_chips(text, PRODUCT)
+
+    error = caught.value
+    path = f"{WHERE}[{index}]"
+    assert (error.path, error.expected, error.found) == (path, expected, found)
+    assert str(error) == f"{path}: expected {expected}, found {found!r}"
+
+
+def test_an_error_says_where_the_text_stood() -> None:
+    message = "status.chips[1]: expected a chip from Ascend910-0 to Ascend910-7, found"
+    with pytest.raises(WireError, match=re.escape(message)):
+        parse_chips("Ascend910-0,x", PRODUCT, path="status.chips")
+
+
+def test_what_is_not_a_text_is_not_a_chip() -> None:
+    with pytest.raises(WireError, match=r"held\[0\]: expected a chip .*, found 3"):
+        annotations.parse_chip_names([3], PRODUCT, path="held")
+
+
+@pytest.mark.property
+@given(st.frozensets(st.integers(0, 7), min_size=1))
+def test_chips_survive_the_round_trip(chips: frozenset[int]) -> None:
+    assert parse_chips(render_chips(chips, PRODUCT), PRODUCT) == tuple(sorted(chips))
+
+
+@pytest.mark.property
+@given(st.text(max_size=40))
+def test_any_text_gives_chips_or_an_error_of_ours(text: str) -> None:
+    try:
+        chips = parse_chips(text, PRODUCT)
+    except WireError:
+        return
+    assert sorted(render_chips(chips, PRODUCT).split(",")) == sorted(text.split(","))
+
+
+def test_lists_are_ordered_by_id_or_as_text() -> None:
+    assert render_chips((2, 0), PRODUCT) == "Ascend910-0,Ascend910-2"
+    assert render_chips((10, 2, 0), PRODUCT) == "Ascend910-0,Ascend910-2,Ascend910-10"
+    assert (
+        render_chips((10, 2, 0), PRODUCT, lexicographic=True)
+        == "Ascend910-0,Ascend910-10,Ascend910-2"
+    )
+    assert render_chips((), PRODUCT) == ""
+
+
+@pytest.mark.seed("000-09")
+def test_predicate_time_is_a_number_and_compared_as_one() -> None:
+    earlier = parse_predicate_time("999999999999999999")
+    later = parse_predicate_time("1700000000000000000")
+
+    assert earlier < later
+    assert parse_predicate_time("18446744073709551615") == SERVED
+    assert parse_predicate_time("0") == 0
+
+
+@pytest.mark.seed("000-09")
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("-1", id="negative"),
+        pytest.param("+1", id="sign"),
+        pytest.param("1_000", id="underscore"),
+        pytest.param("1.0", id="fraction"),
+        pytest.param("1e9", id="exponent"),
+        pytest.param(" 1", id="blank"),
+        pytest.param("1\n", id="line end"),
+        pytest.param("0x10", id="hexadecimal"),
+        pytest.param("\u0661", id="foreign digit"),
+        pytest.param("soon", id="a word"),
+        pytest.param("2024-01-01T00:00:00Z", id="a date"),
+        pytest.param("18446744073709551616", id="two to the 64th"),
+        pytest.param("9" * 5000, id="more digits than Python reads"),
+    ],
+)
+def test_what_is_not_a_number_of_64_bits_is_refused(text: str) -> None:
+    with pytest.raises(WireError) as caught:
+        parse_predicate_time(text)
+
+    assert (caught.value.path, caught.value.expected, caught.value.found) == (
+        "metadata.annotations['predicate-time']",
+        "a decimal number from 0 to 18446744073709551615",
+        text,
+    )
+
+
+def test_a_claim_is_chips_and_a_time() -> None:
+    claim = parse_claim(
+        {PRODUCT.resource: "Ascend910-1,Ascend910-0", PREDICATE_TIME: "17", "x": "y"},
+        PRODUCT,
+    )
+
+    assert claim == Claim(chips=(0, 1), predicate_time=17)
+
+
+def test_without_both_annotations_there_is_no_claim() -> None:
+    assert parse_claim({"x": "y"}, PRODUCT) is None
+
+
+@pytest.mark.parametrize(
+    ("given_annotations", "message"),
+    [
+        (
+            {PRODUCT.resource: "Ascend910-0"},
+            (
+                "metadata.annotations['predicate-time']: expected a number, because "
+                "huawei.com/Ascend910 is set, found None"
+            ),
+        ),
+        (
+            {PREDICATE_TIME: "17"},
+            (
+                "metadata.annotations['huawei.com/Ascend910']: expected chips, because "
+                "predicate-time is set, found None"
+            ),
+        ),
+        (
+            {PRODUCT.resource: "", PREDICATE_TIME: "17"},
+            (
+                f"metadata.annotations['huawei.com/Ascend910'][0]: expected {A_CHIP}, "
+                "found ''"
+            ),
+        ),
+        (
+            {PRODUCT.resource: "Ascend910-0", PREDICATE_TIME: "-1"},
+            (
+                "metadata.annotations['predicate-time']: expected a decimal number "
+                "from 0 to 18446744073709551615, found '-1'"
+            ),
+        ),
+    ],
+    ids=["no time", "no chips", "empty chips", "negative time"],
+)
+def test_half_a_claim_is_refused(
+    given_annotations: dict[str, str], message: str
+) -> None:
+    with pytest.raises(WireError) as caught:
+        parse_claim(given_annotations, PRODUCT)
+
+    assert str(caught.value) == message

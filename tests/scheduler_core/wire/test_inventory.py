@@ -1,0 +1,52 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import inventory
+from scheduler_core.wire.annotations import WireError
+
+WHERE = "metadata.annotations['baseDeviceInfos']"
+
+
+def test_the_text_names_every_chip_in_the_order_of_text() -> None:
+    assert inventory.render((10, 2), PRODUCT) == (
+        '{"Ascend910-10":{"IP":"","SuperDeviceID":-2},'
+        '"Ascend910-2":{"IP":"","SuperDeviceID":-2}}'
+    )
+
+
+@pytest.mark.property
+@given(st.frozensets(st.integers(0, 7)))
+def test_the_inventory_survives_the_round_trip(chips: frozenset[int]) -> None:
+    text = inventory.render(chips, PRODUCT)
+
+    assert inventory.parse(text, PRODUCT) == tuple(sorted(chips))
+
+
+def test_addresses_of_other_makes_are_read_over_and_virtual_devices_left_out() -> None:
+    text = (
+        '{"Ascend910-3":{"IP":"10.1.1.3","SuperDeviceID":7,"LevelList":[]},'
+        '"Ascend910-2c-100-1":{}}'
+    )
+
+    assert inventory.parse(text, PRODUCT) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f"{WHERE}: expected JSON ("),
+        ("{", f"{WHERE}: expected JSON ("),
+        ("[" * 100_000, f"{WHERE}: expected JSON ("),
+        ("[]", f"{WHERE}: expected an object, found []"),
+        ('{"Ascend910-8":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),
+        ('{"Ascend310-0":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),
+    ],
+    ids=["empty", "cut off", "too deep", "a list", "unknown chip", "wrong prefix"],
+)
+def test_what_is_not_an_inventory_is_refused(text: str, message: str) -> None:
+    with pytest.raises(WireError, match=re.escape(message)):
+        inventory.parse(text, PRODUCT)

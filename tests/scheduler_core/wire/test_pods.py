@@ -1,0 +1,228 @@
+from dataclasses import replace
+
+import pytest
+
+from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
+from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, RawEnv, npu_pod
+
+RESOURCE = "huawei.com/Ascend910"
+INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
+META = PodMeta(
+    uid="uid-1",
+    namespace="default",
+    name="train-0",
+    node="node-1",
+    phase="Pending",
+    owner="ReplicaSet/default/train",
+    annotations={},
+    created="2026-01-01T00:00:00Z",
+)
+FROM_ANNOTATION = RawEnv(
+    "ASCEND_VISIBLE_DEVICES", field_path="metadata.annotations['huawei.com/Ascend910']"
+)
+
+
+def container(name: str, count: str = "1", *env: RawEnv) -> RawContainer:
+    return RawContainer(name=name, limits={RESOURCE: count, "cpu": "1"}, env=env)
+
+
+def starter(name: str, count: str, restart_policy: str = "") -> RawContainer:
+    return RawContainer(
+        name=name,
+        is_init=True,
+        restart_policy=restart_policy,
+        limits={RESOURCE: count},
+    )
+
+
+def pod_of(*containers: RawContainer, meta: PodMeta = META) -> NpuPod:
+    pod = npu_pod(meta, containers, RESOURCE)
+    assert pod is not None
+    return pod
+
+
+def test_a_pod_with_containers_of_every_kind() -> None:
+    pod = pod_of(
+        container("app", "2"),
+        RawContainer(name="no-npu"),
+        starter("fetch", "4"),
+        starter("logs", "1", restart_policy="Always"),
+        container("second", "1"),
+    )
+
+    needs = ((INIT, 4), (SIDECAR, 1), (APP, 2), (APP, 1))
+    assert pod == NpuPod(
+        uid="uid-1",
+        namespace="default",
+        name="train-0",
+        node="node-1",
+        phase="Pending",
+        owner="ReplicaSet/default/train",
+        annotations={},
+        created="2026-01-01T00:00:00Z",
+        needs=(
+            ContainerNeed(name="fetch", kind=INIT, count=4),
+            ContainerNeed(name="logs", kind=SIDECAR, count=1),
+            ContainerNeed(name="app", kind=APP, count=2),
+            ContainerNeed(name="second", kind=APP, count=1),
+        ),
+        shape=Shape(resource=RESOURCE, needs=needs),
+    )
+    assert pod.total == 4
+
+
+@pytest.mark.parametrize(
+    "containers",
+    [
+        pytest.param((), id="no containers"),
+        pytest.param((RawContainer(name="a"),), id="no limits"),
+        pytest.param((container("a", "0"),), id="zero"),
+        pytest.param(
+            (RawContainer(name="a", limits={"huawei.com/Ascend310": "1"}),),
+            id="another resource",
+        ),
+    ],
+)
+def test_a_pod_that_asks_for_no_npu_is_not_ours(
+    containers: tuple[RawContainer, ...],
+) -> None:
+    assert npu_pod(META, containers, RESOURCE) is None
+
+
+def test_containers_that_dynamic_allocation_serves_are_not_ours() -> None:
+    meta = replace(META, dra=("a",))
+
+    assert npu_pod(meta, (container("a", "2"),), RESOURCE) is None
+    assert pod_of(container("a", "2"), container("b", "1"), meta=meta).needs == (
+        ContainerNeed(name="b", kind=APP, count=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "terminal"),
+    [
+        ("Pending", False),
+        ("Running", False),
+        ("Unknown", False),
+        ("Failed", True),
+        ("Succeeded", True),
+    ],
+)
+def test_a_pod_has_ended_when_it_failed_or_succeeded(
+    phase: str, *, terminal: bool
+) -> None:
+    pod = pod_of(container("a"), meta=replace(META, phase=phase))
+
+    assert pod.terminal == terminal
+
+
+def test_only_the_annotations_that_we_read_are_kept() -> None:
+    ours = {
+        RESOURCE: "Ascend910-0",
+        "predicate-time": "1",
+        "huawei.com/AscendReal": "Ascend910-0",
+        "huawei.com/kltDev": "Ascend910-0",
+        "ascend.kubectl.kubernetes.io/ascend-910-configuration": "{}",
+        "huawei.com/schedule_policy": "chip4-node8",
+        "sp-block": "16",
+    }
+
+    pod = pod_of(container("a"), meta=replace(META, annotations={**ours, "x": "y"}))
+
+    assert pod.annotations == ours
+    assert pod.shape.choice == (
+        ("huawei.com/schedule_policy", "chip4-node8"),
+        ("sp-block", "16"),
+    )
+
+
+def test_what_was_written_on_a_pod_does_not_change_its_shape() -> None:
+    written = replace(
+        META, annotations={RESOURCE: "Ascend910-0", "predicate-time": "1"}
+    )
+
+    assert pod_of(container("a"), meta=written).shape == pod_of(container("a")).shape
+
+
+def test_a_pod_may_read_its_annotation_by_itself() -> None:
+    pod = pod_of(container("a", "2", FROM_ANNOTATION))
+
+    assert (pod.shape.reads_annotation, pod.problem) == (True, "")
+
+
+def test_a_container_without_npus_may_read_the_annotation_too() -> None:
+    watcher = RawContainer(name="watcher", env=(FROM_ANNOTATION,))
+
+    assert pod_of(container("a", "2"), watcher).shape.reads_annotation
+
+
+@pytest.mark.parametrize(
+    ("containers", "problem"),
+    [
+        pytest.param(
+            (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES", "0,1")),),
+            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            id="literal",
+        ),
+        pytest.param(
+            (container("a", "1", RawEnv("ASCEND_VISIBLE_DEVICES")),),
+            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            id="empty, or from a ConfigMap",
+        ),
+        pytest.param(
+            (
+                container(
+                    "a",
+                    "1",
+                    RawEnv(
+                        "ASCEND_VISIBLE_DEVICES",
+                        field_path="metadata.annotations['huawei.com/AscendReal']",
+                    ),
+                ),
+            ),
+            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            id="from an annotation that comes later",
+        ),
+        pytest.param(
+            (
+                container("a"),
+                RawContainer(name="b", env=(RawEnv("ASCEND_VISIBLE_DEVICES", "all"),)),
+            ),
+            "ASCEND_VISIBLE_DEVICES is set by the pod: leave it out",
+            id="in a container without NPUs",
+        ),
+        pytest.param(
+            (container("a", "1500m"),),
+            "huawei.com/Ascend910 must be a whole number of chips",
+            id="part of a chip",
+        ),
+        pytest.param(
+            (container("a", "-1"),),
+            "huawei.com/Ascend910 must be a whole number of chips",
+            id="negative",
+        ),
+        pytest.param(
+            (container("a", "1"), container("b", "9" * 5000)),
+            "huawei.com/Ascend910 must be a whole number of chips",
+            id="more digits than Python reads",
+        ),
+        pytest.param(
+            (starter("a", "1"),),
+            "NPUs in init containers only: who got them can never be confirmed",
+            id="init containers only",
+        ),
+        pytest.param(
+            (container("a", "1", FROM_ANNOTATION), container("b", "1")),
+            "a container that reads its chips from the annotation gets all 2 of the "
+            "pod, but another number is asked for",
+            id="a reader beside another",
+        ),
+        pytest.param(
+            (container("a", "1", RawEnv("PATH", "/bin")),), "", id="other variables"
+        ),
+    ],
+)
+def test_a_pod_that_can_never_be_served_says_why(
+    containers: tuple[RawContainer, ...], problem: str
+) -> None:
+    assert pod_of(*containers).problem == problem
