@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 #: kube-apiserver ends a request after 60 s (`--request-timeout`); what it has not done
 #: by then, a little later for the way, it never does.
 OPEN_S = 65.0
-#: Between two looks at a pod whose bind has no known outcome.
-LOOK_S = 2.0
+#: So often a pod whose bind has no known outcome is looked at in that time.
+_LOOKS = 30
 #: A bind that was done shows in the watch at once; after this long it is looked for.
 UNSEEN_S = 60.0
 
@@ -130,17 +130,20 @@ class Binder:
         self._keep(task)
         return await asyncio.shield(task)
 
-    async def audit(self) -> None:
+    async def audit(self, *, after_s: float = UNSEEN_S) -> None:
         """Look at binds that were done and that no watch has shown since.
 
         A pod that was bound and deleted while a watch was down is never shown; its
         promise ends here.
+
+        Args:
+            after_s: how long the watch has had to show the pod.
         """
         now_s = asyncio.get_running_loop().time()
         for uid, (args, since_s) in list(self._unseen.items()):
             if uid not in self._cache.assumed:
                 del self._unseen[uid]
-            elif now_s - since_s >= UNSEEN_S:
+            elif now_s - since_s >= after_s:
                 self._unseen[uid] = (args, now_s)
                 await self._look(_Open(args, "the pod is not bound"))
 
@@ -239,7 +242,7 @@ class Binder:
         uid = found.args.uid
         loop = asyncio.get_running_loop()
         while self._open.get(uid) is found:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._open_s / _LOOKS)
             said = await self._look(found)
             is_over = loop.time() >= found.over_s and uid not in self._under_way
             if said is None and is_over:
