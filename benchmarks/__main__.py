@@ -1,0 +1,40 @@
+"""Print the figures of docs/performance.md, measured here and now.
+
+Each part runs in a process of its own, so that none is measured in another's
+heap or beside another's threads.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib import import_module
+
+from benchmarks.table import Row, render
+
+PARTS = ("core", "allocate", "extender", "node")
+
+
+def measured(part: str) -> list[Row]:
+    """Run one part and return its rows."""
+    command = [sys.executable, "-m", "benchmarks", part]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)  # noqa: S603  # our own
+    return [Row(**row) for row in json.loads(done.stdout)]
+
+
+def main(arguments: list[str]) -> int:
+    """Print the rows of one part as JSON, or the table of all."""
+    if arguments:
+        rows = import_module(f"benchmarks.{arguments[0]}").rows()
+        json.dump([asdict(row) for row in rows], sys.stdout)
+        return 0
+    found: list[Row] = []
+    for part in PARTS:
+        sys.stderr.write(f"measuring {part} …\n")
+        found += measured(part)
+    sys.stdout.write(render(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""The server of `benchmarks.allocate`: python -m … SOCKET DIRECTORY CLAIMS.
+
+One-chip claims are pending, the node's other chips are held by pods that run.
+The other pods of the node ask for no chips, so the agent does not keep them.
+"""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import grpc
+from prometheus_client import CollectorRegistry
+
+from agent.claims.events import Effect, PodSeen
+from agent.claims.values import Hold, Ledger, Owner
+from agent.current import Current
+from agent.holdbook import Holdbook
+from agent.journal import Journal
+from agent.observe.metrics import Metrics
+from agent.plugin.servicer import Servicer
+from agent.plugin.traffic import Traffic
+from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
+
+NODE = "node-1"
+
+
+def pod(chip: int, *, served: bool) -> NpuPod:
+    """Return a pod with a claim for one chip."""
+    time = str(2**64 - 1) if served else str(1_000 + chip)
+    name = f"{PRODUCT.chip_prefix}{chip}"
+    found = npu_pod(
+        PodMeta(
+            uid=f"uid-{chip}",
+            namespace="default",
+            name=f"pod-{chip}",
+            node=NODE,
+            annotations={PRODUCT.resource: name, "predicate-time": time},
+        ),
+        [RawContainer("main", limits={PRODUCT.resource: "1"})],
+        PRODUCT.resource,
+    )
+    assert found is not None
+    return found
+
+
+def hold(chip: int) -> Hold:
+    """Return what a running pod holds."""
+    owner = Owner(
+        uid=f"uid-{chip}", namespace="default", pod=f"pod-{chip}", container="main"
+    )
+    return Hold(
+        sequence=chip + 1,
+        kubelet_ids=(f"{PRODUCT.chip_prefix}{chip}",),
+        chips=(chip,),
+        slot=owner.uid,
+        need=0,
+        owner=owner,
+    )
+
+
+def ledger(claims: int) -> Ledger:
+    """Return a node with so many claims pending and all other chips held."""
+    held = range(claims, PRODUCT.chip_count)
+    return Ledger(
+        product=PRODUCT,
+        node=NODE,
+        holds={chip + 1: hold(chip) for chip in held},
+        sequence=PRODUCT.chip_count + 1,
+    )
+
+
+async def serve(socket: Path, directory: Path, claims: int) -> None:
+    """Serve until told to stop."""
+    metrics = Metrics(CollectorRegistry())
+
+    def observe(_effect: Effect) -> None:
+        return
+
+    current = Current(ledger(claims), observe)
+    for chip in range(PRODUCT.chip_count):
+        current.apply(PodSeen(pod(chip, served=chip >= claims)))
+    pending = current.ledger
+    holdbook = Holdbook(
+        current,
+        Journal(directory / "holds", boot_id="boot", node=NODE),
+        boot_id="boot",
+        observe_s=metrics.journal_s.observe,
+        on_failure=sys.exit,
+    )
+
+    async def no_pods() -> tuple[NpuPod, ...]:
+        return ()
+
+    def served(seconds: float) -> None:
+        metrics.allocate_s.observe(seconds)
+        current.replace(pending)
+
+    servicer = Servicer(
+        current,
+        traffic=Traffic(asyncio.get_running_loop().time),
+        kubelet_pods=no_pods,
+        write_journal=holdbook.write,
+        observe_allocate_s=served,
+    )
+    server = grpc.aio.server()
+    api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
+    server.add_insecure_port(f"unix://{socket}")
+    await server.start()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await stop.wait()
+    await server.stop(None)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
