@@ -9,7 +9,6 @@ import pytest
 
 from agent import settings as agent_settings
 from agent.settings import Settings
-from service import program
 from service.settings import SettingsError, load
 
 
@@ -143,14 +142,32 @@ def test_a_file_is_no_directory(machine: Settings, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_ends_the_program_with_2_and_a_sentence(
-    machine: Settings, capsys: pytest.CaptureFixture[str]
+    machine: Settings, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        agent_settings.verify(replace(machine, kubelet_dir=Path("/nowhere")))
+    (tmp_path / "device-plugins").rmdir()
 
-    assert program.run(main) == 2
-    assert capsys.readouterr().err == (
-        "--kubelet-dir: expected a usable directory at /nowhere, found none\n"
+    ended = subprocess.run(  # noqa: S603  # our own interpreter
+        [
+            sys.executable,
+            "-m",
+            "agent",
+            f"--node-name={machine.node_name}",
+            f"--kubelet-dir={machine.kubelet_dir}",
+            f"--state-dir={machine.state_dir}",
+            f"--service-account-dir={machine.service_account_dir}",
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        (
+            "--kubelet-dir: expected a usable directory at "
+            f"{tmp_path}/device-plugins, found none\n"
+        ),
     )
 
 

@@ -1,0 +1,357 @@
+"""Keeping ConfigMap and Node right, against an API server on a real socket."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agent import picture, report
+from agent.devices import driver_file
+from agent.health import Health, Look, step
+from agent.observe.metrics import Metrics
+from agent.picture import Picture
+from agent.reporter import Reporter
+from kube import configmaps, nodes
+from kube.client import Client
+from kube.credentials import direct
+from kube.errors import NotFoundError
+from kube.objects import ConfigMap, Node, encode
+from sandbox.apiserver import ApiServer
+from scheduler_core.wire.deviceinfo import Affinity
+
+T = TypeVar("T")
+
+NAME = "mindx-dl-deviceinfo-node-1"
+NAMESPACE = "kube-system"
+PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
+
+
+def drawn(sequence: int) -> Picture:
+    reading = driver_file.parse("product: atlas-800-training\n")
+    health, _ = step(Health(), Look(reading=reading), 0.0)
+    affinity = Affinity(sequence=sequence)
+    return picture.picture(reading, health, taken=(), affinity=affinity)
+
+
+ONE, TWO = drawn(1), drawn(2)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    """The administrator's, and the reporters'."""
+    async with Client(direct(server.url)) as made:
+        await create_node(made)
+        yield made
+
+
+async def create_node(client: Client) -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+    await client.request("POST", "/api/v1/nodes", body=encode(body))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class World:
+    client: Client
+    reporter: Reporter
+    registry: CollectorRegistry
+    clock: Clock = field(default_factory=Clock)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
+
+    async def configmap(self) -> ConfigMap | None:
+        try:
+            return await configmaps.get(self.client, NAMESPACE, NAME)
+        except NotFoundError:
+            return None
+
+    async def standing(self, shown: Picture) -> ConfigMap:
+        """The ConfigMap, once it says what is shown, as of now."""
+        data = picture.wanted(shown, update_time=int(self.clock.now_s))
+        del data["ManuallySeparateNPU"]
+
+        async def stands() -> ConfigMap | None:
+            found = await self.configmap()
+            right = found and data.items() <= (found.data or {}).items()
+            return found if right else None
+
+        return await eventually(stands)
+
+    async def node_with(self, check: Callable[[Node], bool]) -> Node:
+        async def found() -> Node | None:
+            node = await nodes.get(self.client, "node-1")
+            return node if check(node) else None
+
+        return await eventually(found)
+
+
+async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
+    async with asyncio.timeout(10):
+        while (found := await look()) is None:  # noqa: ASYNC110  # it is over there
+            await asyncio.sleep(0.01)
+    return found
+
+
+@asynccontextmanager
+async def reporting(
+    client: Client, *, writer: str = "me", heartbeat_s: float = 300.0
+) -> AsyncIterator[World]:
+    registry, clock = CollectorRegistry(), Clock()
+    reporter = Reporter(
+        client,
+        node="node-1",
+        writer=writer,
+        heartbeat_s=heartbeat_s,
+        metrics=Metrics(registry),
+        wall_s=clock,
+    )
+    task = asyncio.create_task(reporter.run())
+    yield World(client, reporter, registry, clock)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def edit(client: Client, **data: str | None) -> None:
+    await configmaps.patch(client, namespace=NAMESPACE, name=NAME, data=data)
+
+
+@pytest.mark.seed("000-01")
+async def test_the_first_picture_makes_the_configmap(client: Client) -> None:
+    async with reporting(client) as world:
+        assert world.reporter.problem() == f"{NAME} is not written yet"
+
+        world.reporter.publish(ONE)
+        found = await world.standing(ONE)
+
+        assert found.data == picture.wanted(ONE, update_time=1000)
+        assert found.metadata.labels == {"mx-consumer-cim": "true"}
+        assert found.metadata.annotations == {"ascend-affinity/writer": "me"}
+        assert world.reporter.problem() is None
+        assert world.metric("published_seconds_count") == 1
+        assert world.metric("report_writes_total", outcome="ok") == 1
+
+
+async def test_a_change_is_published_and_an_administrators_edit_stays(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await edit(client, ManuallySeparateNPU="Ascend910-3", Note="do not touch")
+
+        world.reporter.publish(TWO)
+        found = await world.standing(TWO)
+
+        assert (found.data or {})["ManuallySeparateNPU"] == "Ascend910-3"
+        assert (found.data or {})["Note"] == "do not touch"
+
+
+async def test_an_equal_picture_is_not_written_again(client: Client) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        world.reporter.publish(drawn(1))
+        world.reporter.publish(TWO)
+        await world.standing(TWO)
+
+        assert world.metric("report_writes_total", outcome="ok") == 2
+
+
+async def test_what_was_edited_by_hand_is_restored(client: Client) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await edit(client, DeviceInfoCfg="{}", AscendAffinity=None)
+
+        await world.standing(ONE)
+
+        assert world.metric("report_restored_total") == 1
+
+
+async def test_a_deleted_configmap_is_made_again(client: Client) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await client.request("DELETE", PATH)
+
+        found = await world.standing(ONE)
+
+        assert found.data == picture.wanted(ONE, update_time=1000)
+        assert world.metric("report_restored_total") == 1
+
+
+async def test_the_administrators_key_comes_back_if_it_was_removed(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await edit(client, ManuallySeparateNPU=None)
+
+        async def back() -> ConfigMap | None:
+            found = await world.configmap()
+            there = found and "ManuallySeparateNPU" in (found.data or {})
+            return found if there else None
+
+        assert (await eventually(back)).data == picture.wanted(ONE, update_time=1000)
+
+
+async def test_the_heartbeat_renews_the_time(client: Client) -> None:
+    async with reporting(client, heartbeat_s=1.0) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        world.clock.now_s = 2000.0
+
+        await world.standing(ONE)
+
+
+async def test_an_outage_delays_the_truth_and_does_not_lose_it(
+    client: Client, server: ApiServer
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await server.pause()
+        world.reporter.publish(TWO)
+
+        async def has_failed() -> bool | None:
+            return world.metric("report_writes_total", outcome="failed") > 0 or None
+
+        await eventually(has_failed)
+        await server.resume()
+
+        await world.standing(TWO)
+
+
+async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
+    client: Client,
+) -> None:
+    async with reporting(client) as first:
+        first.reporter.publish(ONE)
+        await first.standing(ONE)
+        async with reporting(client, writer="other") as second:
+            second.reporter.publish(TWO)
+            await second.standing(TWO)
+
+            async def noticed() -> str | None:
+                return first.reporter.problem() if first.metric("rival") else None
+
+            assert await eventually(noticed) == f"another agent writes {NAME}: other"
+            assert second.reporter.problem() is None
+            first.reporter.publish(drawn(3))
+            await asyncio.sleep(0.1)
+            await second.standing(TWO)
+            assert first.metric("report_writes_total", outcome="ok") == 1
+        await second.reporter.farewell()
+
+        await first.standing(drawn(3))
+
+        assert (first.reporter.problem(), first.metric("rival")) == (None, 0)
+
+
+async def test_the_next_agent_takes_over_at_once(client: Client) -> None:
+    async with reporting(client) as dead:
+        dead.reporter.publish(ONE)
+        await dead.standing(ONE)
+
+    async with reporting(client, writer="successor") as world:
+        world.reporter.publish(TWO)
+        found = await world.standing(TWO)
+
+        assert (found.metadata.annotations or {})[report.WRITER] == "successor"
+        assert world.reporter.problem() is None
+
+
+async def test_a_farewell_to_nobody_is_no_failure(
+    client: Client, server: ApiServer
+) -> None:
+    async with reporting(client) as world:
+        await world.reporter.farewell()
+        assert await world.configmap() is None
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await server.pause()
+
+        await world.reporter.farewell()
+
+
+MARKS = picture.node_marks(ONE)
+
+
+def is_marked(node: Node) -> bool:
+    return not picture.node_patch(node, MARKS)
+
+
+async def test_the_node_is_marked_and_set_right_when_somebody_changes_it(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.node_with(is_marked)
+        wrong: dict[str, str | None] = {"accelerator": "x", "servertype": None}
+        await nodes.patch(client, "node-1", labels=wrong, annotations={"mine": "1"})
+
+        node = await world.node_with(is_marked)
+
+        assert node.labels == {**MARKS.labels, **MARKS.defaults}
+        assert node.annotations == {**MARKS.annotations, "mine": "1"}
+
+
+async def test_a_node_that_comes_later_or_again_is_marked(client: Client) -> None:
+    await client.request("DELETE", "/api/v1/nodes/node-1")
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await create_node(client)
+        await world.node_with(is_marked)
+        await client.request("DELETE", "/api/v1/nodes/node-1")
+        await create_node(client)
+
+        await world.node_with(is_marked)
+
+
+@pytest.mark.seed("000-07")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+async def test_kubectl_describes_what_is_reported(
+    client: Client, server: ApiServer
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            f"--server={server.url}",
+            "--kubeconfig=/dev/null",
+            "describe",
+            "cm",
+            NAME,
+            "-n",
+            NAMESPACE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+
+    assert '"huawei.com/Ascend910":"Ascend910-0,Ascend910-1,' in output.decode()
+    assert '{"version":1,"held":[],"releasing":[],"sequence":1}' in output.decode()
