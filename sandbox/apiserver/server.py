@@ -14,6 +14,7 @@ from service import clock
 _HOST = "127.0.0.1"
 # The real server's: often enough for tests is what they ask for.
 _BOOKMARK_PERIOD_S = 60.0
+_SHUTDOWN_S = 1.0
 
 
 class ApiServer:
@@ -67,14 +68,15 @@ class ApiServer:
             self._routes.application(),
             access_log=None,
             handler_cancellation=True,
-            shutdown_timeout=0,
+            shutdown_timeout=_SHUTDOWN_S,
         )
         await self._runner.setup()
         await self._listen(self._runner)
 
     async def stop(self) -> None:
         """Close everything; harmless when it is not running."""
-        runner, self._runner, self._site = self._runner, None, None
+        await self.pause()
+        runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
 
@@ -85,7 +87,10 @@ class ApiServer:
         await self._site.stop()
         self._site = None
         if self._runner.server is not None:
-            await self._runner.server.shutdown(0)
+            for connection in self._runner.server.connections:
+                # Broken, not closed: to a client it is no good end of its watch.
+                if connection.transport is not None:
+                    connection.transport.abort()
 
     async def resume(self) -> None:
         """End an outage, on the same port and with the same objects."""
