@@ -5,6 +5,7 @@ tells the node's reporter when devices have changed.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from sandbox.kubelet.plugins import PluginServer
 from sandbox.kubelet.pods import Container, Pod
 from sandbox.kubelet.switches import Switches
 
+_log = logging.getLogger(__name__)
+
 
 class Allocator:
     """The device manager of one kubelet process.
@@ -40,6 +43,8 @@ class Allocator:
     ) -> None:
         """Keep plugins' sockets and the checkpoint in `directory`."""
         self.tables = tables
+        #: how long each Allocate took. Unit: seconds
+        self.allocate_s: list[float] = []
         self._checkpoint = directory / checkpoint.NAME
         self._switches = switches
         self._changed = changed
@@ -47,8 +52,11 @@ class Allocator:
 
     async def start(self) -> None:
         """Read the checkpoint and let plugins register."""
-        if self._checkpoint.exists():
+        try:
             checkpoint.read(self._checkpoint, self.tables, _now())
+        except ValueError:
+            # As the real one (manager.go:342): it starts without.
+            _log.exception("the checkpoint cannot be read, devices are forgotten")
         await self._plugins.start()
 
     async def stop(self) -> None:
@@ -132,7 +140,10 @@ class Allocator:
     async def _ask(self, question: Question) -> Answer:
         plugin = self._plugins.endpoint(question.resource)
         if not isinstance(question, AskPreference):
-            return Allocated(responses=await plugin.allocate(question.ids))
+            begin = _now()
+            responses = await plugin.allocate(question.ids)
+            self.allocate_s.append(_now() - begin)
+            return Allocated(responses=responses)
         ids = await plugin.preferred(
             question.available, question.must_include, question.size
         )

@@ -6,7 +6,7 @@ on it is restarted.
 
 import asyncio
 import random  # noqa: TID251  # the kubelet's order is random; ours has a seed
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -78,6 +78,11 @@ class Kubelet:
     def url(self) -> str:
         """Base URL of `/pods`; the port stays the same over restarts."""
         return f"http://{HOST_IP}:{self._port}"
+
+    @property
+    def allocate_s(self) -> Sequence[float]:
+        """How long each Allocate of this process took that succeeded. Unit: seconds."""
+        return tuple(self._running().allocator.allocate_s)
 
     async def start(self) -> None:
         """Start the kubelet: its sockets are served when this returns."""

@@ -1,0 +1,16 @@
+"""Short names for what tests look at."""
+
+from sandbox.apiclient import Object
+from sandbox.kubelet import Kubelet
+
+
+def mounted(kubelet: Kubelet, *, running: bool = True) -> dict[str, tuple[str, ...]]:
+    return {
+        f"{record.pod}/{record.container}": record.ids
+        for record in kubelet.containers()
+        if record.running is running
+    }
+
+
+def name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
