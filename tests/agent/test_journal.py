@@ -1,5 +1,7 @@
 """The journal: whole after any death of the agent, and never believed when it lies."""
 
+import os
+import threading
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -264,3 +266,21 @@ def test_the_disk_being_full_leaves_the_old_journal() -> None:
     # Every write to it fails with ENOSPC; a rename in /dev is never reached.
     with pytest.raises(OSError, match="No space left"):
         journal._create(str(full), b"x")
+
+
+def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
+    holds = journal_in(tmp_path)
+    stalled = tmp_path / "holds.tmp-1"
+    os.mkfifo(stalled)  # opening it for writing hangs until somebody reads
+    older = threading.Thread(target=holds.write, args=([HOLD],))
+    older.start()
+    while holds._newest < 1:  # until the older one has begun
+        pass
+    holds.write([LATER])
+
+    with stalled.open("rb") as disk:
+        disk.read()
+    older.join()
+
+    assert holds.read() == JournalContents(entries=(LATER,))
+    assert names_in(tmp_path) == ["holds"]
