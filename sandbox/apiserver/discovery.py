@@ -106,6 +106,7 @@ def _schema(rows: Iterable[Resource], prefix: str) -> Object:
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
         "paths": paths,
+        "components": {"schemas": {}},
     }
 
 

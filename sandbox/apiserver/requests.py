@@ -86,6 +86,9 @@ def carry_out(store: Store, request: Request) -> Answer:
     """Do what `request` asks, or answer why not."""
     try:
         _check_verb(request)
+        if request.query.get("dryRun"):
+            with store.rehearsal():
+                return _METHODS[request.method](store, request)
         return _METHODS[request.method](store, request)
     except statuses.StatusError as error:
         return failure(error)

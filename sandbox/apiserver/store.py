@@ -4,8 +4,9 @@ Every method either answers or raises a `StatusError` and changes nothing. What
 changed is in `log`, in order. Time and uids come from the caller.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sandbox.apiserver import defaults, patches, statuses, updates, validation
@@ -72,6 +73,7 @@ class Store:
             resource: {} for resource in RESOURCES
         }
         self.log = ChangeLog()
+        self._rehearsing = False
         for name in _FIRST_NAMESPACES:
             self.create(Target(resource=NAMESPACES), {"metadata": {"name": name}})
         # A cluster has a past; nobody can watch from its beginning.
@@ -80,6 +82,15 @@ class Store:
     def timestamp(self, later_s: float = 0) -> str:
         """Return the time in `later_s` seconds, as objects carry it."""
         return clock.rfc3339(self._now_s() + later_s)
+
+    @contextlib.contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Let requests answer as ever, but change nothing meanwhile."""
+        self._rehearsing = True
+        try:
+            yield
+        finally:
+            self._rehearsing = False
 
     def entries(self, resource: Resource) -> Mapping[Key, Entry]:
         """Return what exists now, not to be kept over a change."""
@@ -150,6 +161,8 @@ class Store:
         """Store a document that is known to be right; it is not ours any more."""
         revision = self.log.revision + 1
         entry = entry_of(document, revision)
+        if self._rehearsing:
+            return entry
         key = key_of(document)
         self._entries[resource][key] = entry
         self.log.append(
@@ -167,6 +180,8 @@ class Store:
         """Take an object away, and answer its last state."""
         revision = self.log.revision + 1
         last = entry_of(entry.fresh(), revision)
+        if self._rehearsing:
+            return last
         key = key_of(entry.document)
         del self._entries[resource][key]
         self.log.append(

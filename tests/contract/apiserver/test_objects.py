@@ -242,6 +242,29 @@ async def test_finalizers_keep_a_deleted_object_until_they_are_gone(api: Api) ->
     assert still["metadata"]["deletionGracePeriodSeconds"] == 0
 
 
+async def test_a_dry_run_answers_and_changes_nothing(api: Api) -> None:
+    kept = await api.create("configmaps", config("kept"))
+    dry = {"dryRun": "All"}
+
+    created, made = await api.call(
+        "POST", api.path("configmaps"), config("a"), query=dry
+    )
+    patched, shown = await api.call(
+        "PATCH",
+        api.path("configmaps", "kept"),
+        {"data": {"k": "v"}},
+        query=dry,
+        media_type="application/merge-patch+json",
+    )
+    deleted, _ = await api.call("DELETE", api.path("configmaps", "kept"), query=dry)
+
+    missing, _ = await api.get(api.path("configmaps", "a"))
+    _, after = await api.get(api.path("configmaps", "kept"))
+    assert (created, patched, deleted, missing) == (201, 200, 200, 404)
+    assert (made["metadata"]["name"], shown["data"]) == ("a", {"k": "v"})
+    assert after == kept
+
+
 async def test_a_method_that_a_resource_does_not_have_is_405(api: Api) -> None:
     code, status = await api.put(api.path("configmaps"), config("a"))
 

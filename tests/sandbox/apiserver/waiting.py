@@ -9,5 +9,5 @@ async def watches(server: ApiServer, count: int) -> None:
     """Wait until the server has so many open watches."""
     async with asyncio.timeout(20):
         # Nothing tells it: the other side of a socket has to have been noticed.
-        while server.watch_count != count:  # noqa: ASYNC110  # see above
+        while server.watch_count != count:
             await asyncio.sleep(0.005)
