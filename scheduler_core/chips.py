@@ -8,6 +8,7 @@ Equal groups go to the lower one, and within a group the lowest ids go first.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import combinations
 
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
@@ -77,9 +78,9 @@ def complete(product: Product, free: int, taken: int, count: int) -> int:
     if count < 1:
         return 0
     wanted = count + taken.bit_count()
-    for place in _homes(product, wanted):
-        more = _lowest(free & place, count)
-        if not taken & ~place and more and is_legal(product, taken | more):
+    for home in _homes(product, wanted):
+        more = _lowest(free & home, count)
+        if not taken & ~home and more and is_legal(product, taken | more):
             return more
     return 0
 
@@ -155,11 +156,12 @@ def _search(product: Product, free: int, count: int) -> int:
 
 
 def _homes(product: Product, count: int) -> Iterator[int]:
-    """Where `count` chips of one pod may lie: a group each, or the whole node."""
+    """Where `count` chips of one pod may lie: a group, or as many whole groups."""
     if count <= product.group_size:
         yield from product.groups
     else:
-        yield product.all_chips
+        for some in combinations(product.groups, count // product.group_size):
+            yield sum(some)
 
 
 def _lowest(mask: int, count: int) -> int:

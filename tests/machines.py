@@ -53,6 +53,16 @@ def variant(
     )
 
 
+def three_rings() -> Product:
+    """A row that is nobody's server: three rings of four, also two whole rings."""
+    return replace(
+        ATLAS_800_TRAINING,
+        key="three-rings",
+        chip_count=12,
+        counts=(1, 2, 4, 8, 12),
+    )
+
+
 def atlas_with(name: str, left: int, right: int, *, capacity: int = 8) -> NodeState:
     """An Atlas 800 with so many free chips in its rings, and so many healthy at all.
 

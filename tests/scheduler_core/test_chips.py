@@ -6,7 +6,7 @@ from scheduler_core import chips
 from scheduler_core.chips import ids_of, mask_of
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.reasons import Reason
-from tests.machines import RINGS, mask
+from tests.machines import RINGS, mask, three_rings
 from tests.scheduler_core import seed_rule
 
 ALL_MASKS = range(256)
@@ -168,3 +168,32 @@ def test_masks_and_ids_are_the_same_thing() -> None:
 def test_a_negative_id_is_not_a_chip() -> None:
     with pytest.raises(ValueError, match="negative shift count"):
         mask_of([-1])
+
+
+def test_a_row_with_more_rings_needs_no_other_code() -> None:
+    row = three_rings()
+    rings = [mask(range(first, first + 4)) for first in (0, 4, 8)]
+    whole = {rings[0] | rings[1], rings[0] | rings[2], rings[1] | rings[2], 0xFFF}
+
+    assert {
+        some
+        for some in range(0x1000)
+        if some.bit_count() > 4 and chips.is_legal(row, some)
+    } == whole
+    assert chips.choose(row, 0xFF7, 8) == rings[1] | rings[2]
+    assert chips.choose(row, 0xFFF, 8) == rings[0] | rings[1]
+    assert chips.choose(row, 0x0FF, 12) == 0
+    assert chips.choose(row, 0x7FF, 8) == rings[0] | rings[1]
+    assert chips.choose(row, 0x7F7, 8) == 0
+    assert chips.choose(row, 0x331, 1) == 0x001
+    assert not chips.is_legal(row, 0x011)
+    assert not chips.is_legal(row, 0x111)
+
+
+def test_the_rest_of_whole_rings_is_found_wherever_the_first_chips_lie() -> None:
+    row = three_rings()
+
+    assert chips.complete(row, 0xFFF, 0x800, 7) == 0x70F
+    assert chips.complete(row, 0xFF0, 0x800, 7) == 0x7F0
+    assert chips.complete(row, 0xFFF, 0x801, 6) == 0x70E
+    assert chips.complete(row, 0xFFF, 0x811, 5) == 0

@@ -17,8 +17,9 @@ def test_many_names_come_back_in_order_however_they_went_in() -> None:
     assert (len(names), names.first(), bool(names)) == (MANY, "000000", True)
 
 
+@pytest.mark.parametrize("back", [1, -1], ids=["from the first", "from the last"])
 @pytest.mark.parametrize("step", [1, 7, -1], ids=["ascending", "mixed", "descending"])
-def test_names_that_are_removed_leave_the_others_in_order(step: int) -> None:
+def test_names_that_are_removed_leave_the_others_in_order(step: int, back: int) -> None:
     names = SortedNames()
     every = [f"{index:06}" for index in range(MANY)]
     for name in every[::step]:
@@ -26,7 +27,7 @@ def test_names_that_are_removed_leave_the_others_in_order(step: int) -> None:
     for name in set(every) - set(every[::step]):
         names.add(name)
 
-    for name in [name for name in every if int(name) % 3]:
+    for name in [name for name in every[::back] if int(name) % 3]:
         names.remove(name)
 
     assert list(names) == every[::3]

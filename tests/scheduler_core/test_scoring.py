@@ -4,7 +4,7 @@ from scheduler_core import scoring
 from scheduler_core.chips import ids_of
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.scoring import Rank
-from tests.machines import atlas_with, mask, variant
+from tests.machines import atlas_with, mask, three_rings, variant
 from tests.scheduler_core import seed_rule
 
 #: every (healthy, free) that a node can have
@@ -123,3 +123,11 @@ def test_a_product_without_stages_does_not_look_at_health() -> None:
 def test_only_whole_rings_serve_eight() -> None:
     assert scoring.rank(PRODUCT, 0xFF, 0xFF, 8) == Rank(0, 0, 0)
     assert scoring.rank(PRODUCT, 0xFF, mask(range(7)), 8) is None
+
+
+def test_of_whole_rings_the_fuller_node_comes_first() -> None:
+    row = three_rings()
+
+    assert scoring.rank(row, 0xFFF, 0x0FF, 8) == Rank(0, 0, 0)
+    assert scoring.rank(row, 0xFFF, 0xFFF, 8) == Rank(0, 0, 4)
+    assert scoring.rank(row, 0xFFF, 0x7F7, 8) is None
