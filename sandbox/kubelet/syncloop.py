@@ -222,8 +222,10 @@ class SyncLoop:
             self._node.outbox.remove(worker.pod)
 
     def _is_held(self, pod: Pod) -> bool:
-        waits = self._node.switches.hold_admission
-        return waits and not (pod.is_terminal or pod.deleting)
+        if not self._node.switches.hold_admission or pod.is_terminal or pod.deleting:
+            return False
+        # Pods that run already come again after a restart: they are not new.
+        return not self._node.runtime.runs_of(pod.uid)
 
     def _find_held(self, name: str) -> Pod | None:
         for pod in self._held.values():
