@@ -108,7 +108,7 @@ class World:
 
 async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
     async with asyncio.timeout(10):
-        while (found := await look()) is None:  # noqa: ASYNC110  # it is over there
+        while (found := await look()) is None:
             await asyncio.sleep(0.01)
     return found
 
