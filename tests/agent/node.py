@@ -1,0 +1,58 @@
+"""A small node for tests of the agent: pods with claims, and a ledger of them."""
+
+from collections.abc import Iterable
+
+from agent.claims.events import Effect, PodSeen
+from agent.claims.values import Ledger
+from agent.current import Current
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
+
+NODE = "node-1"
+RESOURCE = PRODUCT.resource
+
+
+def ids(*chips: int) -> tuple[str, ...]:
+    """The device ids that these chips have as their own."""
+    return tuple(f"Ascend910-{chip}" for chip in chips)
+
+
+def pod(
+    name: str,
+    chips: Iterable[int],
+    predicate_time: int = 1,
+    *,
+    phase: str = "Pending",
+    uid: str = "",
+    annotations: dict[str, str] | None = None,
+) -> NpuPod:
+    """A pod of one container whose claim names these chips."""
+    chips = tuple(chips)
+    claim = {RESOURCE: ",".join(ids(*chips)), "predicate-time": str(predicate_time)}
+    found = npu_pod(
+        PodMeta(
+            uid=uid or f"uid-{name}",
+            namespace="default",
+            name=name,
+            node=NODE,
+            phase=phase,
+            annotations={**claim, **(annotations or {})},
+        ),
+        [RawContainer("main", limits={RESOURCE: str(len(chips))})],
+        RESOURCE,
+    )
+    assert found is not None
+    return found
+
+
+class Effects(list[Effect]):
+    """Every effect of a ledger, in order."""
+
+
+def current(*pods: NpuPod, effects: Effects | None = None) -> Current:
+    """A ledger that has seen these pods."""
+    seen = effects if effects is not None else Effects()
+    now = Current(Ledger(product=PRODUCT, node=NODE), seen.append)
+    for each in pods:
+        now.apply(PodSeen(each))
+    return now

@@ -1,0 +1,76 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+from agent.current import Current
+from agent.plugin.servicer import Servicer
+from agent.plugin.traffic import Traffic
+from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import current
+
+LOCALHOST = (("grpc.default_authority", "localhost"),)
+
+
+@dataclass(kw_only=True)
+class Plugin:
+    """A servicer on a real socket, and all that it is given."""
+
+    current: Current
+    stub: "api_pb2_grpc.DevicePluginAsyncStub"  # a name of the typed stubs alone
+    servicer: Servicer
+    kubelet_pods: list[NpuPod] = field(default_factory=list)
+    kubelet_was_asked: int = 0
+    journalled: list[tuple[int, ...]] = field(default_factory=list)
+    allocate_s: list[float] = field(default_factory=list)
+
+
+MakePlugin = Callable[..., Awaitable[Plugin]]
+
+
+@pytest.fixture
+async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
+    async with AsyncExitStack() as stack:
+
+        async def make(*pods: NpuPod) -> Plugin:
+            now = current(*pods)
+
+            async def kubelet_pods() -> list[NpuPod]:
+                made.kubelet_was_asked += 1
+                return made.kubelet_pods
+
+            async def write_journal() -> None:
+                await asyncio.sleep(0)
+                made.journalled.append(tuple(now.ledger.holds))
+
+            servicer = Servicer(
+                now,
+                traffic=Traffic(asyncio.get_running_loop().time),
+                kubelet_pods=kubelet_pods,
+                write_journal=write_journal,
+                observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
+            )
+            server = grpc.aio.server()
+            api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
+            server.add_insecure_port(f"unix://{tmp_path}/p.sock")
+            await server.start()
+            stack.push_async_callback(server.stop, None)
+            stack.callback(servicer.close)
+            channel = await stack.enter_async_context(
+                grpc.aio.insecure_channel(
+                    f"unix://{tmp_path}/p.sock", options=LOCALHOST
+                )
+            )
+            made = Plugin(
+                current=now,
+                stub=api_pb2_grpc.DevicePluginStub(channel),
+                servicer=servicer,
+            )
+            return made
+
+        yield make

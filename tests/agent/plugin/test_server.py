@@ -1,0 +1,203 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import grpc
+import pytest
+
+from agent.plugin.server import Server
+from agent.plugin.servicer import Servicer
+from agent.plugin.traffic import Traffic
+from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from tests.agent.node import current
+from tests.agent.plugin.conftest import LOCALHOST
+
+#: The issue's bound for noticing a kubelet's restart.
+NOTICED_S = 2.0
+
+
+class FakeKubelet(api_pb2_grpc.RegistrationServicer):
+    """The registration side of a kubelet; dials back and keeps the stream open."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.story: list[str] = []
+        self.requests: asyncio.Queue[api_pb2.RegisterRequest] = asyncio.Queue()
+        self.dials_back = True
+        self.streams: list[asyncio.Task[None]] = []
+        self._server: grpc.aio.Server | None = None
+
+    async def Register(
+        self, request: api_pb2.RegisterRequest, context: object
+    ) -> api_pb2.Empty:
+        self.story.append("registered")
+        if self.dials_back:
+            self.streams.append(asyncio.create_task(self._follow(request.endpoint)))
+        self.requests.put_nowait(request)
+        return api_pb2.Empty()
+
+    async def _follow(self, endpoint: str) -> None:
+        async with grpc.aio.insecure_channel(
+            f"unix://{self.directory}/{endpoint}", options=LOCALHOST
+        ) as channel:
+            stub = api_pb2_grpc.DevicePluginStub(channel)
+            with suppress(grpc.aio.AioRpcError):
+                async for _ in stub.ListAndWatch(api_pb2.Empty()):
+                    self.story.append("list")
+        self.story.append("stream ended")
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server()
+        api_pb2_grpc.add_RegistrationServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix://{self.directory}/kubelet.sock")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        await self._server.stop(None)
+        for stream in self.streams:
+            stream.cancel()
+        await asyncio.gather(*self.streams, return_exceptions=True)
+        self.streams.clear()
+
+    async def registration(self) -> api_pb2.RegisterRequest:
+        async with asyncio.timeout(NOTICED_S):
+            return await self.requests.get()
+
+
+@asynccontextmanager
+async def serving(directory: Path) -> AsyncIterator[Server]:
+    async def nothing() -> None:
+        return
+
+    async def no_pods() -> tuple[()]:
+        return ()
+
+    now = current()
+    server = Server(
+        lambda: Servicer(
+            now,
+            traffic=Traffic(asyncio.get_running_loop().time),
+            kubelet_pods=no_pods,
+            write_journal=nothing,
+            observe_allocate_s=lambda _: None,
+        ),
+        product=PRODUCT,
+        kubelet_dir=directory,
+    )
+    task = asyncio.create_task(server.run())
+    try:
+        yield server
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def kubelet(tmp_path: Path) -> AsyncIterator[FakeKubelet]:
+    fake = FakeKubelet(tmp_path)
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+async def test_it_registers_its_resource_and_is_asked_for_the_list(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as server:
+        request = await kubelet.registration()
+
+        assert request == api_pb2.RegisterRequest(
+            version="v1beta1",
+            endpoint="Ascend910.sock",
+            resource_name="huawei.com/Ascend910",
+            options=api_pb2.DevicePluginOptions(
+                get_preferred_allocation_available=True
+            ),
+        )
+        assert (tmp_path / "Ascend910.sock").stat().st_mode & 0o777 == 0o600
+        while server.problem() is not None:
+            await asyncio.sleep(0.01)
+        assert server.registrations == 1
+
+
+async def test_a_kubelet_that_restarts_is_registered_with_again(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path):
+        await kubelet.registration()
+
+        await kubelet.stop()
+        (tmp_path / "kubelet.sock").unlink(missing_ok=True)
+        await kubelet.start()
+
+        await kubelet.registration()
+
+
+async def test_a_new_socket_is_noticed_even_if_the_stream_does_not_end(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path):
+        await kubelet.registration()
+
+        (tmp_path / "kubelet.sock").unlink()
+        second = FakeKubelet(tmp_path)
+        await second.start()
+        await second.registration()
+
+        await second.stop()
+
+
+async def test_any_end_of_the_stream_means_registering_again(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path):
+        await kubelet.registration()
+        while "list" not in kubelet.story:
+            await asyncio.sleep(0.01)
+
+        kubelet.streams[0].cancel()
+
+        await kubelet.registration()
+
+
+async def test_the_old_stream_has_ended_before_the_new_registration(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path):
+        await kubelet.registration()
+        while "list" not in kubelet.story:
+            await asyncio.sleep(0.01)
+
+        (tmp_path / "Ascend910.sock").unlink()
+        await kubelet.registration()
+
+    assert kubelet.story.index("stream ended") < kubelet.story.index("registered", 1)
+
+
+async def test_it_says_what_it_waits_for_and_then_nothing(
+    tmp_path: Path, kubelet: FakeKubelet
+) -> None:
+    await kubelet.stop()
+    (tmp_path / "kubelet.sock").unlink(missing_ok=True)
+
+    async with serving(tmp_path) as server:
+        before = server.problem()
+        await kubelet.start()
+        await kubelet.registration()
+        while server.problem() is not None:
+            await asyncio.sleep(0.01)
+
+    assert before == "not registered with the kubelet yet"
+
+
+async def test_the_socket_is_gone_when_the_agent_is(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path):
+        await kubelet.registration()
+
+    assert not (tmp_path / "Ascend910.sock").exists()

@@ -1,0 +1,193 @@
+import asyncio
+
+import grpc
+import pytest
+
+from agent.claims.events import ChipsRead, PodSeen
+from agent.plugin.servicer import CLAIM_WAIT_S
+from kubelet_api.deviceplugin.v1beta1 import api_pb2
+from tests.agent.node import ids, pod
+from tests.agent.plugin.conftest import MakePlugin, Plugin
+
+
+def asked(*chips: int) -> api_pb2.AllocateRequest:
+    return api_pb2.AllocateRequest(
+        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(*chips))]
+    )
+
+
+def offered(
+    available: tuple[str, ...], size: int, must: tuple[str, ...] = ()
+) -> api_pb2.PreferredAllocationRequest:
+    return api_pb2.PreferredAllocationRequest(
+        container_requests=[
+            api_pb2.ContainerPreferredAllocationRequest(
+                available_deviceIDs=available,
+                must_include_deviceIDs=must,
+                allocation_size=size,
+            )
+        ]
+    )
+
+
+async def visible(plugin: Plugin, *chips: int) -> str:
+    """What the container may see when the kubelet gives out these chips' ids."""
+    answer = await plugin.stub.Allocate(asked(*chips))
+    return answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"]
+
+
+def health(answer: api_pb2.ListAndWatchResponse) -> dict[str, str]:
+    return {device.ID: device.health for device in answer.devices}
+
+
+async def test_options_ask_for_preferences_and_not_for_pre_start(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+
+    options = await made.stub.GetDevicePluginOptions(api_pb2.Empty())
+
+    assert options == api_pb2.DevicePluginOptions(
+        get_preferred_allocation_available=True
+    )
+
+
+async def test_the_device_list_says_what_is_when_the_stream_opens_and_when_it_changes(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+    made.current.apply(ChipsRead(unhealthy=0b1, busy=0))
+
+    stream = made.stub.ListAndWatch(api_pb2.Empty())
+    first = health(await anext(aiter(stream)))
+    made.current.apply(ChipsRead(unhealthy=0, busy=0))
+    second = health(await anext(aiter(stream)))
+    stream.cancel()
+
+    assert first == dict.fromkeys(ids(*range(8)), "Healthy") | {
+        "Ascend910-0": "Unhealthy"
+    }
+    assert second == dict.fromkeys(ids(*range(8)), "Healthy")
+
+
+async def test_a_slow_reader_of_the_device_list_gets_the_newest(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+    stream = made.stub.ListAndWatch(api_pb2.Empty())
+    await anext(aiter(stream))
+
+    for unhealthy in (0b1, 0b11, 0b10):
+        made.current.apply(ChipsRead(unhealthy=unhealthy, busy=0))
+    newest = health(await anext(aiter(stream)))
+    stream.cancel()
+
+    assert [name for name, word in newest.items() if word == "Unhealthy"] == [
+        "Ascend910-1"
+    ]
+
+
+async def test_nothing_is_said_of_numa_so_that_the_choice_stays_the_schedulers(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+    stream = made.stub.ListAndWatch(api_pb2.Empty())
+
+    answer = await anext(aiter(stream))
+    stream.cancel()
+
+    assert not any(device.HasField("topology") for device in answer.devices)
+
+
+async def test_the_kubelet_is_steered_to_the_chips_of_the_oldest_claim(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(pod("late", [0, 1], 20), pod("early", [6, 7], 10))
+
+    answer = await made.stub.GetPreferredAllocation(offered(ids(*range(8)), 2))
+
+    assert tuple(answer.container_responses[0].deviceIDs) == ids(6, 7)
+
+
+@pytest.mark.seed("000-10")
+async def test_the_container_sees_the_chips_of_its_claim_whatever_ids_the_kubelet_took(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(pod("early", [0, 1], 10))
+
+    assert await visible(made, 7, 0) == "0,1"
+
+
+async def test_the_hold_is_in_the_journal_before_allocate_is_answered(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(pod("early", [3], 10))
+
+    await visible(made, 3)
+
+    assert made.journalled == [(1,)]
+    assert len(made.allocate_s) == 1
+
+
+async def test_a_claim_that_comes_a_moment_later_is_waited_for(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+
+    answer = asyncio.create_task(visible(made, 0))
+    await asyncio.sleep(0.05)
+    made.current.apply(PodSeen(pod("late", [5], 10)))
+
+    assert await answer == "5"
+    assert made.kubelet_was_asked == 0
+
+
+async def test_a_claim_that_the_watch_does_not_bring_is_read_from_the_kubelet(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+    made.kubelet_pods.append(pod("late", [5], 10))
+
+    assert await visible(made, 0) == "5"
+
+
+async def test_without_any_claim_the_refusal_says_what_to_do(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await visible(made, 0)
+
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert refused.value.details() == (
+        "no pod on this node has a claim for 1 huawei.com/Ascend910: annotations "
+        "huawei.com/Ascend910 and predicate-time are missing, so the pod did not "
+        "come through the Ascend scheduler; do not set spec.nodeName, and use a "
+        "scheduler that calls the Ascend extender"
+    )
+
+
+async def test_allocate_does_not_wait_again_for_what_the_preference_waited_for(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin()
+    now = asyncio.get_running_loop().time
+
+    started = now()
+    await made.stub.GetPreferredAllocation(offered(ids(0), 1))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await visible(made, 0)
+
+    assert now() - started < 2 * CLAIM_WAIT_S
+
+
+async def test_the_stream_ends_when_the_servicer_is_closed(plugin: MakePlugin) -> None:
+    made = await plugin()
+    stream = made.stub.ListAndWatch(api_pb2.Empty())
+    await anext(aiter(stream))
+
+    made.servicer.close()
+
+    assert [message async for message in stream] == []
+    assert made.servicer.streams == 0

@@ -1,0 +1,34 @@
+import asyncio
+
+from agent.claims.events import ChipsRead
+from tests.agent.node import current
+
+
+async def test_a_reader_that_was_busy_sees_the_newest() -> None:
+    now = current()
+    since = now.version
+    now.apply(ChipsRead(unhealthy=1, busy=0))
+    now.apply(ChipsRead(unhealthy=3, busy=0))
+
+    version = await now.changed(since)
+
+    assert (version, now.ledger.unhealthy) == (now.version, 3)
+
+
+async def test_all_readers_are_woken() -> None:
+    now = current()
+    readers = [asyncio.create_task(now.changed(now.version)) for _ in range(3)]
+    await asyncio.sleep(0)
+
+    now.apply(ChipsRead(unhealthy=1, busy=0))
+
+    assert await asyncio.gather(*readers) == [now.version] * 3
+
+
+async def test_an_event_that_changes_nothing_wakes_nobody() -> None:
+    now = current()
+    since = now.version
+
+    now.replace(now.ledger)
+
+    assert now.version == since

@@ -1,0 +1,103 @@
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from agent import holdbook
+from agent.claims.events import AllocateAsked
+from agent.claims.values import Hold, Owner
+from agent.holdbook import Holdbook
+from agent.journal import HoldEntry, Journal, JournalContents, JournalError
+from tests.agent.node import NODE, current, ids, pod
+
+BOOT = "boot-1"
+
+
+class SlowJournal(Journal):
+    """A disk that hangs until it is let go, or that is full."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, boot_id=BOOT, node=NODE)
+        self.may_go = threading.Event()
+        self.is_full = False
+
+    def write(self, entries: Sequence[HoldEntry]) -> None:
+        if self.is_full:
+            raise JournalError("no space left on device")
+        self.may_go.wait()
+        super().write(entries)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[SlowJournal]:
+    journal = SlowJournal(tmp_path / "holds")
+    yield journal
+    journal.may_go.set()
+
+
+def test_a_hold_is_read_back_as_it_was_written() -> None:
+    owner = Owner(uid="u", namespace="ns", pod="p", container="c")
+    confirmed = Hold(
+        sequence=7,
+        kubelet_ids=ids(7, 0),
+        chips=(0, 1),
+        slot="u",
+        need=0,
+        owner=owner,
+        reserved=(7,),
+    )
+    open_ = Hold(sequence=8, kubelet_ids=ids(2), chips=(2,), slot="v", need=1)
+
+    for hold in (confirmed, open_):
+        assert holdbook.hold(holdbook.entry(hold, BOOT)) == hold
+
+
+async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
+    now = current(pod("train", [3]))
+    journal = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    book = Holdbook(
+        now, journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
+    )
+    now.apply(AllocateAsked(ids(3), last_call=True))
+
+    await book.write()
+
+    read = journal.read()
+    assert isinstance(read, JournalContents)
+    assert [holdbook.hold(each) for each in read.entries] == list(
+        now.ledger.holds.values()
+    )
+
+
+async def test_a_disk_that_hangs_delays_allocate_only_so_long(
+    slow: SlowJournal,
+) -> None:
+    now, failures = current(pod("train", [3])), list[str]()
+    book = Holdbook(
+        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    now.apply(AllocateAsked(ids(3), last_call=True))
+
+    async with asyncio.timeout(10 * holdbook.WITHIN_S):
+        await book.write()
+
+    assert failures == ["the disk did not answer within 0.2 s"]
+
+
+async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
+    now, failures = current(pod("train", [3])), list[str]()
+    book = Holdbook(
+        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    now.apply(AllocateAsked(ids(3), last_call=True))
+    slow.is_full = True
+    await book.write()
+
+    slow.is_full = False
+    slow.may_go.set()
+    await book.write()
+
+    assert failures == ["no space left on device"]
+    assert isinstance(slow.read(), JournalContents)

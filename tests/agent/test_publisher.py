@@ -1,0 +1,138 @@
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from agent.claims.events import AllocateAsked, ResourcesRead
+from agent.claims.publishing import Patch
+from agent.current import Current
+from agent.publisher import PatchError, Publisher
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import RESOURCE, current, ids, pod
+
+SERVED = "18446744073709551615"
+
+
+class FakeApi:
+    """The pods of an API server that takes patches, or does not."""
+
+    def __init__(self, *pods: NpuPod) -> None:
+        self.pods = {each.uid: each for each in pods}
+        self.patches: list[Patch] = []
+        self.is_down = False
+
+    async def send(self, patch: Patch) -> NpuPod | None:
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise PatchError("API server: connection refused")
+        pod = self.pods.get(patch.uid)
+        if pod is None:
+            return None
+        self.patches.append(patch)
+        annotations = {**pod.annotations, **patch.annotations}
+        self.pods[patch.uid] = replace(pod, annotations=annotations)
+        return self.pods[patch.uid]
+
+    def written(self, name: str) -> dict[str, str]:
+        annotations = self.pods[f"uid-{name}"].annotations
+        return {key: annotations.get(key, "") for key in KEYS}
+
+
+KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
+
+
+def allocated(now: Current, chips: tuple[int, ...], owner: str) -> None:
+    """The kubelet gave these ids to a pod, and pod-resources says so."""
+    now.apply(AllocateAsked(ids(*chips), last_call=True))
+    sequence = now.ledger.sequence
+    now.apply(
+        ResourcesRead(
+            uid=f"uid-{owner}",
+            containers={"main": frozenset(ids(*chips))},
+            as_of=sequence,
+            until=sequence,
+            quiet=True,
+        )
+    )
+
+
+async def publish(now: Current, api: FakeApi) -> None:
+    publisher = Publisher(now, send=api.send, host_ip=lambda: "10.0.0.1")
+    while await publisher.run_once():
+        pass
+
+
+@pytest.mark.seed("000-11")
+async def test_a_served_pod_gets_all_its_keys_in_one_patch() -> None:
+    train = pod("train", [0, 1])
+    now, api = current(train), FakeApi(train)
+    allocated(now, (0, 1), "train")
+
+    await publish(now, api)
+
+    assert api.written("train") == {
+        RESOURCE: "Ascend910-0,Ascend910-1",
+        "predicate-time": SERVED,
+        "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
+        "huawei.com/kltDev": "Ascend910-0,Ascend910-1",
+    }
+    assert len(api.patches) == 1
+
+
+@pytest.mark.seed("000-03")
+async def test_a_swap_is_written_so_that_no_held_chip_is_ever_unclaimed() -> None:
+    first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
+    now, api = current(first, second), FakeApi(first, second)
+    allocated(now, (0, 1), "second")
+
+    await publish(now, api)
+
+    order = [(patch.name, sorted(patch.annotations)) for patch in api.patches]
+    configuration = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+    assert order == [
+        ("second", [configuration, "huawei.com/AscendReal", "huawei.com/kltDev"]),
+        ("first", [RESOURCE]),
+        ("second", [RESOURCE, "predicate-time"]),
+    ]
+    assert api.written("first")[RESOURCE] == "Ascend910-2,Ascend910-3"
+    assert api.written("second")[RESOURCE] == "Ascend910-0,Ascend910-1"
+
+
+async def test_every_patch_names_the_uid_of_its_pod() -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi(train)
+    allocated(now, (0,), "train")
+
+    await publish(now, api)
+
+    assert {patch.uid for patch in api.patches} == {"uid-train"}
+
+
+async def test_a_pod_that_has_gone_is_left_alone() -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi()
+    allocated(now, (0,), "train")
+
+    await publish(now, api)
+
+    assert api.patches == []
+
+
+@pytest.mark.looptime
+async def test_an_api_server_that_is_down_is_tried_until_it_is_back() -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi(train)
+    api.is_down = True
+    allocated(now, (0,), "train")
+    publisher = Publisher(now, send=api.send, host_ip=lambda: "10.0.0.1")
+    task = asyncio.create_task(publisher.run())
+
+    await asyncio.sleep(60)
+    api.is_down = False
+    await asyncio.sleep(60)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert api.written("train")["predicate-time"] == SERVED

@@ -1,0 +1,159 @@
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from agent.claims import values
+from agent.claims.events import AllocateAsked, PodSeen
+from agent.claims.values import Ledger
+from agent.current import Current
+from agent.plugin.traffic import Traffic
+from agent.reconciler import Containers, Reconciler, ResourcesError
+from tests.agent.node import current, ids, pod
+
+
+class FakeResources:
+    """pod-resources as a mapping; forgets ended pods only when it is listed."""
+
+    def __init__(self, **shown: tuple[str, ...]) -> None:
+        self.shown: dict[str, tuple[str, ...]] = dict(shown)
+        self.ended: set[str] = set()
+        self.is_down = False
+        self.reads: list[str] = []
+
+    async def read(self, namespace: str, name: str) -> Containers:
+        await asyncio.sleep(0)
+        self.reads.append(name)
+        if self.is_down:
+            raise ResourcesError("UNAVAILABLE: the kubelet restarts")
+        if name not in self.shown:
+            return None
+        return {"main": frozenset(self.shown[name])}
+
+    async def let_go(self) -> None:
+        for name in self.ended:
+            self.shown.pop(name, None)
+
+
+def reconciler(
+    now: Current, resources: FakeResources, traffic: Traffic | None = None
+) -> Reconciler:
+    return Reconciler(
+        now,
+        resources=resources,
+        traffic=traffic or Traffic(lambda: 0.0),
+        period_s=5.0,
+    )
+
+
+def owners(ledger: Ledger) -> dict[tuple[int, ...], str]:
+    """{chips: the pod that was found to hold them}."""
+    return {
+        hold.chips: hold.owner.pod if hold.owner else ""
+        for hold in ledger.holds.values()
+    }
+
+
+async def test_the_owner_of_a_hold_is_found_by_its_ids() -> None:
+    now = current(pod("first", [0], 1), pod("second", [1], 2))
+    now.apply(AllocateAsked(ids(0), last_call=True))
+
+    await reconciler(now, FakeResources(second=ids(0), first=())).run_once(
+        thorough=False
+    )
+
+    assert owners(now.ledger) == {(0,): "second"}
+
+
+async def test_a_pass_that_is_not_thorough_asks_only_about_what_is_open() -> None:
+    now = current(pod("first", [0], 1), pod("second", [1], 2))
+    resources = FakeResources(first=(), second=())
+
+    await reconciler(now, resources).run_once(thorough=False)
+    nothing_open = list(resources.reads)
+    await reconciler(now, resources).run_once(thorough=True)
+
+    assert nothing_open == []
+    assert resources.reads == ["first", "second"]
+
+
+async def test_the_chips_of_a_pod_that_ended_are_released() -> None:
+    train = pod("train", [0])
+    now, resources = current(train), FakeResources(train=ids(0))
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    passes = reconciler(now, resources)
+    await passes.run_once(thorough=False)
+
+    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    resources.ended.add("train")
+    await passes.run_once(thorough=False)
+
+    assert values.held(now.ledger) == 0
+
+
+async def test_chips_are_not_released_while_pod_resources_shows_them() -> None:
+    train = pod("train", [0])
+    now, resources = current(train), FakeResources(train=ids(0))
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    passes = reconciler(now, resources)
+    await passes.run_once(thorough=False)
+
+    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    await passes.run_once(thorough=False)
+
+    assert values.held(now.ledger) == 0b1
+
+
+async def test_nothing_is_released_while_devices_are_given_out() -> None:
+    train = pod("train", [0])
+    now, resources = current(train), FakeResources(train=ids(0))
+    traffic = Traffic(lambda: 0.0)
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    passes = reconciler(now, resources, traffic)
+    await passes.run_once(thorough=False)
+
+    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    del resources.shown["train"]
+    with traffic.allocating():
+        await passes.run_once(thorough=False)
+        during = values.held(now.ledger)
+    await passes.run_once(thorough=False)
+
+    assert (during, values.held(now.ledger)) == (0b1, 0)
+
+
+@pytest.mark.looptime
+async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers() -> None:
+    now = current(pod("train", [0]))
+    resources = FakeResources(train=ids(0))
+    resources.is_down = True
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    task = asyncio.create_task(reconciler(now, resources).run())
+
+    await asyncio.sleep(30)
+    unknown = owners(now.ledger)
+    resources.is_down = False
+    await asyncio.sleep(30)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert unknown == {(0,): ""}
+    assert owners(now.ledger) == {(0,): "train"}
+
+
+@pytest.mark.looptime
+async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
+    now = current(pod("train", [0]))
+    resources = FakeResources(train=ids(0))
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(1)
+
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    await asyncio.sleep(1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert owners(now.ledger) == {(0,): "train"}
