@@ -1,0 +1,104 @@
+"""`ascend-sandbox demo` tells the story, `ascend-sandbox up` leaves you a cluster."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+from sandbox.demo import story, visit
+from sandbox.demo.terminal import Style, Terminal
+from sandbox.world import NotReadyError, ProgramDiedError, running
+from service.program import causes
+
+_USAGE = """\
+usage: ascend-sandbox demo    the main job on an embedded cluster, step by step
+       ascend-sandbox up      the same cluster, left running until Ctrl-C
+"""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: What a shell expects of a program that Ctrl-C has ended: 128 + SIGINT.
+_INTERRUPTED = 130
+_FAILED = 1
+_MISUSED = 2
+
+Play = Callable[[Terminal], Awaitable[int]]
+
+
+def main() -> int:
+    """Run one of the two; the exit code says how it went."""
+    terminal = Terminal(sys.stdout, os.environ)
+    words = sys.argv[1:]
+    if words in (["--help"], ["-h"]):
+        sys.stdout.write(_USAGE)
+        return 0
+    play = _PLAYS.get(words[0]) if len(words) == 1 else None
+    if play is None:
+        sys.stderr.write(_USAGE)
+        return _MISUSED
+    if sys.platform != "linux":
+        sys.stderr.write(
+            "The sandbox runs on Linux only (unix sockets, inotify); "
+            f"found {sys.platform}.\n"
+        )
+        return _MISUSED
+    return asyncio.run(_until_signalled(play, terminal))
+
+
+async def _until_signalled(play: Play, terminal: Terminal) -> int:
+    """Play; a signal ends it in good order, and further ones change nothing."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(_play(play, terminal))
+    is_stopping = False
+
+    def stop() -> None:
+        nonlocal is_stopping
+        if not is_stopping:
+            is_stopping = True
+            task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop)
+    with contextlib.suppress(asyncio.CancelledError):
+        return await task
+    terminal.say()
+    terminal.say("Stopped; nothing is left running.", Style.DIM)
+    return _INTERRUPTED
+
+
+async def _play(play: Play, terminal: Terminal) -> int:
+    try:
+        return await play(terminal)
+    except (ExceptionGroup, NotReadyError) as failure:
+        found = list(causes(failure))
+        known = [e for e in found if isinstance(e, NotReadyError | ProgramDiedError)]
+        if not known:
+            raise
+        for error in known:
+            terminal.bad(str(error))
+        return _FAILED
+
+
+async def _demo(terminal: Terminal) -> int:
+    begin = asyncio.get_running_loop().time()
+    async with running(story.NODES) as world:
+        failed = await story.tell(world, terminal)
+    if failed is not None:
+        return _FAILED
+    took = asyncio.get_running_loop().time() - begin
+    terminal.say()
+    terminal.good(f"every step checked out, in {took:.0f} s; nothing is left running")
+    return 0
+
+
+async def _up(terminal: Terminal) -> int:
+    async with running(story.NODES) as world:
+        await visit.invite(world, terminal)
+        await asyncio.Event().wait()
+    return 0
+
+
+_PLAYS: dict[str, Play] = {"demo": _demo, "up": _up}
+
+if __name__ == "__main__":
+    sys.exit(main())

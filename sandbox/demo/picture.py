@@ -1,0 +1,70 @@
+"""The nodes as a picture: chips in their rings; free, whose, or unhealthy."""
+
+from collections.abc import Iterator, Mapping
+
+from sandbox.demo.checks import RING_SIZE
+from sandbox.demo.facts import Cluster, NodeFacts
+from sandbox.demo.terminal import Line, Span, Style
+from sandbox.world import CHIP_COUNT
+
+_FREE = "·"
+_UNHEALTHY = "✗"
+_SHORTEST = 7
+_LEGEND = f"{_FREE} free   {_UNHEALTHY} unhealthy   a name: the pod that has it mounted"
+
+
+def nodes(cluster: Cluster) -> tuple[Line, ...]:
+    """Draw every node on one line, under the numbers of the chips.
+
+    A chip's owner is the pod whose container sees it; a chip with two owners
+    shows both.
+    """
+    names = [mount.pod for mount in cluster.mounts]
+    width = max([_SHORTEST, *map(len, names)])
+    margin = max(len(node.name) for node in cluster.nodes)
+    head = " " * margin + _rings(str(i).center(width) for i in range(CHIP_COUNT))
+    return (
+        (Span(head, Style.DIM),),
+        *(
+            (Span(node.name.ljust(margin)), *_cells(node, cluster, width))
+            for node in cluster.nodes
+        ),
+        (Span(_LEGEND, Style.DIM),),
+    )
+
+
+def _rings(cells: Iterator[str]) -> str:
+    parts = list(cells)
+    rings = [
+        " ".join(parts[first : first + RING_SIZE])
+        for first in range(0, CHIP_COUNT, RING_SIZE)
+    ]
+    return "".join(f"   {ring} " for ring in rings)
+
+
+def _cells(node: NodeFacts, cluster: Cluster, width: int) -> Iterator[Span]:
+    owners = _owners(node.name, cluster)
+    broken = {*node.unhealthy, *node.recovering}
+    for chip in range(CHIP_COUNT):
+        opening = "  [" if chip % RING_SIZE == 0 else " "
+        yield Span(opening, Style.DIM)
+        owner = owners.get(chip, "")
+        if chip in broken:
+            text = f"{_UNHEALTHY} {owner}".strip() if owner else _UNHEALTHY
+            yield Span(text[:width].center(width), Style.BAD)
+        elif owner:
+            yield Span(owner.center(width), Style.NAME)
+        else:
+            yield Span(_FREE.center(width), Style.DIM)
+        if chip % RING_SIZE == RING_SIZE - 1:
+            yield Span("]", Style.DIM)
+
+
+def _owners(node: str, cluster: Cluster) -> Mapping[int, str]:
+    owners: dict[int, str] = {}
+    for mount in cluster.mounts:
+        for chip in mount.chips if mount.node == node else ():
+            owners[chip] = (
+                f"{owners[chip]}+{mount.pod}" if chip in owners else mount.pod
+            )
+    return owners

@@ -1,0 +1,111 @@
+"""Pods of the story: made, awaited, removed."""
+
+from collections.abc import Iterable, Sequence
+
+from sandbox.apiclient import Object
+from sandbox.demo import checks, observer
+from sandbox.demo.facts import Cluster, PodFacts
+from sandbox.demo.observer import NotSeenError
+from sandbox.world import RESOURCE, World
+
+_ENDED = {"Succeeded", "Failed"}
+#: A ConfigMap follows Allocate within a second.
+_FOLLOWING_S = 2.0
+
+
+def manifest(name: str, count: int, *, node: str = "") -> Object:
+    """Return a pod with one container that asks for chips.
+
+    Args:
+        name: Of the pod.
+        count: Chips.
+        node: Where it wants to run; anywhere by default.
+    """
+    spec: Object = {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "train",
+                "image": "train:1.0",
+                "resources": {
+                    "limits": {RESOURCE: str(count)},
+                    "requests": {RESOURCE: str(count)},
+                },
+            }
+        ],
+    }
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": observer.NAMESPACE},
+        "spec": spec,
+    }
+
+
+async def create(world: World, *manifests: Object) -> None:
+    """Create pods, one request after the other."""
+    for each in manifests:
+        await world.api.create(observer.PODS, each)
+
+
+async def bound(world: World, names: Sequence[str]) -> tuple[PodFacts, ...]:
+    """Wait until pods have a node.
+
+    Raises:
+        NotSeenError: one has none.
+    """
+
+    async def found() -> tuple[PodFacts, ...]:
+        pods = _of(await observer.pods(world), names)
+        return pods if all(pod.node for pod in pods) else ()
+
+    what = f"a node for each of {', '.join(names)}"
+    return await observer.until(found, what=what)
+
+
+async def settled(world: World, names: Sequence[str]) -> Cluster:
+    """Wait until pods are confirmed or have failed, and ConfigMaps have followed.
+
+    Returns:
+        The cluster afterwards; as it is when that takes too long, so that the
+        checks can say what is wrong.
+    """
+
+    async def decided() -> bool:
+        pods = _of(await observer.pods(world), names)
+        return all(pod.is_confirmed or pod.phase in _ENDED for pod in pods)
+
+    async def agreed() -> Cluster | None:
+        seen = await observer.cluster(world)
+        return None if checks.agreed(seen) else seen
+
+    what = f"an end for {', '.join(names)}"
+    try:
+        await observer.until(decided, what=what)
+        return await observer.until(agreed, what=what, within_s=_FOLLOWING_S)
+    except NotSeenError:
+        return await observer.cluster(world)
+
+
+async def remove(world: World, names: Iterable[str]) -> None:
+    """Delete pods and wait until all their chips are free again, by all accounts.
+
+    Raises:
+        NotSeenError: something of them is left.
+    """
+    gone = set(names)
+    for name in sorted(gone):
+        await world.api.delete(f"{observer.PODS}/{name}")
+
+    async def is_over() -> bool:
+        seen = await observer.cluster(world)
+        return gone.isdisjoint(p.name for p in seen.pods) and not checks.agreed(seen)
+
+    what = f"the chips of {', '.join(sorted(gone))} free again"
+    await observer.until(is_over, what=what, pause_s=0.05)
+
+
+def _of(pods: Iterable[PodFacts], names: Sequence[str]) -> tuple[PodFacts, ...]:
+    return tuple(pod for pod in pods if pod.name in names)

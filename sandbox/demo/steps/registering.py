@@ -1,0 +1,26 @@
+"""Step 1: the nodes register, and report their chips."""
+
+from sandbox.demo import checks, kubectl, observer, picture
+from sandbox.demo.checks import Problems
+from sandbox.demo.stage import Stage
+from sandbox.world import RESOURCE
+
+
+async def play(stage: Stage) -> Problems:
+    """Show what Node objects and a ConfigMap say."""
+    cluster = await observer.cluster(stage.world)
+    rows = [("node", "capacity", "allocatable", "healthy by the kubelet's own list")]
+    rows += [
+        (
+            node.name,
+            f"{RESOURCE}: {node.capacity}",
+            f"{RESOURCE}: {node.allocatable}",
+            f"{len(node.listed)} ids",
+        )
+        for node in cluster.nodes
+    ]
+    stage.terminal.table(rows)
+    stage.terminal.say()
+    stage.terminal.say(await kubectl.described_config_map(stage.world, "node-1"))
+    stage.terminal.lines(picture.nodes(cluster))
+    return checks.registered(cluster.nodes)

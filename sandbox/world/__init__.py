@@ -1,0 +1,27 @@
+"""A cluster with simulated NPUs on one machine, from nothing to nothing.
+
+API server, kubelets and scheduling loop live in this process; agents and the
+extender are the real programs, as child processes. Everything that exists
+because of a world lies in one directory and ends with it: no process, port or
+file is left, whichever way the world ends.
+
+The way through: `premises` says what lies where, `programs` owns the child
+processes, `world` puts the cluster together and `readiness` waits until it is up.
+"""
+
+from sandbox.world.premises import CHIP_COUNT, RESOURCE, Node, Premises
+from sandbox.world.programs import ProgramDiedError
+from sandbox.world.readiness import NotReadyError
+from sandbox.world.world import Commands, World, running
+
+__all__ = [
+    "CHIP_COUNT",
+    "RESOURCE",
+    "Commands",
+    "Node",
+    "NotReadyError",
+    "Premises",
+    "ProgramDiedError",
+    "World",
+    "running",
+]

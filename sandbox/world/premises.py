@@ -1,0 +1,145 @@
+"""What of a world lies where on disk?
+
+One directory holds everything. It is kept short, because the path of a unix
+socket must stay below 108 bytes.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+RESOURCE = "huawei.com/Ascend910"
+#: Chips of an Atlas 800 training server (MindCluster, "Affinity Scheduling
+#: Description", Table 1).
+CHIP_COUNT = 8
+#: Key of the product row whose chips the simulated driver shows.
+PRODUCT = "atlas-800-training"
+#: MindCluster's code for a chip that fell off the bus (faultCode.json).
+FAULT_CODE = "80E01801"
+
+#: sockaddr_un.sun_path, with its terminating zero (unix(7)).
+_SOCKET_PATH_BYTES = 108
+#: What lies below the root at most, with room for a long node name.
+_BELOW_ROOT_BYTES = 64
+_PREFIX = "ascend-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What an agent has to be told about its node."""
+
+    name: str
+    #: the kubelet's sockets, and everything below
+    root: Path
+    api_url: str
+    #: of the kubelet, for /pods
+    kubelet_url: str
+    service_account_dir: Path
+
+    @property
+    def kubelet_dir(self) -> Path:
+        """Where plugins put their sockets."""
+        return self.root / "device-plugins"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Where the kubelet tells which pod has which device."""
+        return self.root / "pod-resources" / "kubelet.sock"
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the agent keeps its journal."""
+        return self.root / "agent"
+
+    @property
+    def driver_file(self) -> Path:
+        """What the simulated driver reads, again and again."""
+        return self.root / "driver.yaml"
+
+    @property
+    def address_file(self) -> Path:
+        """Where the agent says where it listens."""
+        return self.root / "address"
+
+    def set_faults(self, chips: Iterable[int]) -> None:
+        """Break these chips and mend all others, by editing the driver's file.
+
+        Args:
+            chips: Physical ids; may be empty.
+        """
+        lines = [f"product: {PRODUCT}", "faults:"]
+        lines += [f'  - {{chip: {chip}, code: "{FAULT_CODE}"}}' for chip in chips]
+        draft = self.driver_file.with_suffix(".draft")
+        draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draft.replace(self.driver_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Premises:
+    """The directory of one world."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        """What the child processes say."""
+        return self.root / "logs"
+
+    @property
+    def extender_address_file(self) -> Path:
+        """Where the extender says where it listens."""
+        return self.root / "extender-address"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """How kubectl finds the API server."""
+        return self.root / "kubeconfig"
+
+    def node_root(self, name: str) -> Path:
+        """Return the directory of one node."""
+        return self.root / name
+
+    def service_account(self, user: str) -> Path:
+        """Make a service account's directory, as a pod would have it mounted.
+
+        Args:
+            user: Whom the API server shall know by its token.
+        """
+        directory = self.root / "accounts" / user
+        directory.mkdir(parents=True)
+        (directory / "token").write_text(f"user:{user}\n", encoding="utf-8")
+        return directory
+
+    def write_kubeconfig(self, api_url: str) -> None:
+        """Let kubectl in as an administrator."""
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "sandbox",
+            "clusters": [{"name": "sandbox", "cluster": {"server": api_url}}],
+            "users": [{"name": "admin", "user": {"token": "user:admin"}}],
+            "contexts": [
+                {"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}
+            ],
+        }
+        # JSON is YAML.
+        self.kubeconfig.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+@contextmanager
+def opened() -> Iterator[Premises]:
+    """Have a directory that is removed at the end, whatever lies in it then."""
+    parent = Path(tempfile.gettempdir())
+    if len(bytes(parent)) + _BELOW_ROOT_BYTES > _SOCKET_PATH_BYTES:
+        parent = Path("/tmp")  # noqa: S108  # mkdtemp makes its own directory there
+    root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    try:
+        premises = Premises(root=root)
+        premises.logs.mkdir()
+        yield premises
+    finally:
+        shutil.rmtree(root)

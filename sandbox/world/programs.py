@@ -1,0 +1,122 @@
+"""Child processes that never outlive their world.
+
+Each leads a process group of its own, so that Ctrl-C in the terminal reaches
+only us and we decide the order of ending. Plain `subprocess`, not asyncio's: the
+last resort must work when the loop does not turn any more.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK_S = 0.05
+#: An agent lets a running Allocate end; here no Allocate takes long.
+_GRACE_S = 4.0
+_TOLD_LINES = 12
+
+
+class ProgramDiedError(Exception):
+    """A program ended that nobody had told to; the text has its last words."""
+
+    def __init__(self, program: "Program") -> None:
+        """Take the facts from the program."""
+        self.name = program.name
+        self.exit_code = program.process.returncode
+        ended = f"{program.name} ended by itself, exit code {self.exit_code}"
+        super().__init__(f"{ended}; its last words:\n{program.last_words()}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One child process."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.process.poll() is not None
+
+    def last_words(self) -> str:
+        """Return the end of its log."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-_TOLD_LINES:]) or "(it said nothing)"
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal to the process and all that it has started."""
+        # Not to one that has ended: its number may be somebody else's by now.
+        if not self.has_ended:
+            os.killpg(self.process.pid, number)
+
+
+class Programs:
+    """All child processes of one world.
+
+    Protects: after `kill` none of them exists.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._programs: list[Program] = []
+
+    def start(
+        self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str]
+    ) -> Program:
+        """Start a program; what it says goes to a file.
+
+        Args:
+            name: What people call it.
+            command: The program and its arguments.
+            log: The file.
+            env: Its whole environment.
+        """
+        with log.open("wb") as out:
+            process = subprocess.Popen(  # noqa: S603  # our own programs
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+        program = Program(name=name, process=process, log=log)
+        self._programs.append(program)
+        return program
+
+    async def watch(self) -> None:
+        """Run until a program ends by itself.
+
+        Raises:
+            ProgramDiedError: one has.
+        """
+        while True:
+            for program in self._programs:
+                if program.has_ended:
+                    raise ProgramDiedError(program)
+            await asyncio.sleep(_LOOK_S)
+
+    def last_words(self) -> str:
+        """Return the ends of all logs, for a failure that nobody has explained."""
+        return "\n".join(f"-- {p.name}:\n{p.last_words()}" for p in self._programs)
+
+    async def stop(self) -> None:
+        """Ask all to end, and wait for a while; `kill` ends the rest."""
+        for program in self._programs:
+            program.tell(signal.SIGTERM)
+        for _ in range(round(_GRACE_S / _LOOK_S)):
+            if all(program.has_ended for program in self._programs):
+                break
+            await asyncio.sleep(_LOOK_S)
+
+    def kill(self) -> None:
+        """End whatever is left, at once."""
+        for program in self._programs:
+            program.tell(signal.SIGKILL)
+            program.process.wait()
+        self._programs.clear()

@@ -1,0 +1,78 @@
+"""When have the parts of a cluster found each other?"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import aiohttp
+
+from sandbox.apiclient import FAILURES, ApiClient
+from sandbox.world.premises import CHIP_COUNT, RESOURCE, Node
+from sandbox.world.programs import Programs
+
+_READY_S = 30.0
+_LOOK_S = 0.02
+
+
+class NotReadyError(Exception):
+    """The cluster did not come up; the text says what was missing."""
+
+
+class Readiness:
+    """Waits until the parts of a cluster have found each other."""
+
+    def __init__(
+        self, api: ApiClient, http: aiohttp.ClientSession, programs: Programs
+    ) -> None:
+        """Ask these; `programs` are quoted when something is missing."""
+        self._api = api
+        self._http = http
+        self._programs = programs
+
+    async def program(self, address_file: Path) -> None:
+        """Wait until the program behind an address file calls itself ready."""
+
+        async def missing() -> str:
+            try:
+                url = f"http://{address(address_file)}/readyz"
+            except FileNotFoundError:
+                return f"{address_file} has not been written"
+            async with self._http.get(url) as response:
+                return "" if response.ok else f"{url}: {await response.text()}"
+
+        await self._until_nothing(missing)
+
+    async def nodes(self, nodes: Iterable[Node]) -> None:
+        """Wait until every agent is ready and every node offers all its chips."""
+        for node in nodes:
+            await self.program(node.address_file)
+
+            async def missing(name: str = node.name) -> str:
+                found = await self._api.get(f"/api/v1/nodes/{name}")
+                offered = found["status"]["allocatable"].get(RESOURCE, "nothing")
+                if offered == str(CHIP_COUNT):
+                    return ""
+                return f"{name} offers {offered} instead of {CHIP_COUNT} {RESOURCE}"
+
+            await self._until_nothing(missing)
+
+    async def _until_nothing(self, missing: Callable[[], Awaitable[str]]) -> None:
+        found = ""
+        try:
+            async with asyncio.timeout(_READY_S):
+                while True:
+                    try:
+                        found = await missing()
+                    except FAILURES as error:
+                        found = repr(error)
+                    if not found:
+                        return
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            words = self._programs.last_words()
+            raise NotReadyError(f"{found} after {_READY_S:g} s\n{words}") from None
+
+
+def address(file: Path) -> str:
+    """Return what a program has written into its address file."""
+    return file.read_text(encoding="ascii").strip()
