@@ -195,7 +195,10 @@ class Cluster:
             if bucket in refusals
         }
         for name in shunned:
-            refused[name] = _refusal(self._bucket_of.get(name), resource, count)
+            bucket = self._bucket_of.get(name)
+            if bucket not in refusals:  # one that can serve: its nodes share one text
+                refusals[bucket] = _refusal(bucket, resource, count)
+            refused[name] = refusals[bucket]
         return Survey(
             best=tuple(compress(asked, map(first.__contains__, lying))),
             worse=tuple(compress(asked, map(second.__contains__, lying))),
