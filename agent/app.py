@@ -8,7 +8,7 @@ pod-resources ----+                    +-> reporter -> ConfigMap, Node
 
 import asyncio
 import logging
-import os
+import uuid
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import NoReturn
@@ -174,7 +174,7 @@ class Agent:
         self._reporter = Reporter(
             api.client,
             node=settings.node_name,
-            writer=f"{boot}/{os.getpid()}",
+            writer=f"{boot}/{uuid.uuid4().hex[:8]}",
             heartbeat_s=settings.heartbeat_s,
             metrics=metrics,
             wall_s=clock.wall_s,
