@@ -16,7 +16,13 @@ import aiohttp
 from yarl import URL
 
 from kube.credentials import Credentials
-from kube.errors import KubeError, MalformedError, UnreachableError, api_error
+from kube.errors import (
+    KubeError,
+    MalformedError,
+    SilentError,
+    UnreachableError,
+    api_error,
+)
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -50,11 +56,16 @@ class Stream:
             idle_s: How long silence is believed.
 
         Raises:
-            UnreachableError: Silence for `idle_s`, or the connection broke.
+            SilentError: Nothing came for `idle_s`.
+            UnreachableError: The connection broke.
         """
         with _reaching(self._what):
-            async with asyncio.timeout(idle_s):
-                return await self._response.content.readany()
+            try:
+                async with asyncio.timeout(idle_s):
+                    return await self._response.content.readany()
+            except TimeoutError as error:
+                text = f"{self._what}: silent for {idle_s:g} s"
+                raise SilentError(text) from error
 
 
 class Client:

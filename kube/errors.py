@@ -2,7 +2,8 @@
 
     KubeError                     anything below
     ├── CredentialsError          no server, token or certificate to start with
-    ├── UnreachableError          no answer: network, timeout, silence, cut stream
+    ├── UnreachableError          no answer: network, timeout, cut stream
+    │   └── SilentError           a watch without a word, so perhaps without a peer
     ├── MalformedError            an answer that is not what the API promises
     └── ApiError                  the API server said no: status, reason, message
         ├── UnauthorizedError     401  token missing, expired or unknown
@@ -32,6 +33,10 @@ class CredentialsError(KubeError):
 
 class UnreachableError(KubeError):
     """No answer came; whether the request had an effect is unknown."""
+
+
+class SilentError(UnreachableError):
+    """A watch was silent for longer than bookmarks are apart."""
 
 
 class MalformedError(KubeError):

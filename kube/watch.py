@@ -24,7 +24,14 @@ from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from kube.client import Client
-from kube.errors import ApiError, GoneError, KubeError, MalformedError, api_error
+from kube.errors import (
+    ApiError,
+    GoneError,
+    KubeError,
+    MalformedError,
+    SilentError,
+    api_error,
+)
 from kube.lines import LineSplitter
 from kube.objects import Meta, ObjectList, OnlyMeta, WatchEvent
 from service.backoff import Backoff
@@ -38,6 +45,9 @@ PAGE_SIZE = 500
 #: A watch that lived as long as this has worked.
 STEADY_S = 10.0
 _LIST_TIMEOUT_S = 60.0
+#: Ends of a working watch that call for the next one at once: the server is not to
+#: blame (a quiet cluster may have no bookmark to send), and no fleet does it in step.
+_AT_ONCE = (GoneError, SilentError)
 
 _PAGES = msgspec.json.Decoder(ObjectList)
 _EVENTS = msgspec.json.Decoder(WatchEvent)
@@ -164,7 +174,7 @@ class ListWatch(Generic[T]):
         worked = self.event_count > before or self._steady()
         if worked:
             self._backoff.reset()
-        if worked and (failure is None or isinstance(failure, GoneError)):
+        if worked and (failure is None or isinstance(failure, _AT_ONCE)):
             return 0.0
         pause_s = self._backoff.next_s(failure.retry_after_s if failure else 0.0)
         log.warning(

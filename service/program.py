@@ -47,7 +47,9 @@ async def _until_signalled(main: Coroutine[Any, Any, None]) -> int:
         if not stopping:
             log.info("stopping", extra={"signal": which.name})
             task.cancel()
-            loop.remove_signal_handler(signal.SIGINT)  # so that the next one is final
+            loop.remove_signal_handler(signal.SIGINT)
+            # The next Ctrl-C is the kernel's business: no cleanup can stand in its way.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         stopping.append(which.name)
 
     for which in (signal.SIGTERM, signal.SIGINT):
