@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-ROOTS  := agent extender kube kubectl_ascend sandbox scheduler_core service tests benchmarks
 
 .DEFAULT_GOAL := help
 .PHONY: help demo sandbox test check bench seeds stubs mutation clean
