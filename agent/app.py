@@ -224,7 +224,9 @@ class Agent:
     def _restore(self) -> None:
         found = self._journal.read()
         if isinstance(found, JournalProblem):
-            if found.kind is not ProblemKind.ABSENT:
+            if found.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
+                log.info("no holds of this boot", extra={"reason": str(found)})
+            else:
                 self._news.journal_unusable(str(found))
             return
         holds = [holdbook.hold(each) for each in found.entries]

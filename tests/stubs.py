@@ -21,17 +21,15 @@ def generate(out: Path) -> None:
     """Write the stubs of every contract below `out`/kubelet_api."""
     for contract in CONTRACTS:
         source = f"proto/{contract}"
+        plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
         (out / "kubelet_api" / contract).mkdir(parents=True, exist_ok=True)
-        outputs = (
-            f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")
-        )
+        outputs = (f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python"))
         command = [
             *(sys.executable, "-m", "grpc_tools.protoc"),
             f"-Ikubelet_api/{contract}={source}",
             *outputs,
             f"--mypy_grpc_out=quiet:{out}",
-            f"--plugin=protoc-gen-mypy_grpc={Path(sys.executable).parent}"
-            "/protoc-gen-mypy_grpc",
+            f"--plugin=protoc-gen-mypy_grpc={plugin}",
             f"{source}/api.proto",
         ]
         subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603  # own arguments only
