@@ -37,3 +37,29 @@ def test_nodes_with_the_same_answers_share_a_bucket() -> None:
 
     assert left is right
     assert left is not hurt
+
+
+def test_a_rank_stays_marked_while_another_bucket_of_it_has_nodes() -> None:
+    """Six healthy chips as 4 + 2 and as 3 + 3 refuse differently, but rank alike."""
+    shelf = Shelf(PRODUCT)
+    uneven, even = shelf.bucket(None, 0x3F, 0x01), shelf.bucket(None, 0x77, 0x01)
+    assert uneven is not even
+    shelf.add(uneven, "a")
+    shelf.add(even, "b")
+
+    shelf.remove(uneven, "a")
+
+    assert shelf.best(1, ()) == ("b", even.ranks[1])
+
+
+def test_avoided_nodes_are_passed_over_rank_by_rank() -> None:
+    shelf = Shelf(PRODUCT)
+    for name, free in (("a", 0x01), ("b", 0x11), ("c", 0x13)):
+        shelf.add(shelf.bucket(None, 0xFF, free), name)
+
+    assert [shelf.best(1, avoid) for avoid in ((), ("a",), ("a", "b"), "abc")] == [
+        ("a", 0),
+        ("b", 1),
+        ("c", 2),
+        None,
+    ]

@@ -150,6 +150,14 @@ def test_a_pod_may_read_its_annotation_by_itself() -> None:
     assert (pod.shape.reads_annotation, pod.problem) == (True, "")
 
 
+def test_a_variable_of_another_name_may_show_the_annotation() -> None:
+    shown = RawEnv("CHIPS", field_path=FROM_ANNOTATION.field_path)
+
+    pod = pod_of(container("a", "2", shown))
+
+    assert (pod.shape.reads_annotation, pod.problem) == (False, "")
+
+
 def test_a_container_without_npus_may_read_the_annotation_too() -> None:
     watcher = RawContainer(name="watcher", env=(FROM_ANNOTATION,))
 

@@ -75,7 +75,7 @@ def test_what_may_be_left_out_is_the_usual() -> None:
         {
             "version": 1,
             "nodes": [{"name": "node-1", "product": "atlas-800-training"}],
-            "pods": [{"name": "default/a", "node": "node-1", "chips": [1, 0]}],
+            "pods": [{"name": "default/a", "node": "node-1", "chips": [4, 3]}],
         }
     )
 
@@ -83,9 +83,9 @@ def test_what_may_be_left_out_is_the_usual() -> None:
 
     assert read == Snapshot(
         nodes=(SnapshotNode(name="node-1", product=PRODUCT, chips=EIGHT),),
-        pods=(SnapshotPod(name="default/a", node="node-1", chips=(0, 1)),),
+        pods=(SnapshotPod(name="default/a", node="node-1", chips=(3, 4)),),
     )
-    assert list(snapshot.cluster_of(read)) == [atlas("node-1", {2, 3, 4, 5, 6, 7})]
+    assert list(snapshot.cluster_of(read)) == [atlas("node-1", {0, 1, 2, 5, 6, 7})]
 
 
 def problems(document: object) -> tuple[str, ...]:
