@@ -35,11 +35,11 @@ class Settings:
     node_name: str = option(
         REQUIRED, "the node that this agent serves", env="NODE_NAME", check=_node_name
     )
-    kubelet_dir: Path = option(  # noqa: RUF009  # declares a field
+    kubelet_dir: Path = option(
         Path("/var/lib/kubelet/device-plugins"),
         "where the kubelet's device plugin socket is",
     )
-    pod_resources_socket: Path = option(  # noqa: RUF009  # declares a field
+    pod_resources_socket: Path = option(
         Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         "the kubelet's pod-resources socket",
     )
@@ -49,20 +49,20 @@ class Settings:
     api_server: str = option(
         "", "URL of the API server; '' for that of the cluster we run in"
     )
-    kubeconfig: Path | None = option(  # noqa: RUF009  # ditto
+    kubeconfig: Path | None = option(
         None, "a kubeconfig file, instead of a service account"
     )
-    service_account_dir: Path = option(  # noqa: RUF009  # declares a field
+    service_account_dir: Path = option(
         Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         "folder with the service account's token and ca.crt",
     )
-    state_dir: Path = option(  # noqa: RUF009  # declares a field
+    state_dir: Path = option(
         Path("/var/lib/ascend-agent"), "where the journal of holds is kept"
     )
     driver: str = option(
         "simulated", "who knows the chips: simulated", check=one_of("simulated")
     )
-    driver_file: Path = option(  # noqa: RUF009  # declares a field
+    driver_file: Path = option(
         Path("/etc/ascend-agent/npu.yaml"),
         "the machine that the simulated driver shows; may be edited at any time",
     )
@@ -80,7 +80,7 @@ class Settings:
         check=at_least(0),
     )
     listen: str = option("127.0.0.1:9410", "address of /healthz, /readyz, /metrics")
-    address_file: Path | None = option(  # noqa: RUF009  # ditto
+    address_file: Path | None = option(
         None, "file that gets the address once we listen"
     )
     namespace: str = option(CONFIGMAP_NAMESPACE, "where the node's ConfigMap is kept")

@@ -16,19 +16,17 @@ class Settings:
     PREFIX: ClassVar[str] = "ASCEND_EXTENDER"
 
     listen: str = option(":8888", "address to serve on, host:port; port 0: any")
-    address_file: Path | None = option(  # noqa: RUF009  # declares a field
+    address_file: Path | None = option(
         None, "file that gets the address once we listen"
     )
     api_server: str = option(
         "", "URL of the API server; empty: the cluster that this pod runs in"
     )
-    service_account_dir: Path = option(  # noqa: RUF009  # ditto
+    service_account_dir: Path = option(
         Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         "folder with token and ca.crt",
     )
-    kubeconfig: Path | None = option(  # noqa: RUF009  # ditto
-        None, "kubeconfig file to use instead"
-    )
+    kubeconfig: Path | None = option(None, "kubeconfig file to use instead")
     self_maintain_available_card: bool = option(
         default=True,
         text="true: free chips follow from inventory, health and pods; "
