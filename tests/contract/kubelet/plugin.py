@@ -1,5 +1,4 @@
 """A device plugin that writes down what the kubelet asks of it."""
-# ruff: noqa: ARG002, N802  # names and arguments are the contract's
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

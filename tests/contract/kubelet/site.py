@@ -192,5 +192,5 @@ async def until(
 ) -> None:
     """Wait for something that another process does."""
     async with asyncio.timeout(timeout_s):
-        while not await check():  # noqa: ASYNC110  # it happens in another process
+        while not await check():  # it happens in another process
             await asyncio.sleep(0.02)
