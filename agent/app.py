@@ -67,6 +67,7 @@ async def main(settings: Settings) -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     ready = Readiness(
+        directory="the kubelet's directory is not ours yet",
         driver="the driver has not been read yet",
         pods="the pods of this node are not known yet",
     )
@@ -184,7 +185,10 @@ class Agent:
             self._current, send=api.send, host_ip=lambda: self._reporter.host_ip
         )
         self._server = Server(
-            self._servicer, product=self._product, kubelet_dir=settings.kubelet_dir
+            self._servicer,
+            product=self._product,
+            kubelet_dir=settings.kubelet_dir,
+            on_registered=metrics.registrations.inc,
         )
         ready.ask(self._server.problem)
         ready.ask(self._reporter.problem)

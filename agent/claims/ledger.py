@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from agent.claims import pairing, settling, values
+from agent.claims import occupancy, pairing, settling, values
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -69,25 +69,42 @@ def resume(ledger: Ledger) -> Ledger:
     To be called once, when all pods of the node were seen after `restore`. A
     pod that holds the chips of another pod's open claim gives it its own.
     """
-    for hold in ledger.holds.values():
-        mine = ledger.slots.get(hold.slot)
-        if hold.owner is None or mine is None or mine.chips == hold.mask:
+    for uid in sorted(ledger.slots):
+        mine = ledger.slots[uid]
+        got = chip_sets.mask_of(
+            chip for hold in values.holds_of_slot(ledger, uid) for chip in hold.chips
+        )
+        if not got & ~mine.chips:
             continue
         rival = next(
             (
                 slot
                 for slot in ledger.slots.values()
-                if slot.chips == hold.mask
-                and slot.uid != hold.slot
+                if not got & ~slot.chips
+                and slot.shape == mine.shape
                 and not values.holds_of_slot(ledger, slot.uid)
             ),
             None,
         )
-        slots = {**ledger.slots, hold.slot: replace(mine, chips=hold.mask)}
-        if rival is not None and rival.shape == mine.shape:
-            slots[rival.uid] = replace(rival, chips=mine.chips)
-        ledger = replace(ledger, slots=slots)
+        if rival is None:
+            changed = {uid: replace(mine, chips=_around(ledger, mine, got))}
+        else:
+            changed = {
+                uid: replace(mine, chips=rival.chips),
+                rival.uid: replace(rival, chips=mine.chips),
+            }
+        ledger = replace(ledger, slots={**ledger.slots, **changed})
     return ledger
+
+
+def _around(ledger: Ledger, slot: Slot, got: int) -> int:
+    """Return chips for a slot of which some were given out, these among them."""
+    rest = slot.chips.bit_count() - got.bit_count()
+    free = occupancy.unclaimed(ledger, but=[slot.uid])
+    fresh = chip_sets.complete(ledger.product, free, got, rest)
+    return got | (
+        fresh or chip_sets.mask_of(chip_sets.ids_of(slot.chips & ~got)[:rest])
+    )
 
 
 def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:

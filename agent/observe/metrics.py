@@ -71,6 +71,9 @@ class Metrics:
         )
 
     def _outside(self) -> None:
+        self.registrations = self._counter(
+            "registrations", "Registrations with the kubelet that it took"
+        )
         self.watch_restarts = self._gauge(
             "watch_restarts", "Watches that ended and were begun again", "resource"
         )

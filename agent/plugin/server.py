@@ -48,6 +48,7 @@ class Server:
         *,
         product: Product,
         kubelet_dir: Path,
+        on_registered: Callable[[], object],
     ) -> None:
         """Do nothing yet.
 
@@ -55,13 +56,14 @@ class Server:
             make_servicer: A new servicer for each round.
             product: Names the resource.
             kubelet_dir: The kubelet's device plugin directory.
+            on_registered: Told each time that the kubelet has taken us.
         """
         self._make_servicer = make_servicer
         self._product = product
         self._kubelet_socket = kubelet_dir / KUBELET_SOCKET
         self._own_socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
+        self._on_registered = on_registered
         self._problem: str | None = "not registered with the kubelet yet"
-        self.registrations = 0
 
     def problem(self) -> str | None:
         """Why the kubelet does not know us now; None: it does."""
@@ -95,7 +97,7 @@ class Server:
             self._own_socket.chmod(0o600)
             await self._register()
             self._problem = None
-            self.registrations += 1
+            self._on_registered()
             log.info("registered", extra={"resource": self._product.resource})
             reason = await self._until_stale(servicer, kubelet)
             log.info("registration ended", extra={"reason": reason})

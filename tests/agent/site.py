@@ -1,0 +1,198 @@
+"""One node in this process: API server, embedded kubelet, and the agent itself."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agent import app
+from agent.settings import Settings
+from sandbox.apiclient import ApiClient, ApiStatusError
+from sandbox.apiserver import ApiServer
+from sandbox.kubelet import Kubelet
+from scheduler_core import chips as chip_sets
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import annotations, deviceinfo
+from service.settings import load
+
+NODE = "node-1"
+RESOURCE = PRODUCT.resource
+PODS = "/api/v1/namespaces/default/pods"
+SETTLED_S = 15.0
+
+
+class Site:
+    """API server, kubelet and agent of one node, all in this process."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.server = ApiServer()
+        self.predicate_time = 0
+        self.agent: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self.server.start()
+        self.api = ApiClient(self.server.url, "user:admin")
+        await self.api.__aenter__()
+        self.kubelet = Kubelet(
+            node_name=NODE,
+            api_url=self.server.url,
+            token=f"user:system:node:{NODE}",
+            root=self.root,
+        )
+        await self.kubelet.start()
+        (self.root / "token").write_text("user:ascend-agent")
+        (self.root / "npu.yaml").write_text(f"product: {PRODUCT.key}\n")
+
+    @property
+    def arguments(self) -> list[str]:
+        """What the agent of this node is told."""
+        return [
+            *("--node-name", NODE),
+            *("--kubelet-dir", str(self.kubelet.device_plugin_dir)),
+            "--pod-resources-socket",
+            str(self.kubelet.pod_resources_socket),
+            *("--kubelet-url", self.kubelet.url),
+            *("--api-server", self.server.url),
+            *("--service-account-dir", str(self.root)),
+            *("--state-dir", str(self.root)),
+            *("--driver-file", str(self.root / "npu.yaml")),
+            *("--listen", "127.0.0.1:0"),
+            *("--reconcile-period-s", "0.5"),
+        ]
+
+    def start_agent(self) -> None:
+        told = load(Settings, self.arguments, {})
+        self.agent = asyncio.create_task(app.main(told))
+
+    async def stop_agent(self) -> None:
+        assert self.agent is not None
+        self.agent.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.agent
+
+    async def restart_agent(self) -> None:
+        await self.stop_agent()
+        self.start_agent()
+        await self.until_allocatable()
+
+    async def stop(self) -> None:
+        if self.agent is not None:
+            await self.stop_agent()
+        await self.kubelet.stop()
+        await self.api.__aexit__(None, None, None)
+        await self.server.stop()
+
+    async def until_allocatable(self) -> None:
+        async with asyncio.timeout(SETTLED_S):
+            while True:
+                with suppress(ApiStatusError):
+                    node = await self.api.get(f"/api/v1/nodes/{NODE}")
+                    if node["status"].get("allocatable", {}).get(RESOURCE) == "8":
+                        return
+                await asyncio.sleep(0.02)
+
+    async def pods(self) -> list[dict[str, Any]]:
+        return [
+            pod
+            for pod in await self.api.items(PODS)
+            if pod["status"]["phase"] not in {"Failed", "Succeeded"}
+        ]
+
+    async def bind(self, name: str, count: int) -> bool:
+        """Create a pod and bind it to free chips, as the extender does."""
+        taken = 0
+        for pod in await self.pods():
+            for key in (RESOURCE, annotations.ASCEND_REAL):
+                text = pod["metadata"].get("annotations", {}).get(key, "")
+                if text:
+                    chips = annotations.parse_chips(text, PRODUCT)
+                    taken |= chip_sets.mask_of(chips)
+        report = await self.api.get(
+            "/api/v1/namespaces/kube-system/configmaps/"
+            + deviceinfo.configmap_name(NODE)
+        )
+        found = deviceinfo.parse_affinity(
+            report["data"][deviceinfo.AFFINITY_KEY], PRODUCT
+        )
+        taken |= chip_sets.mask_of((*found.held, *found.releasing, *found.lost))
+        chosen = chip_sets.choose(PRODUCT, PRODUCT.all_chips & ~taken, count)
+        if not chosen or found.lost:
+            return False
+        self.predicate_time += 1
+        await self.api.create(PODS, self.pod(name, count))
+        uid = (await self.api.get(f"{PODS}/{name}"))["metadata"]["uid"]
+        claim = {
+            RESOURCE: annotations.render_chips(chip_sets.ids_of(chosen), PRODUCT),
+            annotations.PREDICATE_TIME: str(self.predicate_time),
+        }
+        await self.api.create(
+            f"{PODS}/{name}/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "uid": uid, "annotations": claim},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
+            },
+        )
+        return True
+
+    @staticmethod
+    def pod(name: str, count: int) -> dict[str, Any]:
+        limits = {"limits": {RESOURCE: str(count)}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "containers": [{"name": "main", "image": "x", "resources": limits}]
+            },
+        }
+
+    def mounted(self) -> dict[str, tuple[int, ...]]:
+        """{pod: the chips that its running container sees}."""
+        return {
+            record.pod: tuple(
+                int(chip)
+                for chip in record.env.get("ASCEND_VISIBLE_DEVICES", "").split(",")
+                if chip
+            )
+            for record in self.kubelet.containers()
+            if record.running
+        }
+
+    async def settle(self) -> None:
+        """Wait until everything agrees; fail with what does not."""
+        found: list[str] = []
+        try:
+            async with asyncio.timeout(SETTLED_S):
+                while found := await self.problems():
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError("\n".join(found)) from None
+
+    async def problems(self) -> list[str]:
+        """What does not agree: mounts, annotations and holds."""
+        mounted = self.mounted()
+        chips = [chip for each in mounted.values() for chip in each]
+        found = [] if len(chips) == len(set(chips)) else [f"two owners: {mounted}"]
+        pods = {pod["metadata"]["name"]: pod for pod in await self.pods()}
+        for name, each in mounted.items():
+            written = pods[name]["metadata"]["annotations"] if name in pods else {}
+            claim = ",".join(f"Ascend910-{chip}" for chip in each)
+            if name in pods and (
+                written.get(RESOURCE) != claim
+                or written.get(annotations.ASCEND_REAL) != claim
+                or written[annotations.PREDICATE_TIME] != str(annotations.SERVED)
+            ):
+                found.append(f"{name} sees {each}, its annotations say {written}")
+        report = await self.api.get(
+            "/api/v1/namespaces/kube-system/configmaps/"
+            + deviceinfo.configmap_name(NODE)
+        )
+        held = deviceinfo.parse_affinity(
+            report["data"][deviceinfo.AFFINITY_KEY], PRODUCT
+        ).held
+        if sorted(held) != sorted(chips):
+            found.append(f"held {held}, mounted {sorted(chips)}")
+        return found

@@ -1,0 +1,231 @@
+"""The agent as a program: started, stopped, killed, started beside another."""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.agent.site import PODS, RESOURCE, SETTLED_S, Site
+
+REGISTERED_TWICE = "ascend_agent_registrations_total 2.0"
+#: How soon a restart of the kubelet has to be noticed.
+REGISTERED_AGAIN_S = 2.0
+
+
+class Program:
+    """One agent process and where it answers."""
+
+    def __init__(self, process: asyncio.subprocess.Process, address: Path) -> None:
+        self.process = process
+        self.address = address
+
+    async def readiness(self) -> str:
+        """What /readyz says; "" while nobody answers."""
+        return await self.read("readyz")
+
+    async def read(self, page: str) -> str:
+        try:
+            where = self.address.read_text().strip()
+            async with (
+                aiohttp.ClientSession() as http,
+                http.get(f"http://{where}/{page}") as answer,
+            ):
+                return (await answer.text()).strip()
+        except (OSError, aiohttp.ClientError):
+            return ""
+
+    async def until(self, wanted: Callable[[str], bool]) -> str:
+        said = ""
+        async with asyncio.timeout(SETTLED_S):
+            while not wanted(said := await self.readiness()):
+                await asyncio.sleep(0.02)
+        return said
+
+    async def until_ready(self) -> None:
+        await self.until(lambda said: said == "ok")
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        return await self.process.wait()
+
+
+Start = Callable[[str], Awaitable[Program]]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    # Not tmp_path: the sockets' paths must stay below 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="ag-") as root:
+        site = Site(Path(root))
+        await site.start()
+        yield site
+        await site.stop()
+
+
+@pytest.fixture
+async def start(site: Site) -> AsyncIterator[Start]:
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str) -> Program:
+            address = site.root / f"address-{name}"
+            state = site.root / f"state-{name}"
+            state.mkdir(exist_ok=True)
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "agent", *site.arguments),
+                *("--address-file", str(address), "--state-dir", str(state)),
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            program = Program(process, address)
+            stack.push_async_callback(program.end, signal.SIGKILL)
+            return program
+
+        yield start
+
+
+async def running(site: Site, name: str) -> None:
+    """Wait until a pod runs."""
+    async with asyncio.timeout(SETTLED_S):
+        while True:
+            pod = await site.api.get(f"{PODS}/{name}")
+            if pod["status"]["phase"] == "Running":
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_it_becomes_ready_and_ends_cleanly(site: Site, start: Start) -> None:
+    agent = await start("a")
+    await agent.until_ready()
+
+    code = await agent.end()
+
+    assert code == 0
+    assert not (site.kubelet.device_plugin_dir / "Ascend910.sock").exists()
+    assert not agent.address.exists()
+
+
+async def test_a_kubelet_that_restarts_is_served_again(
+    site: Site, start: Start
+) -> None:
+    agent = await start("a")
+    await agent.until_ready()
+
+    await site.kubelet.restart()
+    async with asyncio.timeout(REGISTERED_AGAIN_S):
+        while REGISTERED_TWICE not in await agent.read("metrics"):
+            await asyncio.sleep(0.02)
+    await site.until_allocatable()
+
+    assert await site.bind("train", 2)
+    await running(site, "train")
+    await site.settle()
+    await agent.until_ready()
+
+
+async def test_a_second_agent_of_the_node_waits_and_then_takes_over(
+    site: Site, start: Start
+) -> None:
+    first = await start("a")
+    await first.until_ready()
+
+    second = await start("b")
+    said = await second.until(lambda text: "another agent" in text)
+    undisturbed = await first.readiness()
+    await first.end()
+    await second.until_ready()
+
+    assert said.startswith("another agent serves the kubelet at ")
+    assert undisturbed == "ok"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_what_was_mounted_is_published_by_the_next_agent(
+    site: Site, start: Start, number: signal.Signals
+) -> None:
+    agent = await start("a")
+    await agent.until_ready()
+    site.kubelet.switches.hold_admission = True
+    assert await site.bind("first", 2)
+    assert await site.bind("second", 2)
+
+    # in the other order, with other ids, and with nobody to tell it to
+    site.kubelet.switches.scripted_ids.append(["Ascend910-7", "Ascend910-5"])
+    admission = asyncio.create_task(site.kubelet.admit(["second"]))
+    await asyncio.sleep(0)
+    await admission
+    await agent.end(number)
+    again = await start("a")
+    await again.until_ready()
+    await site.kubelet.admit(["first"])
+
+    await site.settle()
+    mounted = site.mounted()
+    assert sorted(mounted) == ["first", "second"]
+    assert sorted(mounted.values()) == [(0, 1), (2, 3)]
+
+
+async def test_a_pod_that_was_started_without_devices_is_named(
+    site: Site, start: Start
+) -> None:
+    await site.api.create(PODS, site.pod("bare", 1))
+    pod = await site.api.get(f"{PODS}/bare")
+    await site.api.create(
+        f"{PODS}/bare/binding",
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": "bare",
+                "uid": pod["metadata"]["uid"],
+                "annotations": {RESOURCE: "Ascend910-3", "predicate-time": "1"},
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+        },
+    )
+    await running(site, "bare")
+
+    agent = await start("a")
+    await agent.until_ready()
+
+    async with asyncio.timeout(SETTLED_S):
+        while not (
+            texts := [
+                event["message"]
+                for event in await site.api.items("/api/v1/namespaces/default/events")
+                if event["reason"] == "NpuDevicesMissing"
+            ]
+        ):
+            await asyncio.sleep(0.05)
+    (text,) = texts
+    assert text == (
+        "the pod runs without its huawei.com/Ascend910 devices: it was started "
+        "before the device plugin had registered; delete it to have it started again"
+    )
+    # its chip stays reserved for as long as it runs
+    assert await site.bind("next", 1) is False
+
+
+async def test_a_pod_that_went_around_the_scheduler_reads_why_and_what_to_do(
+    site: Site, start: Start
+) -> None:
+    agent = await start("a")
+    await agent.until_ready()
+    around = site.pod("around", 1)
+    around["spec"]["nodeName"] = "node-1"
+
+    await site.api.create(PODS, around)
+
+    async with asyncio.timeout(SETTLED_S):
+        while (pod := await site.api.get(f"{PODS}/around"))["status"][
+            "phase"
+        ] != "Failed":
+            await asyncio.sleep(0.05)
+    assert pod["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "did not come through the Ascend scheduler" in pod["status"]["message"]
+    await site.settle()
