@@ -42,8 +42,10 @@ class Cache:
         self._agent_silent_s = agent_silent_s
         #: {node: its record}
         self.records: dict[str, Record] = {}
-        #: {node: shapes of the claims there that no Allocate has served yet}
-        self.waiting: dict[str, frozenset[Shape]] = {}
+        #: {shape: nodes with a claim of it that no Allocate has served yet}
+        self.waiting: dict[Shape, set[str]] = {}
+        #: the same by node
+        self._waiting_at: dict[str, frozenset[Shape]] = {}
         #: {uid: pod}; pods that ask for NPUs, ended ones too, until they are deleted
         self.pods: dict[str, NpuPod] = {}
         #: {(namespace, name): uid} of the newest pod of that name
@@ -65,10 +67,12 @@ class Cache:
 
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """The nodes where a pod waits that `pod` could be taken for."""
-        return frozenset(
-            node
-            for node, waiting in self.waiting.items()
-            if any(shapes.conflict(pod.shape, shape) for shape in waiting)
+        return frozenset().union(
+            *(
+                nodes
+                for shape, nodes in self.waiting.items()
+                if shapes.conflict(pod.shape, shape)
+            )
         )
 
     def compute(self, name: str) -> None:
@@ -76,16 +80,23 @@ class Cache:
         record = self.records[name]
         if record.is_empty:
             del self.records[name]
-        waiting = record.unconfirmed()
-        if waiting:
-            self.waiting[name] = waiting
-        else:
-            self.waiting.pop(name, None)
+        self._wait(name, record.unconfirmed())
         state = record.state(self_maintain=self._self_maintain)
         if state is not None:
             self.cluster.put(state)
         else:
             self.cluster.drop(name)
+
+    def _wait(self, name: str, now: frozenset[Shape]) -> None:
+        before = self._waiting_at.pop(name, frozenset())
+        if now:
+            self._waiting_at[name] = now
+        for shape in now - before:
+            self.waiting.setdefault(shape, set()).add(name)
+        for shape in before - now:
+            self.waiting[shape].discard(name)
+            if not self.waiting[shape]:
+                del self.waiting[shape]
 
     def hear(self, record: Record, now_s: float) -> None:
         """Take a new report as a sign of life.

@@ -79,7 +79,7 @@ def _pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
     names = [state.name for state in cache.cluster]
     judged = verdicts.judge(cache, pod, names, now_s)
     nodes = dict.fromkeys(judged.fitting, "fits")
-    nodes |= {name: verdict.text for name, verdict in judged.refused.items()}
+    nodes |= judged.texts(is_resolvable=True) | judged.texts(is_resolvable=False)
     found: dict[str, Any] = {"state": "pending", "nodes": nodes}
     if pod.problem:
         found["problem"] = pod.problem

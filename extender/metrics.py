@@ -49,7 +49,7 @@ class Metrics:
         self._gauge("assumed_binds", "Binds that no watch shows yet.", cache.assumed)
         self._gauge("cached_nodes", "Nodes with NPUs.", cache.cluster)
         self._gauge("cached_pods", "Pods that ask for NPUs.", cache.pods)
-        self._gauge("waiting_nodes", "Nodes with unserved claims.", cache.waiting)
+        self._gauge("waiting_shapes", "Shapes with unserved claims.", cache.waiting)
         self._gauge("rejected_owners", "Owners with rejected pods.", cache.storms)
 
     def watch_events(self, recorder: Recorder) -> None:

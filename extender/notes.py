@@ -48,7 +48,7 @@ class Notes:
             return
         counts = judgement.counts
         said = ", ".join(f"{nodes} {text}" for text, nodes in counts)
-        looked = len(judgement.refused)
+        looked = sum(nodes for _, nodes in counts)
         self.put(
             uid,
             Note(

@@ -6,7 +6,6 @@ say in `Error` what is wrong: a sentence, never a traceback.
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
@@ -131,19 +130,16 @@ class Server:
     def _count(self, judged: Judgement) -> None:
         result = "fits" if judged.fitting else "nowhere"
         self._metrics.decisions.labels(result).inc()
-        reasons = Counter(verdict.label for verdict in judged.refused.values())
-        for label, nodes in reasons.items():
-            self._metrics.refused_nodes.labels(label).inc(nodes)
-        conflicts = reasons.get(Reason.CONFLICT, 0)
-        if conflicts:
-            self._metrics.conflicts.labels("filter").inc(conflicts)
+        for verdict, names in judged.refused:
+            self._metrics.refused_nodes.labels(verdict.label).inc(len(names))
+            if verdict.label is Reason.CONFLICT:
+                self._metrics.conflicts.labels("filter").inc(len(names))
 
 
 def _filter_answer(args: NodesArgs, judged: Judgement) -> bytes:
-    failed: dict[str, str] = {}
-    unresolvable: dict[str, str] = {}
-    for name, verdict in judged.refused.items():
-        (failed if verdict.is_resolvable else unresolvable)[name] = verdict.text
     return protocol.filter_answer(
-        args.candidates, judged.fitting, failed=failed, unresolvable=unresolvable
+        args.candidates,
+        judged.fitting,
+        failed=judged.texts(is_resolvable=True),
+        unresolvable=judged.texts(is_resolvable=False),
     )

@@ -5,8 +5,9 @@ says; here stands what only the extender knows: pods that go nowhere, owners tha
 wait, binds without an outcome, and unlike pods that wait on a node.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from extender.cache import Cache
@@ -53,16 +54,24 @@ class Judgement:
 
     #: the nodes of the best class, in the order of the request
     fitting: Sequence[str]
-    #: {node: why not}
-    refused: Mapping[str, Verdict] = field(default_factory=dict)
+    #: why not the others, each reason with its nodes
+    refused: Sequence[tuple[Verdict, Sequence[str]]] = ()
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
         """How many nodes say what, the most frequent first, then by text."""
-        found: dict[str, int] = {}
-        for verdict in self.refused.values():
-            found[verdict.text] = found.get(verdict.text, 0) + 1
+        found: Counter[str] = Counter()
+        for verdict, names in self.refused:
+            found[verdict.text] += len(names)
         return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def texts(self, *, is_resolvable: bool) -> dict[str, str]:
+        """{node: why not}, of the reasons that evicting pods could end, or others."""
+        found: dict[str, str] = {}
+        for verdict, names in self.refused:
+            if verdict.is_resolvable is is_resolvable:
+                found.update(dict.fromkeys(names, verdict.text))
+        return found
 
 
 def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judgement:
@@ -80,24 +89,21 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
     Cost:
         O(names), and one step for each node that waits for an Allocate.
     """
-    refused = pod_refusal(cache, pod, now_s)
-    if refused is not None:
-        return Judgement(fitting=(), refused=dict.fromkeys(names, refused))
+    nowhere = pod_refusal(cache, pod, now_s)
+    if nowhere is not None:
+        return Judgement(fitting=(), refused=((nowhere, names),))
     promise = cache.assumed.get(pod.uid)
     if promise is not None:
         others = [name for name in names if name != promise.node]
         fitting = (promise.node,) if len(others) < len(names) else ()
-        return Judgement(fitting=fitting, refused=dict.fromkeys(others, OPEN_BIND))
+        return Judgement(fitting=fitting, refused=((OPEN_BIND, others),))
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
     )
-    known: dict[int, Verdict] = {}  # by identity: alike nodes share one refusal
-    verdicts = {
-        name: known.get(id(refusal)) or known.setdefault(id(refusal), of(refusal))
-        for name, refusal in survey.refused.items()
-    }
-    verdicts.update(dict.fromkeys(survey.worse, NOT_BEST))
-    return Judgement(fitting=survey.best, refused=verdicts)
+    refused = [*_grouped(survey.refused), (NOT_BEST, survey.worse)]
+    return Judgement(
+        fitting=survey.best, refused=[group for group in refused if group[1]]
+    )
 
 
 def scores(
@@ -142,3 +148,11 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Verdict | None:
 def of(refusal: Refusal) -> Verdict:
     """The core's refusal as a verdict."""
     return Verdict(label=refusal.reason, text=refusal.text)
+
+
+def _grouped(refused: Mapping[str, Refusal]) -> list[tuple[Verdict, list[str]]]:
+    """The nodes of each refusal; alike nodes share one, so identity will do."""
+    groups: defaultdict[int, list[str]] = defaultdict(list)
+    for name, refusal in refused.items():
+        groups[id(refusal)].append(name)
+    return [(of(refused[names[0]]), names) for names in groups.values()]

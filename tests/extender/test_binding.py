@@ -83,7 +83,7 @@ async def world(cache: Cache, *, open_s: float = 60.0) -> AsyncIterator[World]:
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not is_so():  # noqa: ASYNC110  # what changes has no event to wait for
+        while not is_so():  # what changes has no event to wait for
             await asyncio.sleep(0.005)
 
 

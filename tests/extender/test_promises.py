@@ -263,7 +263,7 @@ class Promises(RuleBasedStateMachine):
             owned = self.truth.claims(where)
             for uid, promise in self.cache.assumed.items():
                 if promise.node == where:
-                    owned[uid] = owned.get(uid, 0) | promise.chips
+                    owned.setdefault(uid, promise.chips)  # else the pod says it
             seen = 0
             for uid, mask in sorted(owned.items()):
                 assert not seen & mask, f"{uid} on {where}: {owned}"

@@ -25,7 +25,7 @@ def judge(cache: Cache, wanted: NpuPod, *names: str) -> Judgement:
 
 
 def texts(judged: Judgement) -> dict[str, str]:
-    return {name: verdict.text for name, verdict in judged.refused.items()}
+    return judged.texts(is_resolvable=True) | judged.texts(is_resolvable=False)
 
 
 @pytest.mark.seed("003-01")
@@ -50,7 +50,7 @@ def test_two_chips_wanted_and_one_free_in_each_ring_is_refused_for_good() -> Non
     judged = judge(cache, pod(Spec(name="p", count=2)), "n1")
 
     assert texts(judged) == {"n1": "no HCCS ring has 2 free chips"}
-    assert not judged.refused["n1"].is_resolvable
+    assert judged.texts(is_resolvable=True) == {}
 
 
 def test_evicting_may_help_where_chips_are_short_and_only_there() -> None:
@@ -69,8 +69,7 @@ def test_evicting_may_help_where_chips_are_short_and_only_there() -> None:
         "n3": "kubelet offers no NPU",
         "n4": "no such NPU",
     }
-    resolvable = [n for n, verdict in judged.refused.items() if verdict.is_resolvable]
-    assert resolvable == ["n1"]
+    assert list(judged.texts(is_resolvable=True)) == ["n1"]
 
 
 def test_every_node_gets_exactly_one_verdict_and_counts_add_up() -> None:

@@ -1,0 +1,180 @@
+"""What a filter costs the scheduler: 5,000 node names out and back, over loopback.
+
+The extender's own server and cache in a process of its own, as a scheduler meets it:
+5,000 nodes of random occupancy, one in ten with a chip that is not healthy; 1,000 of
+them with pods that wait for their chips. The clock runs from the first byte sent to
+the last byte received; the scheduler's own decoding is not in it.
+"""
+
+import asyncio
+import gc
+import http.client
+import json
+import random  # noqa: TID251  # seeded: the same cluster in every run
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from benchmarks.table import Row, percentile
+from extender import changes
+from extender.app import KubePods
+from extender.binding import Binder, Clock
+from extender.cache import Cache, step
+from extender.metrics import Metrics
+from extender.notes import Notes
+from extender.server import Server
+from kube import credentials
+from kube.client import Client
+from scheduler_core import chips
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.shapes import ContainerKind, Shape
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from service import clock
+from service.endpoints import Endpoints
+
+_NODES = 5_000
+_WAITING = 1_000
+_SAMPLES = 1_000
+_WARM_UP = 50
+_NOBODY = "http://127.0.0.1:9"  # filter asks no API server
+
+
+def rows() -> list[Row]:
+    """Measure. Takes about ten seconds."""
+    names = _names()
+    found: list[Row] = []
+    with _served() as address:
+        for count, what in ((1, "some nodes fit"), (8, "hardly any fits")):
+            samples = _filters(address, names, count)
+            p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+            found.append(
+                Row(
+                    figure=f"extender filter, {_NODES:,} names, {what}",
+                    goal="p99 ≤ 5 ms",
+                    value=f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",
+                    passed=p99 <= 5,
+                )
+            )
+    return found
+
+
+def _filters(address: str, names: list[str], count: int) -> list[float]:
+    """Milliseconds of each call, over one connection, as the scheduler keeps it."""
+    body = json.dumps({"Pod": _pod(count), "Nodes": None, "NodeNames": names}).encode()
+    connection = http.client.HTTPConnection(address)
+    samples: list[float] = []
+    for sample in range(-_WARM_UP, _SAMPLES):
+        start = perf_counter()
+        connection.request("POST", "/filter", body)
+        answer = connection.getresponse().read()
+        if sample >= 0:
+            samples.append((perf_counter() - start) * 1000)
+        elif sample == -1:
+            _check(answer, names)
+    connection.close()
+    return samples
+
+
+def _check(answer: bytes, names: list[str]) -> None:
+    found = json.loads(answer)
+    failed = found["FailedNodes"] | found["FailedAndUnresolvableNodes"]
+    assert not found["Error"], found["Error"]
+    assert sorted([*found["NodeNames"], *failed]) == sorted(names)
+
+
+def _pod(count: int) -> dict[str, object]:
+    limits = {PRODUCT.resource: str(count)}
+    return {
+        "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def _names() -> list[str]:
+    return [f"node-{index:05}.cluster.example" for index in range(_NODES)]
+
+
+@contextmanager
+def _served() -> Iterator[str]:
+    """The address of a server in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.extender"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+async def _serve() -> None:
+    cache = _cluster()
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
+    async with Client(credentials.direct(_NOBODY)) as client:
+        binder = Binder(
+            cache, KubePods(client), clock=wall, metrics=metrics, told=lambda *_: None
+        )
+        server = Server(cache, binder, notes=Notes(), metrics=metrics, clock=wall)
+        routes: list[web.RouteDef] = server.routes()
+        endpoints = Endpoints(registry, lambda: None, routes=routes)
+        async with endpoints.serving("127.0.0.1:0") as address:
+            gc.freeze()  # as the extender does once its watches have synced
+            print(address, flush=True)
+            await asyncio.Event().wait()
+
+
+def _cluster() -> Cache:
+    chance = random.Random(_NODES)  # noqa: S311  # no secret is made
+    cache = Cache()
+    now_s = clock.wall_s()
+    for index, name in enumerate(_names()):
+        unhealthy = (chance.randrange(8),) if chance.random() < 0.1 else ()
+        held = chips.ids_of(chance.randrange(PRODUCT.all_chips + 1))
+        texts = deviceinfo.render(
+            DeviceInfo(unhealthy=unhealthy, update_time=int(now_s)),
+            Affinity(held=held, sequence=1),
+            PRODUCT,
+        )
+        step(cache, _node(name), now_s)
+        report = changes.ReportSeen(
+            node=name,
+            device_info=texts[deviceinfo.DEVICE_INFO_KEY],
+            affinity=texts[deviceinfo.AFFINITY_KEY],
+        )
+        step(cache, report, now_s)
+        if index < _WAITING:
+            step(cache, _promise(name), now_s)
+    return cache
+
+
+def _node(name: str) -> changes.NodeSeen:
+    return changes.NodeSeen(
+        name=name,
+        product=PRODUCT,
+        inventory=inventory.render(range(8), PRODUCT),
+        allocatable=8,
+    )
+
+
+def _promise(name: str) -> changes.Assumed:
+    """A pod with another container beside, so that it is unlike the one we ask for."""
+    needs = ((ContainerKind.APP, 1), (ContainerKind.APP, 1))
+    return changes.Assumed(
+        uid=f"uid-{name}",
+        node=name,
+        chips=0,
+        predicate_time=1,
+        shape=Shape(resource=PRODUCT.resource, needs=needs),
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
