@@ -1,8 +1,9 @@
 """When the node's ConfigMap is written, and when it is not: a pure state machine.
 
 It is written when there is something new to say (at once, and at most once a
-second), when it is not what we wrote (edited, deleted), and as a heartbeat. Only
-our own keys are compared and written; all others are an administrator's.
+second, but sooner when a chip breaks), when it is not what we wrote (edited,
+deleted), and as a heartbeat. Only our own keys are compared and written; all others
+are an administrator's.
 
 Each write carries the name of its writer. Another name that appears after a write
 of ours is a second agent for the same node. The younger one is left alone: two
@@ -21,6 +22,9 @@ from scheduler_core.wire.deviceinfo import LABELS
 WRITER = "ascend-affinity/writer"
 #: At most one write per second, as the reference. Unit: seconds.
 SPACING_S = 1.0
+#: But a chip that breaks or recovers does not wait behind a write about occupancy:
+#: a scheduler would bind to it meanwhile. Unit: seconds.
+URGENT_SPACING_S = 0.2
 #: A rival that misses so many heartbeats is gone.
 SILENT_HEARTBEATS = 3
 
@@ -166,8 +170,26 @@ def due_at(state: State) -> float | None:
         return _silent_at(state)
     if state.picture is None:
         return None
-    pause_s = SPACING_S if _is_outdated(state) else state.heartbeat_s
-    return max(state.written_at + pause_s, state.not_before)
+    return max(state.written_at + _pause_s(state), state.not_before)
+
+
+def _pause_s(state: State) -> float:
+    """How long after the last write the next one is due."""
+    if not _is_outdated(state):
+        return state.heartbeat_s
+    return URGENT_SPACING_S if _is_health_new(state) else SPACING_S
+
+
+def _is_health_new(state: State) -> bool:
+    """Whether a chip has come into another condition since the last write."""
+    if state.picture is None or state.published is None:
+        return False
+    now, then = state.picture.info, state.published.info
+    return (now.unhealthy, now.network_unhealthy, now.recovering) != (
+        then.unhealthy,
+        then.network_unhealthy,
+        then.recovering,
+    )
 
 
 def _after(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:

@@ -95,6 +95,15 @@ def test_changes_within_a_second_are_written_together() -> None:
     assert effects == (Write(TWO),)
 
 
+def test_a_chip_that_breaks_does_not_wait_for_the_second_to_be_over() -> None:
+    broken = replace(TWO, info=replace(TWO.info, unhealthy=(3,)))
+
+    state, effects = report.step(published(at=0.0), Drawn(broken), 0.1)
+
+    assert effects == ()
+    assert report.due_at(state) == report.URGENT_SPACING_S
+
+
 def test_a_change_that_is_taken_back_in_time_is_not_written() -> None:
     state, _ = report.step(published(), Drawn(TWO), 0.3)
     state, _ = report.step(state, Drawn(ONE), 0.6)
