@@ -122,7 +122,14 @@ async def _serve() -> None:
         binder = Binder(
             cache, KubePods(client), clock=wall, metrics=metrics, told=lambda *_: None
         )
-        server = Server(cache, binder, notes=Notes(), metrics=metrics, clock=wall)
+        server = Server(
+            cache,
+            binder,
+            notes=Notes(),
+            metrics=metrics,
+            clock=wall,
+            why_not_ready=lambda: None,
+        )
         routes: list[web.RouteDef] = server.routes()
         endpoints = Endpoints(registry, lambda: None, routes=routes)
         async with endpoints.serving("127.0.0.1:0") as address:

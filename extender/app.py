@@ -1,6 +1,7 @@
 """The running extender: three watches feed the cache, one server answers from it."""
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from kube.client import Client, object_path
 from kube.credentials import Credentials
 from kube.errors import CredentialsError
 from kube.events import Recorder, Regarding
-from kube.watch import Change, Deleted, ListWatch, Upserted
+from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -66,6 +67,7 @@ class Extender:
     ) -> None:
         """Put the parts together; nothing runs yet."""
         self._wall = wall
+        self._is_frozen = False
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
             agent_silent_s=settings.agent_silent_s,
@@ -93,6 +95,7 @@ class Extender:
             notes=self._notes,
             metrics=metrics,
             clock=wall,
+            why_not_ready=self.why_not_ready,
         )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
@@ -135,8 +138,8 @@ class Extender:
                 self._learn(seen.node_change(node))
             case Deleted(obj=node):
                 self._learn(changes.NodeSeen(name=node.metadata.name))
-            case _:  # a whole list has come: nothing to do but be ready
-                pass
+            case Synced():
+                self._synced()
 
     def _pod(self, change: Change[objects.Pod]) -> None:
         match change:
@@ -144,19 +147,32 @@ class Extender:
                 self._learn(seen.pod_change(pod))
             case Deleted(obj=pod):
                 self._learn(changes.PodGone(uid=pod.metadata.uid))
-            case _:
-                pass
+            case Synced():
+                self._synced()
 
     def _report(self, change: Change[objects.ConfigMap]) -> None:
+        found: changes.ReportSeen | None = None
         match change:
             case Upserted(obj=report):
                 found = seen.report_change(report)
             case Deleted(obj=report):
                 found = seen.report_gone(report)
-            case _:
-                found = None
+            case Synced():
+                self._synced()
         if found is not None:
             self._learn(found)
+
+    def _synced(self) -> None:
+        """Once the cluster has been read, have the garbage collector pass it by.
+
+        What was read lives long, and walking through it would hold up a filter for
+        tens of milliseconds each time.
+        """
+        if not self._is_frozen and self.why_not_ready() is None:
+            self._is_frozen = True
+            gc.collect()
+            gc.freeze()
+            log.info("in step with the cluster", extra=self._cache.sizes())
 
     def _learn(self, change: changes.Change) -> None:
         step(self._cache, change, self._wall.now_s())

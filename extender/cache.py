@@ -75,6 +75,10 @@ class Cache:
             )
         )
 
+    def sizes(self) -> dict[str, int]:
+        """How much is known, for logs."""
+        return {"nodes": len(self.cluster), "pods": len(self.pods)}
+
     def compute(self, name: str) -> None:
         """Bring one node up to date in the index, and forget a node of nothing."""
         record = self.records[name]

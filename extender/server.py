@@ -37,8 +37,20 @@ class Server:
         notes: Notes,
         metrics: Metrics,
         clock: binding.Clock,
+        why_not_ready: Callable[[], str | None],
     ) -> None:
-        """Answer from `cache`; bind through `binder`."""
+        """Answer from `cache`; bind through `binder`.
+
+        Args:
+            cache: what is known.
+            binder: carries binds out.
+            notes: remembers what filter said.
+            metrics: counts.
+            clock: for what depends on time.
+            why_not_ready: asked before each verb: on a cluster that is known in part,
+                chips look free that are not.
+        """
+        self._why_not_ready = why_not_ready
         self._cache = cache
         self._binder = binder
         self._notes = notes
@@ -66,19 +78,28 @@ class Server:
         """
         duration_s = self._metrics.request_s.labels(name)
 
+        def refused(text: str) -> bytes:
+            self._metrics.errors.labels(name).inc()
+            return on_error or protocol.error_answer(text)
+
         async def serve(request: web.Request) -> web.Response:
-            body = await request.read()
             start_s = time.perf_counter()
             try:
-                said = await answer(body)
+                body = await request.read()
+                start_s = time.perf_counter()
+                waits = self._why_not_ready()
+                said = (
+                    await answer(body)
+                    if waits is None
+                    else refused(f"the extender is not ready: {waits}")
+                )
             except BodyError as error:
-                self._metrics.errors.labels(name).inc()
-                said = on_error or protocol.error_answer(str(error))
+                said = refused(str(error))
+            except web.HTTPRequestEntityTooLarge:
+                said = refused("too many whole nodes: set nodeCacheCapable: true")
             except Exception:  # the scheduler must get an answer, whatever fails
-                self._metrics.errors.labels(name).inc()
                 log.exception("request failed", extra={"verb": name})
-                text = "internal error of the extender; its log says more"
-                said = on_error or protocol.error_answer(text)
+                said = refused("internal error of the extender; its log says more")
             duration_s.observe(time.perf_counter() - start_s)
             return web.Response(body=said, content_type=_JSON)
 

@@ -1,0 +1,282 @@
+"""The whole extender, as a program, beside the sandbox's API server."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from sandbox.apiclient import ApiClient
+from sandbox.apiserver import ApiServer
+from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from service import clock
+from tests.extender.clusters import RESOURCE
+
+PODS = "/api/v1/namespaces/default/pods"
+REPORTS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    server: ApiServer
+    api: ApiClient
+    extender: aiohttp.ClientSession
+    process: asyncio.subprocess.Process
+    address_file: Path
+
+    async def add_node(self, name: str, **affinity: tuple[int, ...]) -> None:
+        chips = inventory.render(range(8), ATLAS_800_TRAINING)
+        meta = {"name": name, "annotations": {inventory.BASE_DEVICE_INFOS: chips}}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+        await self.api.create("/api/v1/nodes", node)
+        offered = {"capacity": {RESOURCE: "8"}, "allocatable": {RESOURCE: "8"}}
+        await self.api.patch_status(f"/api/v1/nodes/{name}", {"status": offered})
+        report = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": deviceinfo.configmap_name(name),
+                "namespace": "kube-system",
+                "labels": dict(deviceinfo.LABELS),
+            },
+            "data": report_of(**affinity),
+        }
+        await self.api.create(REPORTS, report)
+
+    async def add_pod(self, name: str, count: int) -> dict[str, Any]:
+        limits = {RESOURCE: str(count)}
+        container = {"name": "c", "image": "x", "resources": {"limits": limits}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [container]},
+        }
+        return await self.api.create(PODS, pod)
+
+    async def filter(self, pod: dict[str, Any], *names: str) -> dict[str, Any]:
+        return await self.post("filter", {"Pod": pod, "NodeNames": list(names)})
+
+    async def bind(self, pod: dict[str, Any], node: str) -> str:
+        meta = pod["metadata"]
+        answer = await self.post(
+            "bind",
+            {
+                "PodName": meta["name"],
+                "PodNamespace": meta["namespace"],
+                "PodUID": meta["uid"],
+                "Node": node,
+            },
+        )
+        return str(answer["Error"])
+
+    async def post(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with self.extender.post(f"/{verb}", json=body) as answer:
+            found: dict[str, Any] = await answer.json()
+            return found
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.extender.get(path) as answer:
+            return answer.status, await answer.text()
+
+
+def report_of(**affinity: tuple[int, ...]) -> dict[str, str]:
+    return deviceinfo.render(
+        DeviceInfo(available=tuple(range(8)), update_time=int(clock.wall_s())),
+        Affinity(sequence=1, **affinity),
+        ATLAS_800_TRAINING,
+    )
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(15):
+        while not await is_so():  # what changes has no event to wait for
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    server = ApiServer()
+    await server.start()
+    address_file = tmp_path / "address"
+    async with started(server.url, address_file) as process:
+        url = f"http://{address_file.read_text().strip()}"
+        async with (
+            ApiClient(server.url, "user:test") as api,
+            aiohttp.ClientSession(url) as extender,
+        ):
+            found = World(
+                server=server,
+                api=api,
+                extender=extender,
+                process=process,
+                address_file=address_file,
+            )
+            await until(lambda: is_ready(found))
+            yield found
+    await server.stop()
+
+
+@asynccontextmanager
+async def started(
+    api_url: str, address_file: Path
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "extender", "--listen", "127.0.0.1:0"),
+        *("--api-server", api_url, "--address-file", str(address_file)),
+        *("--service-account-dir", str(address_file.parent)),
+        env={**os.environ, "PYTHONWARNINGS": ""},
+    )
+    try:
+        await until(lambda: asyncio.to_thread(address_file.exists))
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def is_ready(world: World) -> bool:
+    return (await world.get("/readyz"))[0] == 200
+
+
+def fits(world: World, pod: dict[str, Any], *names: str) -> Callable[[], Any]:
+    """Whether filter offers any of the nodes, as soon as the watches show them."""
+
+    async def ask() -> bool:
+        return bool((await world.filter(pod, *names))["NodeNames"])
+
+    return ask
+
+
+@pytest.mark.seed("000-01")
+@pytest.mark.seed("000-02")
+async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> None:
+    await world.add_node("n1", held=(0, 1), releasing=(4,))
+    pod = await world.add_pod("p", 2)
+    await until(fits(world, pod, "n1"))
+
+    assert await world.bind(pod, "n1") == ""
+
+    bound = await world.api.get(f"{PODS}/p")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["metadata"]["annotations"][RESOURCE] == "Ascend910-2,Ascend910-3"
+    assert int(bound["metadata"]["annotations"]["predicate-time"]) > 0
+
+    async def is_told() -> bool:
+        events = await world.api.items("/api/v1/namespaces/default/events")
+        return any(
+            (event["reason"], event["involvedObject"]["name"])
+            == ("AscendScheduled", "p")
+            for event in events
+        )
+
+    async def is_explained() -> bool:
+        return '"chips": [2, 3]' in (await world.get("/v1/explain/default/p"))[1]
+
+    await until(is_told)
+    await until(is_explained)
+
+
+async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> None:
+    await world.add_node("n1")
+    pod = await world.add_pod("p", 8)
+    await until(fits(world, pod, "n1"))
+    name = deviceinfo.configmap_name("n1")
+
+    await world.api.patch(f"{REPORTS}/{name}", {"data": report_of(held=(5,))})
+
+    async def is_refused() -> bool:
+        answer = await world.filter(pod, "n1")
+        return bool(answer["FailedNodes"] == {"n1": "fewer than 8 free chips"})
+
+    await until(is_refused)
+
+    await world.api.delete(f"{REPORTS}/{name}")
+
+    async def is_silent() -> bool:
+        answer = await world.filter(pod, "n1")
+        return bool(answer["FailedAndUnresolvableNodes"] == {"n1": "agent silent"})
+
+    await until(is_silent)
+
+
+async def test_an_outage_of_the_api_server_is_said_and_survived(world: World) -> None:
+    await world.add_node("n1")
+    pod = await world.add_pod("p", 8)
+    await until(fits(world, pod, "n1"))
+
+    await world.server.pause()
+    said = await world.bind(pod, "n1")
+    assert said.startswith("the API server gave no clear answer to the bind")
+    await world.server.resume()
+
+    async def is_bound() -> bool:
+        return await world.bind(pod, "n1") == ""
+
+    await until(is_bound)
+    bound = await world.api.get(f"{PODS}/p")
+    assert bound["spec"]["nodeName"] == "n1"
+
+
+async def test_it_stops_when_told_and_leaves_nothing_behind(world: World) -> None:
+    world.process.send_signal(signal.SIGTERM)
+
+    assert await asyncio.wait_for(world.process.wait(), 10) == 0
+    assert not world.address_file.exists()
+
+
+async def test_after_a_restart_it_knows_what_is_taken(
+    world: World, tmp_path: Path
+) -> None:
+    await world.add_node("n1")
+    first, second = [await world.add_pod(name, 4) for name in ("a", "b")]
+    await until(fits(world, first, "n1"))
+    assert await world.bind(first, "n1") == ""
+
+    other = tmp_path / "other"
+    async with (
+        started(world.server.url, other),
+        aiohttp.ClientSession(f"http://{other.read_text().strip()}") as extender,
+    ):
+        world.extender, before = extender, world.extender
+        await until(lambda: is_ready(world))
+        assert await world.bind(second, "n1") == ""
+        world.extender = before
+
+    bound = await world.api.get(f"{PODS}/b")
+    assert bound["metadata"]["annotations"][RESOURCE] == (
+        "Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (["--nonsense", "1"], "--nonsense"),
+        (["--listen", "here", "--api-server", "http://127.0.0.1:1"], "host:port"),
+        (["--api-server", "ftp://x"], "http"),
+        (["--service-account-dir", "/nowhere"], "/nowhere/token"),
+    ],
+)
+async def test_wrong_settings_end_it_with_a_sentence_and_two(
+    told: list[str], said: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "extender", *told), stderr=asyncio.subprocess.PIPE
+    )
+
+    _, stderr = await process.communicate()
+
+    assert process.returncode == 2
+    assert said in stderr.decode()
+    assert "Traceback" not in stderr.decode()
