@@ -179,7 +179,8 @@ class Extender:
 
     def _told(self, pod: NpuPod, made: Choice) -> None:
         """Remember why a pod is where it is, and say so on the pod."""
-        text = made.reason
+        text = made.sentence
+        log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
         self._notes.put(pod.uid, Note(at_s=self._wall.now_s(), text=text))
         self._recorder.record(
             Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid),
@@ -216,12 +217,9 @@ def authority(settings: Settings) -> Credentials:
     try:
         if settings.kubeconfig is not None:
             return credentials.kubeconfig(settings.kubeconfig)
-        if not settings.api_server:
-            return credentials.in_cluster(settings.service_account_dir, os.environ)
-        has_token = (settings.service_account_dir / "token").exists()
-        return credentials.direct(
-            settings.api_server, settings.service_account_dir if has_token else None
-        )
+        if settings.api_server:
+            return credentials.direct(settings.api_server, settings.service_account_dir)
+        return credentials.in_cluster(settings.service_account_dir, os.environ)
     except CredentialsError as error:
         raise SettingsError(str(error).splitlines()) from error
 

@@ -25,8 +25,16 @@ class Choice:
 
     promise: Assumed
     annotations: Mapping[str, str]
-    #: why this node and these chips, a sentence
+    #: why this node and these chips
     reason: str
+
+    @property
+    def sentence(self) -> str:
+        """What a person wants to know: which chips of which node, and why those."""
+        ids = chips.ids_of(self.promise.chips)
+        named = "chip" if len(ids) == 1 else "chips"
+        listed = ",".join(map(str, ids))
+        return f"{named} {listed} of {self.promise.node}: {self.reason}"
 
 
 def choose(

@@ -5,7 +5,7 @@ from typing import Any
 
 from extender import record, verdicts
 from extender.cache import Cache
-from extender.notes import Notes
+from extender.notes import Note, Notes
 from scheduler_core import chips
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -56,12 +56,17 @@ def explain(
         found |= _placed(cache, pod)
     else:
         found |= _pending(cache, pod, now_s)
-    note = notes.get(pod.uid)
-    if note is not None:
-        found |= {"reason": note.text, "at": clock.rfc3339(note.at_s)}
-    if note is not None and note.counts:
+    return Explanation(json=found | _decided(notes.get(pod.uid), pod))
+
+
+def _decided(note: Note | None, pod: NpuPod) -> dict[str, Any]:
+    """The last decision; not a refusal of a pod that somebody has bound since."""
+    if note is None or (note.counts and pod.node):
+        return {}
+    found: dict[str, Any] = {"reason": note.text, "at": clock.rfc3339(note.at_s)}
+    if note.counts:
         found["counts"] = [{"text": text, "nodes": n} for text, n in note.counts]
-    return Explanation(json=found)
+    return found
 
 
 def _placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:

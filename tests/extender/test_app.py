@@ -108,6 +108,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server = ApiServer()
     await server.start()
     address_file = tmp_path / "address"
+    await asyncio.to_thread((tmp_path / "token").write_text, "user:ascend-extender")
     async with started(server.url, address_file) as process:
         url = f"http://{address_file.read_text().strip()}"
         async with (
@@ -263,9 +264,12 @@ async def test_after_a_restart_it_knows_what_is_taken(
     ("told", "said"),
     [
         (["--nonsense", "1"], "--nonsense"),
-        (["--listen", "here", "--api-server", "http://127.0.0.1:1"], "host:port"),
         (["--api-server", "ftp://x"], "http"),
         (["--service-account-dir", "/nowhere"], "/nowhere/token"),
+        (
+            ["--api-server", "http://127.0.0.1:1", "--service-account-dir", "/nowhere"],
+            "/nowhere/token",
+        ),
     ],
 )
 async def test_wrong_settings_end_it_with_a_sentence_and_two(

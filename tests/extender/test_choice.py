@@ -43,7 +43,7 @@ def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
         "predicate-time": str(NOW_NS),
     }
     assert isinstance(placed, placement.Placement)
-    assert made.reason == placed.reason
+    assert made.sentence == f"chips 2,3 of n1: {placed.reason}"
 
 
 @pytest.mark.seed("004-10")

@@ -255,6 +255,18 @@ async def test_a_bound_pod_is_explained_with_node_and_chips() -> None:
     )
 
 
+async def test_an_old_refusal_is_not_told_of_a_bound_pod() -> None:
+    cache = cluster(tenant("t", "n1", range(8)))
+    ask = json.dumps({"Pod": as_json("p", "uid-p"), "NodeNames": ["n1"]})
+    async with served(cache) as (extender, _):
+        await extender.post("filter", ask.encode())
+        apply(cache, tenant("p", "n1", (0,)))  # bound by somebody else
+
+        _, found = await extender.explain("p")
+
+    assert (found["state"], "reason" in found) == ("bound", False)
+
+
 async def test_an_unknown_pod_is_not_found() -> None:
     async with served(recorded_cluster()) as (extender, _):
         status, found = await extender.explain("nobody")
