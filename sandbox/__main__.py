@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from sandbox.demo import story, visit
 from sandbox.demo.terminal import Style, Terminal
 from sandbox.world import NotReadyError, ProgramDiedError, running
-from service.program import causes
 
 _USAGE = """\
 usage: ascend-sandbox demo    the main job on an embedded cluster, step by step
@@ -69,13 +68,8 @@ async def _until_signalled(play: Play, terminal: Terminal) -> int:
 async def _play(play: Play, terminal: Terminal) -> int:
     try:
         return await play(terminal)
-    except (ExceptionGroup, NotReadyError) as failure:
-        found = list(causes(failure))
-        known = [e for e in found if isinstance(e, NotReadyError | ProgramDiedError)]
-        if not known:
-            raise
-        for error in known:
-            terminal.bad(str(error))
+    except (NotReadyError, ProgramDiedError) as error:
+        terminal.bad(str(error))
         return _FAILED
 
 

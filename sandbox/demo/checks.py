@@ -123,8 +123,9 @@ def raced(cluster: Cluster, choices: Choices, admitted: Mapping[str, int]) -> Pr
             numbers rise.
     """
     problems = []
-    if not any(mount.ids != mount.chips for mount in cluster.mounts):
-        problems.append("no kubelet ignored a preference: every id was its chip's own")
+    chosen = {(choice.node, choice.chips) for choice in choices.values()}
+    if all((mount.node, mount.ids) in chosen for mount in cluster.mounts):
+        problems.append("no kubelet took ids of its own choice")
     for node in sorted({choice.node for choice in choices.values()}):
         pods = sorted(
             (c for c in choices.values() if c.node == node and c.pod in admitted),

@@ -23,13 +23,14 @@ def total(text: str, name: str, **labels: str) -> float | None:
         labels: Only samples with these.
 
     Returns:
-        The sum, or None if the metric itself is not there at all.
+        The sum; or None if the program does not know such a metric, which is not
+        the same as one that has counted nothing yet.
     """
-    samples = [(found, value) for found, value in _samples(text, name)]
-    if not samples:
+    if f"# TYPE {name} " not in text:
         return None
     wanted = labels.items()
-    return sum(value for found, value in samples if wanted <= found.items())
+    samples = _samples(text, name)
+    return sum((value for found, value in samples if wanted <= found.items()), 0.0)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

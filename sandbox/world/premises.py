@@ -131,9 +131,14 @@ class Premises:
 
 
 @contextmanager
-def opened() -> Iterator[Premises]:
-    """Have a directory that is removed at the end, whatever lies in it then."""
-    parent = Path(tempfile.gettempdir())
+def opened(below: Path | None = None) -> Iterator[Premises]:
+    """Have a directory that is removed at the end, whatever lies in it then.
+
+    Args:
+        below: Where to make it, unless that would make socket paths too long;
+            where temporary files go by default.
+    """
+    parent = below or Path(tempfile.gettempdir())
     if len(bytes(parent)) + _BELOW_ROOT_BYTES > _SOCKET_PATH_BYTES:
         parent = Path("/tmp")  # noqa: S108  # mkdtemp makes its own directory there
     root = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))

@@ -9,7 +9,8 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +62,13 @@ class Programs:
     Protects: after `kill` none of them exists.
     """
 
-    def __init__(self) -> None:
-        """Start with none."""
+    def __init__(self, *, grace_s: float = _GRACE_S) -> None:
+        """Start with none.
+
+        Args:
+            grace_s: How long `stop` waits for those that were asked to end.
+        """
+        self._grace_s = grace_s
         self._programs: list[Program] = []
 
     def start(
@@ -89,17 +95,48 @@ class Programs:
         self._programs.append(program)
         return program
 
-    async def watch(self) -> None:
-        """Run until a program ends by itself.
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Interrupt whatever happens inside as soon as a program ends by itself.
 
         Raises:
-            ProgramDiedError: one has.
+            ProgramDiedError: one has; also in place of an error inside, since
+                that is most likely what came of it.
         """
+        owner = asyncio.current_task()
+        if owner is None:
+            raise RuntimeError("programs can be watched from within a task only")
+        watch = asyncio.create_task(self._first_dead())
+
+        def interrupt(_: asyncio.Task[Program]) -> None:
+            owner.cancel()
+
+        watch.add_done_callback(interrupt)
+        try:
+            yield
+        except asyncio.CancelledError:
+            # As `asyncio.timeout` does: somebody else's cancellation goes on.
+            if watch.done() and not owner.uncancel():
+                raise ProgramDiedError(watch.result()) from None
+            raise
+        except Exception as error:
+            dead = self._dead()
+            if dead is not None:
+                raise ProgramDiedError(dead) from error
+            raise
+        finally:
+            watch.remove_done_callback(interrupt)
+            watch.cancel()
+
+    async def _first_dead(self) -> Program:
         while True:
-            for program in self._programs:
-                if program.has_ended:
-                    raise ProgramDiedError(program)
+            dead = self._dead()
+            if dead is not None:
+                return dead
             await asyncio.sleep(_LOOK_S)
+
+    def _dead(self) -> Program | None:
+        return next((each for each in self._programs if each.has_ended), None)
 
     def last_words(self) -> str:
         """Return the ends of all logs, for a failure that nobody has explained."""
@@ -109,7 +146,7 @@ class Programs:
         """Ask all to end, and wait for a while; `kill` ends the rest."""
         for program in self._programs:
             program.tell(signal.SIGTERM)
-        for _ in range(round(_GRACE_S / _LOOK_S)):
+        for _ in range(round(self._grace_s / _LOOK_S)):
             if all(program.has_ended for program in self._programs):
                 break
             await asyncio.sleep(_LOOK_S)

@@ -22,9 +22,15 @@ class Readiness:
     """Waits until the parts of a cluster have found each other."""
 
     def __init__(
-        self, api: ApiClient, http: aiohttp.ClientSession, programs: Programs
+        self,
+        api: ApiClient,
+        http: aiohttp.ClientSession,
+        programs: Programs,
+        *,
+        within_s: float = _READY_S,
     ) -> None:
         """Ask these; `programs` are quoted when something is missing."""
+        self._within_s = within_s
         self._api = api
         self._http = http
         self._programs = programs
@@ -59,7 +65,7 @@ class Readiness:
     async def _until_nothing(self, missing: Callable[[], Awaitable[str]]) -> None:
         found = ""
         try:
-            async with asyncio.timeout(_READY_S):
+            async with asyncio.timeout(self._within_s):
                 while True:
                     try:
                         found = await missing()
@@ -70,7 +76,9 @@ class Readiness:
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             words = self._programs.last_words()
-            raise NotReadyError(f"{found} after {_READY_S:g} s\n{words}") from None
+            raise NotReadyError(
+                f"{found} after {self._within_s:g} s\n{words}"
+            ) from None
 
 
 def address(file: Path) -> str:

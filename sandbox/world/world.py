@@ -1,6 +1,5 @@
 """A whole cluster: starts in dependency order, ends in the reverse one."""
 
-import asyncio
 import os
 import sys
 from collections.abc import (
@@ -110,20 +109,24 @@ class World:
 
 @asynccontextmanager
 async def running(
-    node_names: Sequence[str], commands: Commands | None = None
+    node_names: Sequence[str],
+    commands: Commands | None = None,
+    *,
+    below: Path | None = None,
 ) -> AsyncIterator[World]:
     """Have a cluster while the context lasts.
 
     Args:
         node_names: Its nodes, each a server with eight chips.
         commands: Its programs; our own by default.
+        below: Where its directory is made; where temporary files go by default.
 
     Raises:
         NotReadyError: it did not come up in time.
-        ExceptionGroup: a program ended by itself (with a ProgramDiedError).
+        ProgramDiedError: a program ended by itself; also later, inside.
     """
     programs = Programs()
-    with premises.opened() as place:
+    with premises.opened(below) as place:
         try:
             async with AsyncExitStack() as stack:
                 builder = _Builder(stack, programs, place)
@@ -143,17 +146,14 @@ class _Builder:
         self._place = place
 
     async def build(self, names: Sequence[str], commands: Commands) -> World:
-        # Entered first, left last: whoever waits inside hears of a dead program.
-        group = await self._stack.enter_async_context(asyncio.TaskGroup())
         api_url = await self._start_api_server()
         api = await self._stack.enter_async_context(ApiClient(api_url, "user:admin"))
         http = await self._stack.enter_async_context(aiohttp.ClientSession())
         kubelets = {name: await self._start_kubelet(name, api_url) for name in names}
         nodes = {name: self._node(kubelets[name], api_url) for name in names}
         extender_file = self._start_programs(nodes, commands, api_url)
-        watch = group.create_task(self._programs.watch())
         self._stack.push_async_callback(self._programs.stop)
-        self._stack.callback(watch.cancel)
+        await self._stack.enter_async_context(self._programs.watched())
         ready = Readiness(api, http, self._programs)
         await ready.program(extender_file)
         extender_url = f"http://{address(extender_file)}"
