@@ -111,6 +111,8 @@ def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
     """Take in a pod as it is now."""
     if pod.node != ledger.node:
         return _forget(ledger, pod.uid), ()
+    if pod.uid in ledger.gone:
+        return ledger, ()  # the kubelet's own list can be older than the watch
     before = ledger.pods.get(pod.uid)
     if before is None:
         ledger = _with_successor(ledger, pod)
@@ -193,6 +195,7 @@ def _forget(ledger: Ledger, uid: str) -> Ledger:
         replace(
             ledger,
             vacated=ledger.vacated | {(pod.namespace, pod.name)},
+            gone=(*ledger.gone, uid)[-values.GONE_REMEMBERED :],
             pods={u: pod for u, pod in ledger.pods.items() if u != uid},
             successors={u: s for u, s in ledger.successors.items() if u != uid},
         ),

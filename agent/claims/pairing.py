@@ -190,17 +190,27 @@ def _pick(ledger: Ledger, ids: Iterable[str], count: int) -> Pick | str | None:
     slots = [proven] if proven else candidates(ledger, count)
     if not slots:
         return None
-    oldest = _usable(ledger, slots[0])
-    if oldest is not None:
-        return oldest
-    again = _choose_again(ledger, slots[0])
+    oldest = slots[0]
+    return (
+        _usable(ledger, oldest)
+        or _instead(ledger, oldest, slots[1:])
+        or _why_unusable(ledger, oldest)
+    )
+
+
+def _instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
+    """Serve a claim whose chips cannot be given: choose again, or exchange it.
+
+    Not for a container that reads the annotation itself: it mounts what that
+    says, whatever we answer.
+    """
+    if oldest.shape.reads_annotation:
+        return None
+    again = _choose_again(ledger, oldest)
     if again is not None:
         return again
-    for slot in slots[1:]:
-        other = _usable(ledger, slot) if slot.shape == slots[0].shape else None
-        if other is not None:
-            return other
-    return _why_unusable(ledger, slots[0])
+    equal = (_usable(ledger, slot) for slot in others if slot.shape == oldest.shape)
+    return next((pick for pick in equal if pick is not None), None)
 
 
 def _proven(ledger: Ledger, ids: frozenset[str], count: int) -> Slot | None:

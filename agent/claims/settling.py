@@ -176,12 +176,16 @@ def _exchange(ledger: Ledger, pod: NpuPod, hold: Hold) -> Ledger:
 
     The pod whose slot that was gets this pod's chips instead, if the two have
     equal shapes. If not, somebody went around the rules: each keeps its chips,
-    and what is missing is chosen again when its Allocate comes.
+    and what is missing is chosen again when its Allocate comes. A pod that reads
+    its annotation has mounted what that says, whatever Allocate answered.
     """
     theirs = ledger.slots.get(hold.slot)
     mine = ledger.slots.get(pod.uid)
     slots = dict(ledger.slots)
     moves = {hold.slot: pod.uid}
+    if pod.shape.reads_annotation and mine is not None:
+        own = replace(hold, slot=pod.uid, chips=chip_sets.ids_of(mine.chips))
+        return _put(ledger, own)
     if theirs is not None and (mine is None or mine.shape == theirs.shape):
         slots[pod.uid] = replace(mine or theirs, uid=pod.uid, chips=theirs.chips)
         if mine is None:

@@ -37,7 +37,7 @@ class News:
     def follow(self, current: Current) -> None:
         """Count the claims and holds of this ledger whenever metrics are read."""
         self._current = current
-        for state in ("open", "served", "unreadable"):
+        for state in ("open", "served", "unreadable", "bare"):
             self._metrics.claims.labels(state).set_function(
                 partial(self._claims, state)
             )
@@ -125,6 +125,8 @@ class News:
         ledger = self._current.ledger
         if state == "unreadable":
             return len(ledger.problems)
+        if state == "bare":
+            return len(ledger.bare)
         served = sum(
             pod.annotations.get(annotations.PREDICATE_TIME) == str(annotations.SERVED)
             for pod in ledger.pods.values()

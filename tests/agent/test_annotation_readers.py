@@ -1,0 +1,59 @@
+"""Pods that read their annotation mount what it says, whatever Allocate answers."""
+
+from dataclasses import replace
+
+from agent.claims.events import (
+    AllocateAsked,
+    ChipsRead,
+    Granted,
+    Refused,
+    ResourcesRead,
+)
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import current, ids, pod
+
+
+def reading(made: NpuPod) -> NpuPod:
+    """The same pod, with ASCEND_VISIBLE_DEVICES from its annotation."""
+    return replace(made, shape=replace(made.shape, reads_annotation=True))
+
+
+def test_its_chips_are_never_chosen_again() -> None:
+    now = current(reading(pod("reader", [0, 1])))
+    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+
+    (effect,) = now.apply(AllocateAsked(ids(0, 1), last_call=True))
+
+    assert isinstance(effect, Refused)
+    assert "Ascend910-0 unhealthy" in effect.text
+
+
+def test_it_gets_its_own_chips_from_whatever_ids() -> None:
+    now = current(reading(pod("reader", [0, 1])))
+
+    granted, _ = now.apply(AllocateAsked(ids(6, 7), last_call=True))
+
+    assert isinstance(granted, Granted)
+    assert granted.hold.chips == (0, 1)
+
+
+def test_served_for_another_it_holds_what_its_annotation_says() -> None:
+    now = current(pod("plain", [0, 1], 1), reading(pod("reader", [2, 3], 2)))
+    now.apply(AllocateAsked(ids(0, 1), last_call=True))
+    sequence = now.ledger.sequence
+
+    now.apply(
+        ResourcesRead(
+            uid="uid-reader",
+            containers={"main": frozenset(ids(0, 1))},
+            as_of=sequence,
+            until=sequence,
+            quiet=True,
+        )
+    )
+
+    (hold,) = now.ledger.holds.values()
+    assert hold.chips == (2, 3)
+    granted, *_ = now.apply(AllocateAsked(ids(2, 3), last_call=True))
+    assert isinstance(granted, Granted)
+    assert granted.hold.chips == (0, 1)
