@@ -243,9 +243,12 @@ class Binder:
         loop = asyncio.get_running_loop()
         while self._open.get(uid) is found:
             await asyncio.sleep(self._open_s / _LOOKS)
+            if self._open.get(uid) is not found or uid in self._under_way:
+                continue  # it has an outcome, or is just being tried again
             said = await self._look(found)
-            is_over = loop.time() >= found.over_s and uid not in self._under_way
-            if said is None and is_over:
+            # While we looked it may have been tried again, or have got its outcome.
+            is_ours = self._open.get(uid) is found and uid not in self._under_way
+            if said is None and is_ours and loop.time() >= found.over_s:
                 self._void(uid, found.failure)
 
     async def _look(self, found: _Open) -> str | None:

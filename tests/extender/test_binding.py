@@ -207,6 +207,34 @@ async def test_the_same_bind_tried_again_writes_the_same() -> None:
         assert first == second
 
 
+async def test_a_retry_that_succeeds_ends_the_looking() -> None:
+    async with world(cluster(), open_s=60) as w:
+        w.add("a", 2)
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+
+        await w.bind()
+
+        assert w.binder._open == {}
+        assert list(w.cache.assumed) == ["uid-a"]
+
+
+async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
+    async with world(cluster(), open_s=0.06) as w:
+        w.add("a", 8)
+        w.api.fates.extend([Fate.CUT, Fate.WAIT])
+        await w.bind()
+        again = asyncio.create_task(w.bind())
+        await until(lambda: len(w.api.bindings) == 2)
+
+        await asyncio.sleep(0.12)  # the first try is over by now
+
+        assert free(w.cache, "n1") == ()
+        w.api.go_on.set()
+        assert await again == ""
+        assert free(w.cache, "n1") == ()
+
+
 async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
     async with world(cluster(), open_s=60) as w:
         w.add("a", 2)

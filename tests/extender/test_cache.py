@@ -6,6 +6,7 @@ from extender import changes
 from extender.cache import Cache
 from scheduler_core.reasons import Reason
 from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
 from tests.extender.clusters import (
     NOW_S,
     RESOURCE,
@@ -292,6 +293,77 @@ def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
     assert found.uid == "new"
 
 
+def test_an_ended_pod_does_not_live_again_by_old_news() -> None:
+    ended = Spec(name="a", node="n1", phase="Failed", annotations=served((0,)))
+    cache = cluster(changes.PodSeen(pod=pod(ended)))
+
+    apply(cache, tenant("a", "n1", (0,)))
+
+    assert 0 in free(cache, "n1")
+
+
+def test_a_pod_may_be_seen_before_its_node() -> None:
+    cache = Cache()
+
+    apply(cache, tenant("a", "n1", (0, 1)), node("n1"), report("n1"))
+
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+def test_a_pod_of_another_resource_takes_none_of_these_chips() -> None:
+    limits = {"huawei.com/Ascend310": "1"}
+    other = npu_pod(
+        PodMeta(
+            uid="u", namespace="d", name="p", node="n1", annotations=served((0, 1))
+        ),
+        [RawContainer(name="c", limits=limits)],
+        "huawei.com/Ascend310",
+    )
+    assert other is not None
+
+    cache = cluster(changes.PodSeen(pod=other))
+
+    assert len(free(cache, "n1")) == 8
+
+
+def test_a_claim_waits_until_it_is_confirmed() -> None:
+    cache = cluster()
+    made = bind(cache, pod(Spec(name="a")), "n1")
+    bound = Spec(name="a", node="n1", annotations=made.annotations)
+
+    apply(cache, changes.PodSeen(pod=pod(bound)))
+    assert cache.waiting == {pod(bound).shape: {"n1"}}
+
+    apply(cache, tenant("a", "n1", (0,)))
+    assert cache.waiting == {}
+
+
+def test_a_node_that_has_not_said_which_chips_it_has_is_silent() -> None:
+    cache = cluster(dataclasses.replace(node("n1"), inventory=""))
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_an_edit_by_hand_is_no_sign_of_life() -> None:
+    cache = cluster()
+
+    apply(cache, report("n1", held=(0,)), now_s=NOW_S + 800)
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_rejection_that_is_heard_of_twice_counts_once() -> None:
+    cache = cluster()
+    for name in "ab":
+        wanted = Spec(name=name, owner="Job/default/j", node="n1")
+        failed = pod(dataclasses.replace(wanted, phase="Failed"))
+        seen = changes.PodSeen(pod=failed, rejected=True)
+        apply(cache, changes.PodSeen(pod=pod(wanted)), seen, seen)
+
+    assert cache.storms.refusal("Job/default/j", NOW_S) is None
+
+
 def test_rejections_are_counted_when_they_are_seen_to_happen() -> None:
     cache = cluster()
     for name in "abc":
@@ -299,7 +371,7 @@ def test_rejections_are_counted_when_they_are_seen_to_happen() -> None:
         apply(cache, changes.PodSeen(pod=pod(wanted)))
         failed = pod(dataclasses.replace(wanted, phase="Failed"))
         seen = changes.PodSeen(pod=failed, rejected=True)
-        apply(cache, seen, seen)
+        apply(cache, seen)
 
     assert cache.storms.refusal("Job/default/j", NOW_S) is not None
 

@@ -262,8 +262,9 @@ class Promises(RuleBasedStateMachine):
         for where in NODES:
             owned = self.truth.claims(where)
             for uid, promise in self.cache.assumed.items():
-                if promise.node == where:
-                    owned.setdefault(uid, promise.chips)  # else the pod says it
+                spec = self.truth.pods.get(uid)
+                if spec is not None and not spec.node and promise.node == where:
+                    owned[uid] = promise.chips
             seen = 0
             for uid, mask in sorted(owned.items()):
                 assert not seen & mask, f"{uid} on {where}: {owned}"

@@ -1,0 +1,94 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender import changes, seen
+from kube import objects
+from scheduler_core.products import ATLAS_800_TRAINING
+from tests.extender.clusters import RESOURCE
+
+
+def node(**status: dict[str, Any]) -> objects.Node:
+    found = {"metadata": {"name": "n1"}, "status": status}
+    return msgspec.convert(found, objects.Node)
+
+
+def pod(phase: str, reason: str = "", *, asks: bool = True) -> objects.Pod:
+    limits = {RESOURCE: "1"} if asks else {}
+    found = {
+        "metadata": {"name": "p", "namespace": "d", "uid": "u"},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+        "status": {"phase": phase, "reason": reason},
+    }
+    return msgspec.convert(found, objects.Pod)
+
+
+def configmap(name: str, **data: str) -> objects.ConfigMap:
+    found = {"metadata": {"name": name, "namespace": "kube-system"}, "data": data}
+    return msgspec.convert(found, objects.ConfigMap)
+
+
+def test_a_node_with_the_resource_has_its_product() -> None:
+    assert seen.node_change(node(allocatable={RESOURCE: "7"})) == changes.NodeSeen(
+        name="n1", product=ATLAS_800_TRAINING, allocatable=7
+    )
+
+
+def test_a_node_without_npus_is_none_of_ours() -> None:
+    assert seen.node_change(node(allocatable={"cpu": "4"})) == changes.NodeSeen(
+        name="n1"
+    )
+
+
+def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -> None:
+    found = msgspec.convert(
+        {"metadata": {"name": "n1", "annotations": {"baseDeviceInfos": "{}"}}},
+        objects.Node,
+    )
+
+    assert seen.node_change(found) == changes.NodeSeen(
+        name="n1", product=ATLAS_800_TRAINING, inventory="{}"
+    )
+
+
+def test_a_quantity_that_is_no_count_offers_nothing() -> None:
+    assert seen.node_change(node(allocatable={RESOURCE: "8k"})).allocatable == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "is_rejected"),
+    [
+        ("Failed", "UnexpectedAdmissionError", True),
+        ("Failed", "OutOfhuawei.com/Ascend910", True),
+        ("Failed", "TopologyAffinityError", True),
+        ("Failed", "Evicted", False),
+        ("Failed", "", False),
+        ("Running", "UnexpectedAdmissionError", False),
+    ],
+)
+def test_only_what_the_kubelet_would_not_admit_is_a_rejection(
+    phase: str, reason: str, *, is_rejected: bool
+) -> None:
+    found = seen.pod_change(pod(phase, reason))
+
+    assert isinstance(found, changes.PodSeen)
+    assert found.rejected is is_rejected
+
+
+def test_a_pod_without_npus_is_as_good_as_gone() -> None:
+    assert seen.pod_change(pod("Running", asks=False)) == changes.PodGone(uid="u")
+
+
+def test_a_device_configmap_speaks_of_its_node() -> None:
+    found = configmap("mindx-dl-deviceinfo-n1", DeviceInfoCfg="a", AscendAffinity="b")
+
+    assert seen.report_change(found) == changes.ReportSeen(
+        node="n1", device_info="a", affinity="b"
+    )
+    assert seen.report_gone(found) == changes.ReportSeen(node="n1")
+
+
+def test_another_configmap_with_that_label_is_passed_by() -> None:
+    assert seen.report_change(configmap("mindx-dl-other")) is None
+    assert seen.report_gone(configmap("mindx-dl-other")) is None
