@@ -12,7 +12,7 @@ The hold-off keeps a flapping fault from offering a chip again and again. A
 network fault clears without RECOVERING: the chip was in service all along, and
 taking it out in order to recover would be the only harm done.
 
-Source: `facts/device-plugin.md` §6.2, that is MindCluster's device plugin.
+Source: MindCluster's device plugin, `pkg/common/fault_code.go` (at 22bb3d98).
 """
 
 from collections.abc import Mapping

@@ -114,7 +114,7 @@ def node_marks(picture: Picture) -> NodeMarks:
     """What the Node object of a picture carries.
 
     Source:
-        `facts/device-plugin.md` §5, that is MindCluster's device plugin.
+        MindCluster's device plugin, `pkg/server/manager.go` (at 22bb3d98).
     """
     family = picture.product.chip_prefix.removesuffix("-")
     labels = {"accelerator": f"huawei-{family}"}

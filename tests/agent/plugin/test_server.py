@@ -14,7 +14,7 @@ from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.node import current
 from tests.agent.plugin.conftest import LOCALHOST
 
-#: The issue's bound for noticing a kubelet's restart.
+#: Within this a kubelet's restart must be noticed.
 NOTICED_S = 2.0
 
 
