@@ -244,7 +244,7 @@ class Agent:
                     await self._synced.wait()
             except TimeoutError:
                 for pod in await self._kubelet_pods():
-                    self._current.apply(PodSeen(pod))
+                    self._current.apply(PodSeen(pod, by_kubelet=True))
                 if not self._current.ledger.pods:
                     continue
             self._ready.has("pods")

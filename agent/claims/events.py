@@ -16,9 +16,10 @@ from scheduler_core.wire.pods import NpuPod
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """The API server (or the kubelet's own list) shows a pod of this node."""
+    """The API server shows a pod of this node."""
 
     pod: NpuPod
+    by_kubelet: bool = False  #: it was the kubelet's own list instead
 
 
 @dataclass(frozen=True, slots=True)

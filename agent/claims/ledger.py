@@ -38,7 +38,7 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
     effects: tuple[Effect, ...] = ()
     match event:
         case PodSeen():
-            ledger, effects = _see(ledger, event.pod)
+            ledger, effects = _meet(ledger, event)
         case PodGone():
             ledger = _forget(ledger, event.uid)
         case ChipsRead():
@@ -49,7 +49,7 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
         case AllocateAsked():
             ledger, effects = pairing.allocate(ledger, event)
         case ResourcesRead():
-            ledger, effects = settling.read(ledger, event)
+            ledger, effects = _read(ledger, event)
         case PassEnded():
             ledger = settling.end_pass(ledger, event)
         case _:
@@ -107,12 +107,41 @@ def _around(ledger: Ledger, slot: Slot, got: int) -> int:
     )
 
 
+def _meet(ledger: Ledger, event: PodSeen) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Take in a pod from one who may know it.
+
+    What the API server has shown is not overwritten by the kubelet's list,
+    which can be older. A pod that only the kubelet has shown counts until the
+    API server shows another one of its name, or the kubelet forgets it.
+    """
+    uid, name = event.pod.uid, (event.pod.namespace, event.pod.name)
+    namesakes = {
+        pod.uid
+        for pod in ledger.pods.values()
+        if (pod.namespace, pod.name) == name and pod.uid != uid
+    }
+    if not event.by_kubelet:
+        for other in namesakes & ledger.unproven:
+            ledger = _forget(ledger, other)
+        ledger = replace(ledger, unproven=ledger.unproven - {uid})
+    elif (namesakes | ledger.pods.keys() & {uid}) - ledger.unproven:
+        return ledger, ()
+    else:
+        ledger = replace(ledger, unproven=ledger.unproven | {uid})
+    return _see(ledger, event.pod)
+
+
+def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Take in what pod-resources said; the kubelet's own pods can go this way."""
+    if event.uid in ledger.unproven and event.quiet and event.containers is None:
+        ledger = _forget(ledger, event.uid)
+    return settling.read(ledger, event)
+
+
 def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
     """Take in a pod as it is now."""
     if pod.node != ledger.node:
         return _forget(ledger, pod.uid), ()
-    if pod.uid in ledger.gone:
-        return ledger, ()  # the kubelet's own list can be older than the watch
     before = ledger.pods.get(pod.uid)
     if before is None:
         ledger = _with_successor(ledger, pod)
@@ -195,7 +224,7 @@ def _forget(ledger: Ledger, uid: str) -> Ledger:
         replace(
             ledger,
             vacated=ledger.vacated | {(pod.namespace, pod.name)},
-            gone=(*ledger.gone, uid)[-values.GONE_REMEMBERED :],
+            unproven=ledger.unproven - {uid},
             pods={u: pod for u, pod in ledger.pods.items() if u != uid},
             successors={u: s for u, s in ledger.successors.items() if u != uid},
         ),

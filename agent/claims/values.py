@@ -22,10 +22,6 @@ from scheduler_core.wire.pods import NpuPod
 #: `Hold.need` of a hold that covers a pod as a whole (found at a restart).
 WHOLE_POD = -1
 
-#: Pods that have gone and must not come back by an older list. More than can go
-#: on one node while a list is under way.
-GONE_REMEMBERED = 256
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
@@ -103,8 +99,9 @@ class Ledger:
     successors: Mapping[str, int] = field(default_factory=dict)
     #: (namespace, name) of pods that have gone since something is unconfirmed
     vacated: frozenset[tuple[str, str]] = frozenset()
-    #: uids of the last pods that the API server has no more, oldest first
-    gone: tuple[str, ...] = ()
+    #: uids of pods that only the kubelet has shown: its list can be older than
+    #: what the API server has told, and nobody will ever say that they have gone
+    unproven: frozenset[str] = frozenset()
     #: pods that run although no device was ever given to them
     bare: frozenset[str] = frozenset()
     sequence: int = 0

@@ -181,7 +181,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             if not await self._news(version, deadline):
                 break
         for pod in await self._kubelet_pods():
-            self._current.apply(PodSeen(pod))
+            self._current.apply(PodSeen(pod, by_kubelet=True))
         answer = self._ask(AllocateAsked(kubelet_ids, last_call=True))
         if answer is None:
             raise AssertionError(kubelet_ids)  # a last call is always answered
