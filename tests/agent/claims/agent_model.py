@@ -1,0 +1,311 @@
+"""A model of the agent around the pure ledger: what reconciler and plugin do.
+
+Each effect is one step: journal written, answer given, patch sent, patch
+acknowledged. The agent can die between any two of them; what is left then is
+the journal, and what others know.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from agent.claims import ledger as ledgers
+from agent.claims import occupancy, publishing, settling
+from agent.claims.events import (
+    AllocateAsked,
+    AwaitClaim,
+    ChipsRead,
+    Counted,
+    Effect,
+    Event,
+    Granted,
+    Identity,
+    PassEnded,
+    PodGone,
+    PodSeen,
+    PreferenceAsked,
+    Preferred,
+    Refused,
+    ResourcesRead,
+)
+from agent.claims.publishing import Patch
+from agent.claims.values import Hold, Ledger
+from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster
+from tests.agent.claims.kubelet_model import Kubelet, PluginError
+
+HOST_IP = "10.0.0.1"
+
+
+class AgentDiedError(PluginError):
+    """The agent died before it had answered."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A pod-resources request that has not been answered yet."""
+
+    uid: str
+    containers: dict[str, frozenset[str]] | None
+    as_of: int
+    mark: int
+
+
+@dataclass
+class Agent:
+    """The agent's process, with its journal, which outlives it."""
+
+    cluster: Cluster
+    seen: Counter[str]
+    unhealthy: Callable[[], int]  # mask; the driver's
+    ledger: Ledger = field(default_factory=lambda: Ledger(product=PRODUCT, node=NODE))
+    journal: tuple[Hold, ...] = ()
+    is_up: bool = False
+    fuse: int | None = None  # effects until it dies
+    batch: list[Patch] = field(default_factory=list)
+    reading: Reading | None = None
+    rechosen: set[int] = field(default_factory=set)  # sequences of holds
+    before_patch: Callable[[], None] = lambda: None
+    after_patch: Callable[[], None] = lambda: None
+    _kubelet: Kubelet | None = None
+    _asked: bool = False  # a preference was asked for, its Allocate is to come
+    _traffic: int = 0
+    _swap_patches: int = -1  # sent since an exchange began; -1: none under way
+
+    @property
+    def kubelet(self) -> Kubelet:
+        assert self._kubelet is not None
+        return self._kubelet
+
+    def connect(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    # life and death
+
+    def start(self) -> None:
+        """Begin as the real one does: journal, driver, pods, resume, one pass."""
+        self.is_up = True
+        self.ledger = Ledger(product=PRODUCT, node=NODE)
+        self.ledger = ledgers.restore(self.ledger, self.journal)
+        self.look()
+        self.cluster.watch.clear()
+        for pod in self.cluster.pods.values():
+            self.take(PodSeen(pod))
+        self.ledger = ledgers.resume(self.ledger)
+        self.pass_(thorough=True)
+        self.stream()
+
+    def die(self) -> None:
+        self.seen["crash"] += 1
+        if self._swap_patches > 0 and self.wanted():
+            self.seen["crash in the middle of a swap"] += 1
+        self.is_up = False
+        self.fuse = None
+        self.batch, self.reading = [], None
+        self._asked, self._swap_patches = False, -1
+        self.kubelet.healthy = frozenset()
+
+    def tick(self) -> None:
+        """The place between two effects."""
+        if self.fuse is None:
+            return
+        self.fuse -= 1
+        if self.fuse < 0:
+            self.die()
+            raise AgentDiedError
+
+    def survives(self, work: Callable[[], None]) -> None:
+        """Do something that the agent may die of."""
+        try:
+            work()
+        except AgentDiedError:
+            return
+
+    # events
+
+    def take(self, event: Event) -> tuple[Effect, ...]:
+        """Let the ledger take in an event; its holds go to the journal."""
+        before = self.ledger.holds
+        self.ledger, effects = ledgers.step(self.ledger, event)
+        for effect in effects:
+            if isinstance(effect, Counted):
+                self._count(effect.identity)
+        if self.ledger.holds != before:
+            self.tick()
+            # what a reading or the next Allocate tells again is not written
+            self.journal = tuple(
+                replace(hold, freed=False, lost=False, misses=0)
+                for hold in self.ledger.holds.values()
+            )
+        self.tick()
+        return effects
+
+    def _count(self, identity: Identity) -> None:
+        self.seen[identity] += 1
+        if identity is Identity.CORRECTED:
+            self._swap_patches = 0
+
+    def deliver(self, count: int) -> None:
+        """Take in the next watch events."""
+        for _ in range(min(count, len(self.cluster.watch))):
+            self.take(self.cluster.watch.popleft())
+
+    def relist(self) -> None:
+        """The watch begins anew: the differences are told, in no special order."""
+        self.cluster.watch.clear()
+        for uid in tuple(self.ledger.pods.keys() - self.cluster.pods.keys()):
+            self.take(PodGone(uid))
+        for pod in tuple(self.cluster.pods.values()):
+            if self.ledger.pods.get(pod.uid) != pod:
+                self.take(PodSeen(pod))
+
+    def look(self) -> None:
+        self.take(ChipsRead(unhealthy=self.unhealthy(), busy=self.kubelet.busy()))
+
+    # what the kubelet asks
+
+    def prefer(
+        self, available: tuple[str, ...], taken: tuple[str, ...], size: int
+    ) -> tuple[str, ...]:
+        self._alive()
+        self._asked = True
+        self._traffic += 1
+        while True:
+            (answer,) = self.take(PreferenceAsked(available, taken, size))
+            assert isinstance(answer, Preferred)
+            if not answer.claim_missing or not self.cluster.watch:
+                return answer.kubelet_ids
+            self.deliver(1)
+
+    def allocate(self, ids: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+        self._alive()
+        self._traffic += 1
+        answer = self._decide(ids)
+        self._traffic += 1
+        self._asked = False
+        if isinstance(answer, Refused):
+            self.seen["refused"] += 1
+            raise PluginError(answer.text)
+        hold = answer.hold
+        if hold.sequence in self.rechosen:
+            self.seen["rechosen chips"] += 1
+        return tuple(zip(hold.kubelet_ids, hold.chips, strict=True))
+
+    def _decide(self, ids: tuple[str, ...]) -> Granted | Refused:
+        answer = self._ask(AllocateAsked(ids, last_call=False))
+        if isinstance(answer, AwaitClaim):
+            self.seen["claim awaited"] += 1
+            for pod in tuple(self.kubelet.known.values()):  # the kubelet's own list
+                self.take(PodSeen(pod, by_kubelet=True))
+            answer = self._ask(AllocateAsked(ids, last_call=True))
+        assert isinstance(answer, Granted | Refused)
+        return answer
+
+    def _ask(self, asked: AllocateAsked) -> Effect:
+        effects = self.take(asked)
+        if Counted(Identity.RECHOSEN) in effects:
+            self.rechosen.add(self.ledger.sequence)
+        return effects[0]
+
+    def _alive(self) -> None:
+        if not self.is_up:
+            raise PluginError("no plugin is registered")
+
+    # what it asks the kubelet
+
+    def stream(self) -> None:
+        """Send the device list."""
+        devices = occupancy.devices(self.ledger)
+        self.kubelet.healthy = frozenset(name for name, healthy in devices if healthy)
+
+    def pass_(self, *, thorough: bool) -> None:
+        """One correction pass."""
+        mark = self._mark()
+        self._read_each(thorough=thorough)
+        if settling.lingers(self.ledger) and mark >= 0:
+            self.kubelet.free_ended()  # what List does
+            self._read_each(thorough=False)
+        self.look()
+        self.take(PassEnded(quiet=self._is_quiet_since(mark)))
+
+    def _read_each(self, *, thorough: bool) -> None:
+        for uid, _, name in settling.wants_reading(self.ledger, thorough=thorough):
+            self._begin(uid, name)
+            self.end_reading()
+
+    def begin_reading(self, position: int) -> None:
+        """Send a request whose answer will come later."""
+        wanted = settling.wants_reading(self.ledger, thorough=True)
+        if wanted:
+            uid, _, name = wanted[position % len(wanted)]
+            self._begin(uid, name)
+
+    def _begin(self, uid: str, name: str) -> None:
+        self.reading = Reading(
+            uid=uid,
+            containers=self.kubelet.resources(name),
+            as_of=self.ledger.sequence,
+            mark=self._mark(),
+        )
+
+    def end_reading(self) -> None:
+        reading, self.reading = self.reading, None
+        if reading is not None:
+            self.take(
+                ResourcesRead(
+                    uid=reading.uid,
+                    containers=reading.containers,
+                    as_of=reading.as_of,
+                    until=self.ledger.sequence,
+                    quiet=self._is_quiet_since(reading.mark),
+                )
+            )
+
+    def _mark(self) -> int:
+        return -1 if self._asked else self._traffic
+
+    def _is_quiet_since(self, mark: int) -> bool:
+        return mark == self._traffic and not self._asked
+
+    # what it writes
+
+    def wanted(self) -> tuple[Patch, ...]:
+        return publishing.patches(self.ledger, host_ip=HOST_IP)
+
+    def send(
+        self, *, last: bool = False, lands: bool = True, told: bool = True
+    ) -> bool:
+        """Send one patch of the batch; a new batch when there is none.
+
+        Returns:
+            Whether there was one.
+        """
+        if not self.batch:
+            self.batch = list(self.wanted())
+        if not self.batch:
+            self._swap_patches = -1
+            return False
+        patch = self.batch.pop(-1 if last else 0)
+        self.tick()
+        if lands and self.cluster.is_up:
+            self._land(patch, told=told)
+        else:
+            self.seen["patch failed"] += 1
+            self.batch = []
+        return True
+
+    def _land(self, patch: Patch, *, told: bool) -> None:
+        self.before_patch()
+        pod = self.cluster.patch(patch.uid, patch.annotations)
+        self.after_patch()
+        if self._swap_patches >= 0:
+            self._swap_patches += 1
+        self.tick()
+        if pod is not None and told:
+            self.take(PodSeen(pod))
+
+    def publish(self) -> None:
+        """Write the ConfigMap."""
+        if self.cluster.is_up:
+            self.cluster.affinity = publishing.affinity(self.ledger)
+            self.cluster.unhealthy = self.ledger.unhealthy
+            self.cluster.allocatable = len(self.kubelet.healthy)

@@ -1,0 +1,358 @@
+"""A model of the kubelet's device manager: ids, admission, pod-resources.
+
+It does what version 1.36 does, each odd thing on demand: any order, preference
+followed or not, ids of init containers used again without a preference, ids of
+ended pods freed late, a pod rejected after its Allocate, an id forgotten and
+given twice, a lost checkpoint, an Allocate by a pod worker.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from scheduler_core import chips as chip_sets
+from scheduler_core.shapes import ContainerKind, ContainerNeed
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.claims.cluster_model import (
+    PRODUCT,
+    Cluster,
+    annotated,
+    shuffled,
+)
+
+IDS = tuple(f"{PRODUCT.chip_prefix}{chip}" for chip in range(PRODUCT.chip_count))
+
+Key = tuple[str, str]  # pod uid, container name
+
+
+class PluginError(Exception):
+    """The plugin did not answer, or answered with an error."""
+
+
+class Plugin(Protocol):
+    """What the kubelet calls."""
+
+    def prefer(
+        self, available: tuple[str, ...], taken: tuple[str, ...], size: int
+    ) -> tuple[str, ...]: ...
+
+    def allocate(self, ids: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+        """The pairs of id and chip that are mounted."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How the kubelet goes about one admission."""
+
+    obeys: bool = True
+    seed: int = 0
+    rejects: bool = False  # after the last Allocate
+    forgets: str = ""  # uid of a pod whose ids it takes for free
+
+
+@dataclass
+class Container:
+    """What was mounted into one container."""
+
+    kind: ContainerKind
+    mounted: tuple[tuple[str, int], ...]  # id and chip
+    alive: bool = True
+
+    @property
+    def mask(self) -> int:
+        return chip_sets.mask_of({chip for _, chip in self.mounted})
+
+
+@dataclass
+class Admission:
+    """One pod on its way."""
+
+    pod: NpuPod
+    manner: Manner
+    position: int = 0
+    asked: tuple[str, ...] = ()
+    reusable: frozenset[str] = frozenset()
+
+    @property
+    def need(self) -> ContainerNeed:
+        return self.pod.needs[self.position]
+
+
+@dataclass
+class Kubelet:
+    """The kubelet of the node, and what runs on it."""
+
+    cluster: Cluster
+    plugin: Plugin
+    seen: Counter[str]
+    healthy: frozenset[str] = frozenset()
+    known: dict[str, NpuPod] = field(default_factory=dict)  # the pod manager's
+    devices: dict[Key, frozenset[str]] = field(default_factory=dict)
+    in_flight: frozenset[str] = frozenset()  # ids between preference and Allocate
+    containers: dict[Key, Container] = field(default_factory=dict)
+    admission: Admission | None = None
+    admitted: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)  # rejected or run to the end
+    running: dict[str, NpuPod] = field(default_factory=dict)  # as admitted
+    leftovers: int = 0  # mask: chips with a process that outlived its container
+
+    # pods come and go
+
+    def sync(self) -> None:
+        """Take in the API server's present list of pods."""
+        self.known = dict(self.cluster.pods)
+
+    def waiting(self) -> list[NpuPod]:
+        """Bound pods that were not admitted yet."""
+        busy = self.admission.pod.uid if self.admission else ""
+        return [
+            pod
+            for pod in self.cluster.living()
+            if pod.uid not in self.admitted | self.ended
+            and pod.uid != busy
+            and not pod.deleting
+        ]
+
+    def active(self) -> set[str]:
+        """Pods whose ids are not free."""
+        pending = {self.admission.pod.uid} if self.admission else set()
+        return (self.known.keys() - self.ended) | pending
+
+    def free_ended(self) -> None:
+        """Forget the ids of pods that have ended: late, and all at once."""
+        active = self.active()
+        self.devices = {
+            key: ids for key, ids in self.devices.items() if key[0] in active
+        }
+
+    # admission
+
+    def begin(self, pod: NpuPod, manner: Manner) -> None:
+        self.sync()
+        self.admission = Admission(self.cluster.pods[pod.uid], manner)
+
+    def advance(self) -> None:
+        """One call to the plugin, at most."""
+        admission = self.admission
+        assert admission is not None
+        try:
+            if admission.asked:
+                self._allocate(admission)
+            else:
+                admission.asked = self._ids_for(admission)
+                self.in_flight = frozenset(admission.asked)
+        except PluginError:
+            self._reject(admission.pod.uid)
+            return
+        if admission.position == len(admission.pod.needs):
+            self._end_admission(admission)
+
+    def _end_admission(self, admission: Admission) -> None:
+        uid = admission.pod.uid
+        self.seen["rejected after Allocate"] += admission.manner.rejects
+        if admission.manner.rejects or uid not in self.cluster.pods:
+            self._reject(uid)
+            return
+        self.admission = None
+        self.admitted.add(uid)
+
+    def _reject(self, uid: str) -> None:
+        self.admission = None
+        self.in_flight = frozenset()
+        self.ended.add(uid)
+        self._end_containers(uid)
+        pod = self.cluster.pods.get(uid)
+        if pod is not None:
+            self.cluster.put(replace(pod, phase="Failed"))
+
+    def _ids_for(self, admission: Admission) -> tuple[str, ...]:
+        """The device manager's devicesToAllocate."""
+        self.free_ended()
+        key = (admission.pod.uid, admission.need.name)
+        known = self.devices.get(key)
+        if known is not None:  # allocated before a restart of the kubelet
+            return tuple(known)
+        return self._choose(admission.need.count, admission.reusable, admission.manner)
+
+    def _choose(
+        self, count: int, reusable: frozenset[str], manner: Manner
+    ) -> tuple[str, ...]:
+        taken = tuple(shuffled(reusable, manner.seed)[:count])
+        if len(taken) == count:
+            return taken
+        in_use = {
+            kubelet_id
+            for (uid, _), ids in self.devices.items()
+            if uid != manner.forgets
+            for kubelet_id in ids
+        }
+        available = tuple(shuffled(self.healthy - in_use - self.in_flight, manner.seed))
+        if len(available) + len(taken) < count:
+            raise PluginError("too few devices")
+        preferred = self.plugin.prefer(available + taken, taken, count)
+        assert set(preferred) <= {*available, *taken}
+        assert len(preferred) <= count
+        order = [i for i in preferred if i in available] if manner.obeys else []
+        order += [i for i in available if i not in order]
+        return (taken + tuple(order))[:count]
+
+    def _allocate(self, admission: Admission) -> None:
+        uid, need, ids = admission.pod.uid, admission.need, admission.asked
+        if (uid, need.name) not in self.devices:
+            self.devices[uid, need.name] = frozenset(ids)
+            try:
+                mounted = self.plugin.allocate(ids)
+            except PluginError:
+                del self.devices[uid, need.name]
+                raise
+            self.containers[uid, need.name] = Container(need.kind, mounted)
+        self._note_shared_ids(uid)
+        if need.kind is ContainerKind.INIT:
+            admission.reusable |= frozenset(ids)
+        else:
+            admission.reusable -= frozenset(ids)
+        admission.asked = ()
+        admission.position += 1
+        self.in_flight = frozenset()
+
+    def _note_shared_ids(self, uid: str) -> None:
+        mine = {i for (u, _), ids in self.devices.items() if u == uid for i in ids}
+        if any(
+            not mine.isdisjoint(ids) for (u, _), ids in self.devices.items() if u != uid
+        ):
+            self.seen["an id given twice"] += 1
+
+    # containers run
+
+    def start(self, uid: str) -> None:
+        """Run an admitted pod: init containers to their end, then the others."""
+        pod = self.cluster.pods[uid]
+        self.running[uid] = pod
+        if pod.shape.reads_annotation:
+            # what the pod's own environment says wins over Allocate's answer
+            for need in pod.needs:
+                container = self.containers[uid, need.name]
+                own = chip_sets.ids_of(annotated(pod))
+                ids = [kubelet_id for kubelet_id, _ in container.mounted]
+                container.mounted = tuple(zip(ids, own, strict=False))
+
+    def start_bare(self, uid: str) -> None:
+        """Run a pod as if nobody offered its resource: without any device."""
+        self.sync()
+        pod = self.cluster.pods[uid]
+        self.admitted.add(uid)
+        self.running[uid] = pod
+        for need in pod.needs:
+            self.containers[uid, need.name] = Container(need.kind, ())
+        self.seen["bare"] += 1
+
+    def report(self, uid: str) -> None:
+        pod = self.cluster.pods.get(uid)
+        if pod is not None and pod.phase == "Pending":
+            self.cluster.put(replace(pod, phase="Running"))
+
+    def finish(self, uid: str, phase: str, *, leftover: bool) -> None:
+        """All containers end; perhaps a process of theirs does not."""
+        if leftover:
+            self.leftovers |= self.mounted_by(uid)
+        self._end_containers(uid)
+        self.ended.add(uid)
+        pod = self.cluster.pods.get(uid)
+        if pod is not None:
+            self.cluster.put(replace(pod, phase=phase))
+
+    def terminate(self, uid: str, *, leftover: bool) -> None:
+        """End a pod that was deleted gracefully, then let the API server forget it."""
+        if leftover:
+            self.leftovers |= self.mounted_by(uid)
+        self._end_containers(uid)
+        self.ended.add(uid)
+        self.cluster.remove(uid)
+        self.sync()
+
+    def reap(self, uid: str) -> None:
+        """End the containers of a pod that was force-deleted."""
+        self._end_containers(uid)
+        self.ended.add(uid)
+
+    def _end_containers(self, uid: str) -> None:
+        self.running.pop(uid, None)
+        self.containers = {k: c for k, c in self.containers.items() if k[0] != uid}
+
+    def orphans(self) -> list[str]:
+        """Force-deleted pods whose containers still run."""
+        return [uid for uid in self.running if uid not in self.cluster.pods]
+
+    def restart_container(self, key: Key, manner: Manner) -> None:
+        """A container ends and is made anew; if its ids were lost, by an Allocate."""
+        container = self.containers[key]
+        if self.devices.get(key):
+            return  # the checkpoint has the answer
+        need = next(n for n in self.running[key[0]].needs if n.name == key[1])
+        container.mounted, container.alive = (), False
+        self.seen["Allocate by a pod worker"] += 1
+        self.free_ended()
+        try:
+            ids = self._choose(need.count, frozenset(), manner)
+            self.devices[key] = frozenset(ids)
+            container.mounted = self.plugin.allocate(ids)
+        except PluginError:
+            self.devices.pop(key, None)
+            return
+        self._note_shared_ids(key[0])
+        container.alive = True
+
+    def restart(self, *, lose: bool, rejects: bool) -> None:
+        """The kubelet restarts; running containers go on."""
+        if self.admission is not None:
+            pod, self.admission = self.admission.pod, None
+            if lose:
+                self._end_containers(pod.uid)
+        self.sync()
+        if lose:
+            self.devices = {}
+            for uid in self.admitted - self.running.keys():
+                self.containers = {
+                    k: c for k, c in self.containers.items() if k[0] != uid
+                }
+            self.admitted &= self.running.keys()
+            self.seen["checkpoint lost"] += bool(self.running)
+        if rejects:
+            for uid, pod in tuple(self.running.items()):
+                if pod.needs[0].kind is ContainerKind.INIT and uid in self.known:
+                    self.seen["rejected at a restart"] += 1
+                    self.finish(uid, "Failed", leftover=False)
+
+    # what others see
+
+    def resources(self, name: str) -> dict[str, frozenset[str]] | None:
+        """pod-resources Get: by name, without ordinary init containers."""
+        pod = next((pod for pod in self.known.values() if pod.name == name), None)
+        if pod is None:
+            return None
+        return {
+            need.name: self.devices.get((pod.uid, need.name), frozenset())
+            for need in pod.needs
+            if need.kind is not ContainerKind.INIT
+        }
+
+    def mounted_by(self, uid: str) -> int:
+        mask = 0
+        for (owner, _), container in self.containers.items():
+            if owner == uid:
+                mask |= container.mask
+        return mask
+
+    def mounted(self) -> int:
+        """All chips in containers that live, or soon will."""
+        mask = 0
+        for container in self.containers.values():
+            mask |= container.mask
+        return mask
+
+    def busy(self) -> int:
+        """The chips with a process on them, as the driver sees it."""
+        mask = self.leftovers
+        for uid in self.running:
+            mask |= self.mounted_by(uid)
+        return mask

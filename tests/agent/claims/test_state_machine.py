@@ -1,0 +1,383 @@
+"""Any interleaving: one owner for each chip, and all agree as soon as things rest."""
+
+import os
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.claims.cluster_model import APP, INIT, SIDECAR, Needs
+from tests.agent.claims.kubelet_model import Manner
+from tests.agent.claims.world_model import World
+
+#: (containers, whether they read the annotation themselves)
+SHAPES: tuple[tuple[Needs, bool], ...] = (
+    (((APP, 1),), False),
+    (((APP, 2),), False),
+    (((APP, 1), (APP, 1)), False),
+    (((INIT, 1), (APP, 1)), False),
+    (((INIT, 2), (APP, 1), (APP, 1)), False),
+    (((SIDECAR, 1), (APP, 1)), False),
+    (((INIT, 1), (SIDECAR, 1), (APP, 1)), False),
+    (((APP, 4),), False),
+    (((APP, 8),), False),
+    (((APP, 1),), True),
+)
+
+indexes = st.integers(0, 7)
+manners = st.builds(
+    Manner, obeys=st.booleans(), seed=st.integers(0, 20), rejects=st.just(value=False)
+)
+seldom = st.integers(0, 3).map(lambda number: number == 0)
+
+seen: Counter[str] = Counter()
+
+
+class Node(RuleBasedStateMachine):
+    """What can happen to one node, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(Counter())
+
+    # helpers of the rules
+
+    @property
+    def pods(self) -> list[NpuPod]:
+        return list(self.world.cluster.pods.values())
+
+    def pick(self, index: int) -> NpuPod:
+        return self.pods[index % len(self.pods)]
+
+    def has_pods(self) -> bool:
+        return bool(self.world.cluster.pods) and self.world.cluster.is_up
+
+    # scheduling
+
+    @precondition(lambda self: self.world.cluster.is_up)
+    @rule(shape=st.integers(0, len(SHAPES) - 1), first=indexes, count=st.integers(1, 4))
+    def bind(self, shape: int, first: int, count: int) -> None:
+        needs, reads = SHAPES[shape]
+        for index in range(count):
+            name = f"p{(first + index) % 8}"
+            uid = self.world.cluster.bind(needs, name=name, reads_annotation=reads)
+            if uid is not None:
+                self.world.fresh.append(uid)
+
+    # watch
+
+    @precondition(lambda self: self.world.agent.is_up and self.world.cluster.is_up)
+    @rule(count=st.integers(1, 20))
+    def deliver(self, count: int) -> None:
+        agent = self.world.agent
+        agent.survives(lambda: agent.deliver(count))
+
+    @precondition(lambda self: self.world.agent.is_up and self.world.cluster.is_up)
+    @rule()
+    def relist(self) -> None:
+        self.world.agent.survives(self.world.agent.relist)
+
+    # admission
+
+    def can_admit(self) -> bool:
+        world = self.world
+        return (
+            world.agent.is_up
+            and world.cluster.is_up
+            and world.kubelet.admission is None
+            and bool(world.kubelet.waiting())
+        )
+
+    def _begin(self, index: int, manner: Manner) -> None:
+        waiting = self.world.kubelet.waiting()
+        self.world.kubelet.begin(waiting[index % len(waiting)], manner)
+
+    @precondition(can_admit)
+    @rule(index=indexes, manner=manners, count=st.integers(1, 4))
+    def admit(self, index: int, manner: Manner, count: int) -> None:
+        kubelet = self.world.kubelet
+        for each in range(count):
+            if not self.can_admit():
+                return
+            self._begin(index + each, manner)
+            while kubelet.admission is not None:
+                kubelet.advance()
+            self.world.check()
+
+    @precondition(can_admit)
+    @rule(index=indexes, manner=manners)
+    def begin_admission(self, index: int, manner: Manner) -> None:
+        self._begin(index, manner)
+
+    @precondition(can_admit)
+    @rule(index=indexes, obeys=st.booleans(), seed=indexes)
+    def begin_admission_that_ends_badly(
+        self, index: int, obeys: bool, seed: int
+    ) -> None:
+        self.world.is_plain = False
+        self._begin(index, Manner(obeys=obeys, seed=seed, rejects=True))
+
+    @precondition(lambda self: self.can_admit() and self.world.kubelet.running)
+    @rule(index=indexes, victim=indexes, seed=indexes)
+    def begin_admission_with_an_id_forgotten(
+        self, index: int, victim: int, seed: int
+    ) -> None:
+        self.world.is_plain = False
+        victims = sorted(self.world.kubelet.admitted)
+        forgets = victims[victim % len(victims)]
+        self._begin(index, Manner(obeys=False, seed=seed, forgets=forgets))
+
+    @precondition(
+        lambda self: (
+            self.world.kubelet.admission is not None and self.world.cluster.is_up
+        )
+    )
+    @rule(count=st.integers(1, 3))
+    def advance(self, count: int) -> None:
+        for _ in range(count):
+            if self.world.kubelet.admission is not None:
+                self.world.kubelet.advance()
+                self.world.check()
+
+    def startable(self) -> list[str]:
+        kubelet = self.world.kubelet
+        alive = kubelet.admitted - kubelet.ended - kubelet.running.keys()
+        return sorted(alive & self.world.cluster.pods.keys())
+
+    @precondition(startable)
+    @rule(report=st.booleans())
+    def start(self, report: bool) -> None:
+        for uid in self.startable():
+            self.world.kubelet.start(uid)
+            if report and self.world.cluster.is_up:
+                self.world.kubelet.report(uid)
+
+    @precondition(lambda self: self.world.kubelet.running and self.world.cluster.is_up)
+    @rule()
+    def report(self) -> None:
+        for uid in tuple(self.world.kubelet.running):
+            self.world.kubelet.report(uid)
+
+    @precondition(lambda self: self.can_admit() and self.world.kubelet.waiting())
+    @rule(index=indexes)
+    def start_without_devices(self, index: int) -> None:
+        self.world.is_plain = False
+        waiting = self.world.kubelet.waiting()
+        self.world.kubelet.start_bare(waiting[index % len(waiting)].uid)
+
+    # the end of pods
+
+    @precondition(lambda self: self.world.kubelet.running and self.has_pods())
+    @rule(
+        index=indexes, phase=st.sampled_from(["Failed", "Succeeded"]), leftover=seldom
+    )
+    def finish(self, index: int, phase: str, leftover: bool) -> None:
+        self.world.is_plain = False
+        running = sorted(
+            self.world.kubelet.running.keys() & self.world.cluster.pods.keys()
+        )
+        if running:
+            uid = running[index % len(running)]
+            self.world.kubelet.finish(uid, phase, leftover=leftover)
+
+    @precondition(has_pods)
+    @rule(index=indexes)
+    def delete(self, index: int) -> None:
+        self.world.is_plain = False
+        self.world.delete(self.pick(index).uid)
+
+    @precondition(lambda self: self.has_pods() and any(p.deleting for p in self.pods))
+    @rule(leftover=seldom)
+    def terminate(self, leftover: bool) -> None:
+        for pod in self.pods:
+            admission = self.world.kubelet.admission
+            if pod.deleting and (admission is None or admission.pod.uid != pod.uid):
+                self.world.kubelet.terminate(pod.uid, leftover=leftover)
+
+    @precondition(has_pods)
+    @rule(index=indexes)
+    def force_delete(self, index: int) -> None:
+        self.world.is_plain = False
+        self.world.force_delete(self.pick(index).uid)
+
+    @precondition(has_pods)
+    @rule(index=indexes)
+    def replace_under_the_same_name(self, index: int) -> None:
+        self.world.is_plain = False
+        old = self.pick(index)
+        self.world.force_delete(old.uid)
+        needs = old.shape.needs
+        reads = old.shape.reads_annotation
+        uid = self.world.cluster.bind(needs, name=old.name, reads_annotation=reads)
+        if uid is not None:
+            self.world.seen["name used again"] += 1
+
+    @precondition(lambda self: self.world.kubelet.orphans())
+    @rule(leftover=seldom)
+    def reap(self, leftover: bool) -> None:
+        for uid in self.world.kubelet.orphans():
+            if leftover:
+                self.world.kubelet.leftovers |= self.world.kubelet.mounted_by(uid)
+            self.world.kubelet.reap(uid)
+
+    @precondition(lambda self: self.world.kubelet.leftovers)
+    @rule()
+    def last_process_ends(self) -> None:
+        self.world.kubelet.leftovers = 0
+
+    # the kubelet
+
+    @rule()
+    def kubelet_sync(self) -> None:
+        if self.world.cluster.is_up:
+            self.world.kubelet.sync()
+
+    @precondition(lambda self: self.world.cluster.is_up)
+    @rule(lose=st.booleans(), rejects=seldom)
+    def kubelet_restart(self, lose: bool, rejects: bool) -> None:
+        self.world.is_plain = False
+        self.world.kubelet.restart(lose=lose, rejects=rejects)
+        if self.world.agent.is_up:
+            self.world.agent.stream()
+
+    @precondition(lambda self: self.world.kubelet.running and self.world.agent.is_up)
+    @rule(index=indexes, manner=manners)
+    def restart_container(self, index: int, manner: Manner) -> None:
+        self.world.is_plain = False
+        kubelet = self.world.kubelet
+        lasting = sorted(
+            key
+            for key, c in kubelet.containers.items()
+            if key[0] in kubelet.running and c.kind is not INIT
+        )
+        if lasting:
+            kubelet.restart_container(lasting[index % len(lasting)], manner)
+
+    # chips
+
+    @rule(chip=indexes)
+    def chip_breaks(self, chip: int) -> None:
+        self.world.is_plain = False
+        self.world.broken |= 1 << chip
+
+    @precondition(lambda self: self.world.broken)
+    @rule()
+    def chips_recover(self) -> None:
+        self.world.broken = 0
+
+    # the agent
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule()
+    def look(self) -> None:
+        self.world.agent.survives(self.world.agent.look)
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule()
+    def stream(self) -> None:
+        self.world.agent.stream()
+        self.world.agent.publish()
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule(thorough=st.booleans())
+    def correction_pass(self, thorough: bool) -> None:
+        agent = self.world.agent
+        agent.survives(lambda: agent.pass_(thorough=thorough))
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule(position=indexes)
+    def begin_reading(self, position: int) -> None:
+        self.world.agent.begin_reading(position)
+
+    @precondition(lambda self: self.world.agent.is_up and self.world.agent.reading)
+    @rule()
+    def end_reading(self) -> None:
+        self.world.agent.survives(self.world.agent.end_reading)
+
+    @precondition(
+        lambda self: (
+            self.world.agent.is_up
+            and (self.world.agent.batch or self.world.agent.wanted())
+        )
+    )
+    @rule(
+        last=st.booleans(),
+        lands=seldom.map(lambda no: not no),
+        told=seldom.map(lambda no: not no),
+        count=st.integers(1, 3),
+    )
+    def send(self, last: bool, lands: bool, told: bool, count: int) -> None:
+        agent = self.world.agent
+        for _ in range(count):
+            agent.survives(
+                lambda: _ignore(agent.send(last=last, lands=lands, told=told))
+            )
+            if not agent.is_up:
+                return
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule(effects=st.integers(0, 12))
+    def agent_will_die(self, effects: int) -> None:
+        self.world.agent.fuse = effects
+
+    @precondition(lambda self: self.world.agent.is_up)
+    @rule()
+    def agent_dies(self) -> None:
+        self.world.agent.die()
+
+    @precondition(lambda self: not self.world.agent.is_up and self.world.cluster.is_up)
+    @rule()
+    def agent_starts(self) -> None:
+        agent = self.world.agent
+        agent.survives(agent.start)
+
+    # the API server
+
+    @rule()
+    def api_server_goes_or_comes(self) -> None:
+        self.world.cluster.is_up = not self.world.cluster.is_up
+
+    @rule()
+    def everything_comes_to_rest(self) -> None:
+        self.world.rest()
+
+    @invariant()
+    def holds(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        if not self.world.has_failed:
+            self.world.rest()
+        seen.update(self.world.seen)
+
+
+def _ignore(_: object) -> None:
+    """Drop a value."""
+
+
+EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "200"))
+
+
+def test_in_every_interleaving_each_chip_has_one_owner_and_all_agree_at_rest() -> None:
+    seen.clear()
+    run_state_machine_as_test(
+        Node,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=50,
+            deadline=None,
+            derandomize=EXAMPLES <= 1000,
+            database=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    print(dict(seen))

@@ -1,0 +1,279 @@
+"""The world around one node's ledger, and what must be true in it.
+
+`World` connects the models of API server, scheduler, kubelet and agent, checks
+the invariants that hold at every moment, and can let everything come to rest
+and check that what is mounted, annotated and known agree.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from agent.claims import occupancy, publishing, values
+from agent.claims.events import Identity
+from scheduler_core import chips as chip_sets
+from scheduler_core import shapes
+from scheduler_core.shapes import ContainerKind
+from scheduler_core.wire import annotations as keys
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.claims.agent_model import Agent
+from tests.agent.claims.cluster_model import (
+    PRODUCT,
+    Cluster,
+    annotated,
+    chips_text,
+)
+from tests.agent.claims.kubelet_model import IDS, Kubelet, Manner
+
+#: Passes after which everything must have come to rest.
+ENOUGH_PASSES = 12
+
+
+class World:
+    """One node and all that it depends on."""
+
+    def __init__(self, seen: Counter[str]) -> None:
+        self.seen = seen
+        self.broken = 0  # mask
+        self.cluster = Cluster(seen=seen)
+        self.agent = Agent(
+            cluster=self.cluster, seen=seen, unhealthy=lambda: self.broken
+        )
+        self.kubelet = Kubelet(cluster=self.cluster, plugin=self.agent, seen=seen)
+        self.agent.connect(self.kubelet)
+        self.agent.before_patch = self._before_patch
+        self.agent.after_patch = self._after_patch
+        self._covered = 0
+        self._sequence = 0
+        self.has_failed = False
+        self.is_plain = True  # since the last rest: only binds and admissions
+        self.fresh: list[str] = []  # uids bound since the last rest
+        self.agent.start()
+        self.agent.publish()
+
+    # coverage while the agent writes
+
+    def _wanted_by_living(self) -> int:
+        """Chips that pods of the API server have got or are still to get."""
+        mask = 0
+        for uid in self.kubelet.running.keys() & self.cluster.pods.keys():
+            mask |= self.kubelet.mounted_by(uid)
+        for uid, slot in self.agent.ledger.slots.items():
+            pod = self.cluster.pods.get(uid)
+            if pod is not None and not pod.terminal:
+                mask |= slot.chips
+        return mask
+
+    def _before_patch(self) -> None:
+        self._covered = self.cluster.annotated() & self._wanted_by_living()
+
+    def _after_patch(self) -> None:
+        lost = self._covered & ~self.cluster.annotated()
+        assert not lost, f"a patch left {chips_text(lost)} claimed by nobody"
+
+    # at every moment
+
+    def check(self) -> None:
+        self.has_failed = True  # unless all that follows holds
+        self._check_one_owner()
+        self._check_slots()
+        if self.agent.is_up:
+            held = values.held(self.agent.ledger)
+            self._check_devices()
+        else:
+            held = 0
+            for hold in self.agent.journal:
+                held |= hold.mask
+        loose = self.kubelet.mounted() & ~held
+        assert not loose, f"{chips_text(loose)} is mounted and not held"
+        if self.is_plain:
+            assert not self.seen["refused"], "refused without a reason"
+            assert not self.seen[Identity.RECHOSEN], "chosen again without a reason"
+        self.has_failed = False
+
+    def _check_one_owner(self) -> None:
+        by_pod: dict[str, int] = {}
+        lasting: dict[str, int] = {}
+        for (uid, _), container in self.kubelet.containers.items():
+            by_pod[uid] = by_pod.get(uid, 0) | container.mask
+            before = lasting.get(uid, 0)
+            assert not before & container.mask, f"two containers of {uid} share a chip"
+            if container.kind is not ContainerKind.INIT:
+                lasting[uid] = before | container.mask
+        taken = 0
+        for uid, mask in by_pod.items():
+            assert not taken & mask, f"{uid} has a chip that is another pod's"
+            taken |= mask
+
+    def _check_slots(self) -> None:
+        for slot in self.agent.ledger.slots.values():
+            wanted = shapes.total(slot.shape.needs)
+            assert slot.chips.bit_count() == wanted, slot
+
+    def _check_devices(self) -> None:
+        ledger = self.agent.ledger
+        told = dict(occupancy.devices(ledger))
+        assert tuple(told) == IDS
+        for container in self.kubelet.containers.values():
+            for kubelet_id, chip in container.mounted:
+                if ledger.unhealthy >> chip & 1:
+                    assert not told[kubelet_id], f"{kubelet_id} hides a broken chip"
+        bad = ledger.unhealthy | values.releasing(ledger)
+        behind: dict[str, int] = {}
+        for hold in ledger.holds.values():
+            for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=False):
+                behind[kubelet_id] = behind.get(kubelet_id, 0) | 1 << chip
+        for kubelet_id, mask in behind.items():
+            assert told[kubelet_id] is not bool(mask & bad), kubelet_id
+
+    # to rest
+
+    def rest(self) -> None:
+        """Let everything come to rest, then check that all agree."""
+        self.cluster.is_up = True
+        self.agent.fuse = None
+        if not self.agent.is_up:
+            self.agent.start()
+        for uid in tuple(self.kubelet.running):
+            self.kubelet.report(uid)
+        while self.kubelet.admission is not None:
+            self.kubelet.advance()
+        self._remove_deleted()
+        self._settle()
+        for pod in self.kubelet.waiting():
+            self._serve(pod)
+        self._settle()
+        for key, container in tuple(self.kubelet.containers.items()):
+            if not container.alive:
+                self.kubelet.restart_container(key, Manner())
+                self._settle()
+        self._check_rest()
+        self.seen["rest"] += 1
+        self.is_plain, self.fresh = True, []
+        self.seen["refused"] = self.seen[Identity.RECHOSEN] = 0
+
+    def _remove_deleted(self) -> None:
+        for pod in tuple(self.cluster.pods.values()):
+            if pod.deleting:
+                self.kubelet.terminate(pod.uid, leftover=False)
+
+    def _serve(self, pod: NpuPod) -> None:
+        self.kubelet.begin(pod, Manner())
+        while self.kubelet.admission is not None:
+            self.kubelet.advance()
+        self.check()
+
+    def _settle(self) -> None:
+        for uid in tuple(self.kubelet.admitted - self.kubelet.ended):
+            if uid in self.cluster.pods and uid not in self.kubelet.running:
+                self.kubelet.start(uid)
+            self.kubelet.report(uid)
+        for _ in range(ENOUGH_PASSES):
+            before = self.agent.ledger
+            self.kubelet.sync()
+            self.agent.deliver(len(self.cluster.watch))
+            self.agent.pass_(thorough=True)
+            self._write_all()
+            self.agent.stream()
+            self.agent.publish()
+            self.check()
+            if self.agent.ledger == before and not self.cluster.watch:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def _write_all(self) -> None:
+        for _ in range(50):
+            if not self.agent.send():
+                return
+            self.check()
+        raise AssertionError("there is always something to write")
+
+    def _check_rest(self) -> None:
+        ledger, kubelet = self.agent.ledger, self.kubelet
+        for uid in kubelet.running.keys() & self.cluster.pods.keys():
+            if all(
+                c.alive and c.mounted
+                for k, c in kubelet.containers.items()
+                if k[0] == uid
+            ):
+                self._check_pod(self.cluster.pods[uid])
+        held = values.held(ledger)
+        leaked = held & ~kubelet.mounted() & ~kubelet.busy()
+        leaked &= ~self._reserved()
+        assert not leaked, f"{chips_text(leaked)} is held for nobody"
+        usable = (
+            ~held & ~ledger.unhealthy & ~values.releasing(ledger) & PRODUCT.all_chips
+        )
+        kubelet.free_ended()
+        in_use = {i for ids in kubelet.devices.values() for i in ids}
+        if not self._has_strange_ids():
+            assert len(kubelet.healthy - in_use) == usable.bit_count(), (
+                "capacity is lost"
+            )
+        self._check_plain()
+
+    def _reserved(self) -> int:
+        """Chips of running containers that died and could not come again."""
+        mask = 0
+        for hold in self.agent.ledger.holds.values():
+            if hold.owner is not None:
+                container = self.kubelet.containers.get(
+                    (hold.owner.uid, hold.owner.container)
+                )
+                if container is not None and not container.alive:
+                    mask |= hold.mask
+        return mask
+
+    def _has_strange_ids(self) -> bool:
+        """Whether an id is behind two containers, lost, or held after its end."""
+        ledger, kubelet = self.agent.ledger, self.kubelet
+        given = sorted(i for ids in kubelet.devices.values() for i in ids)
+        held = sorted({i for hold in ledger.holds.values() for i in hold.kubelet_ids})
+        return given != held
+
+    def _check_pod(self, pod: NpuPod) -> None:
+        mounted = self.kubelet.mounted_by(pod.uid)
+        ids = {
+            kubelet_id
+            for (uid, _), container in self.kubelet.containers.items()
+            if uid == pod.uid
+            for kubelet_id, _ in container.mounted
+        }
+        chips = chip_sets.ids_of(mounted)
+        told = {
+            key: pod.annotations.get(key)
+            for key in (
+                PRODUCT.resource,
+                keys.ASCEND_REAL,
+                keys.KLT_DEV,
+                keys.PREDICATE_TIME,
+            )
+        }
+        assert told == {
+            PRODUCT.resource: keys.render_chips(chips, PRODUCT),
+            keys.ASCEND_REAL: keys.render_chips(chips, PRODUCT, lexicographic=True),
+            keys.KLT_DEV: ",".join(sorted(ids)),
+            keys.PREDICATE_TIME: str(keys.SERVED),
+        }, pod.uid
+        self.seen["pod checked at rest"] += 1
+
+    def _check_plain(self) -> None:
+        """Nothing but binds and admissions: the very sets that bind chose."""
+        if not self.is_plain:
+            return
+        chosen = sorted(self.cluster.bound[uid] for uid in self.fresh)
+        got = sorted(self.kubelet.mounted_by(uid) for uid in self.fresh)
+        assert got == chosen
+        self.seen["plain rest"] += bool(self.fresh)
+
+    # what people do
+
+    def force_delete(self, uid: str) -> None:
+        """Remove a pod from the API server; what runs goes on running."""
+        self.cluster.remove(uid)
+        if uid in self.kubelet.admitted and uid not in self.kubelet.running:
+            self.kubelet.reap(uid)
+
+    def delete(self, uid: str) -> None:
+        """Delete with a grace period: the kubelet has to end it first."""
+        pod = self.cluster.pods[uid]
+        self.cluster.put(replace(pod, deleting=True))
