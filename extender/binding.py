@@ -243,8 +243,6 @@ class Binder:
         loop = asyncio.get_running_loop()
         while self._open.get(uid) is found:
             await asyncio.sleep(self._open_s / _LOOKS)
-            if self._open.get(uid) is not found or uid in self._under_way:
-                continue  # it has an outcome, or is just being tried again
             said = await self._look(found)
             # While we looked it may have been tried again, or have got its outcome.
             is_ours = self._open.get(uid) is found and uid not in self._under_way
