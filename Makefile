@@ -40,7 +40,7 @@ clean: ## remove everything that make made
 
 # One sentence for whoever lacks something, before pip prints a hundred lines.
 $(VENV)/bin/python:
-	@[ "$$(uname -s)" = Linux ] || { echo "This runs on Linux only (unix sockets, inotify); found $$(uname -s)." >&2; exit 1; }
+	@[ "$$(uname -s)" = Linux ] || { echo "This runs on Linux only (unix sockets, /proc); found $$(uname -s)." >&2; exit 1; }
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed; $(PYTHON) was not found. Set PYTHON=… if it has another name." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version)." >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing; on Debian: apt-get install python3-venv" >&2; exit 1; }
