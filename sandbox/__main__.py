@@ -15,7 +15,6 @@ _USAGE = """\
 usage: ascend-sandbox demo    the main job on an embedded cluster, step by step
        ascend-sandbox up      the same cluster, left running until Ctrl-C
 """
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: What a shell expects of a program that Ctrl-C has ended: 128 + SIGINT.
 _INTERRUPTED = 130
 _FAILED = 1
@@ -37,7 +36,7 @@ def main() -> int:
         return _MISUSED
     if sys.platform != "linux":
         sys.stderr.write(
-            "The sandbox runs on Linux only (unix sockets, inotify); "
+            "The sandbox runs on Linux only (unix sockets, /proc); "
             f"found {sys.platform}.\n"
         )
         return _MISUSED
@@ -56,7 +55,7 @@ async def _until_signalled(play: Play, terminal: Terminal) -> int:
             is_stopping = True
             task.cancel()
 
-    for number in _SIGNALS:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         return await task

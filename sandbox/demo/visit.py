@@ -7,20 +7,24 @@ from sandbox.demo.terminal import Terminal
 from sandbox.world import World
 
 _POD_FILE = "pod.json"
+_COLUMNS = (
+    r"POD:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,"
+    r"CHIPS:.metadata.annotations.huawei\.com/Ascend910"
+)
 
 
 async def invite(world: World, terminal: Terminal) -> None:
     """Say how to get in, and five things worth trying."""
     pod_file = world.premises.root / _POD_FILE
     pod_file.write_text(json.dumps(pods.manifest("mine", 2), indent=2) + "\n")
+    node = next(iter(world.nodes.values()))
     terminal.title("A cluster of three nodes with eight simulated chips each")
     terminal.lines(picture.nodes(await observer.cluster(world)))
     terminal.say()
     terminal.say(f"export KUBECONFIG={world.premises.kubeconfig}")
-    node = next(iter(world.nodes.values()))
     for command in (
         f"kubectl create -f {pod_file}",
-        "kubectl get pod mine -o wide",
+        f"kubectl get pods -o custom-columns='{_COLUMNS}'",
         "kubectl describe pod mine",
         f"kubectl describe cm mindx-dl-deviceinfo-{node.name} -n kube-system",
         "kubectl delete pod mine",

@@ -19,8 +19,8 @@ async def play(stage: Stage) -> Problems:
         ("filters sent before the last bind had answered", str(overlaps)),
         ("wrong pairings", str(tally.wrong_pairings)),
         ("double allocations", str(tally.double_allocations)),
-        (f"Allocate p50 of {len(allocate_s)}", in_ms(quantile(allocate_s, 0.5))),
-        ("Allocate p99, as the kubelet sees it", in_ms(quantile(allocate_s, 0.99))),
+        ("Allocate p50, as the kubelet sees it", in_ms(quantile(allocate_s, 0.5))),
+        (f"Allocate p99, of {len(allocate_s)}", in_ms(quantile(allocate_s, 0.99))),
         ("chip fault to ConfigMap, the slowest", in_ms(max(event_s, default=0.0))),
     ]
     stage.terminal.table(rows, has_head=False)
