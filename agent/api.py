@@ -12,12 +12,11 @@ from agent.settings import Settings
 from kube import credentials, kubelet_pods, pods
 from kube.client import Client
 from kube.credentials import Credentials
-from kube.errors import ConflictError, CredentialsError, KubeError, NotFoundError
+from kube.errors import ConflictError, KubeError, NotFoundError
 from kube.events import Recorder
 from kube.objects import Pod
 from kube.watch import ListWatch
 from scheduler_core.wire.pods import NpuPod
-from service.settings import SettingsError
 
 COMPONENT = "ascend-agent"
 #: The kubelet waits for us meanwhile.
@@ -45,7 +44,12 @@ class Api:
         Raises:
             SettingsError: There is no way to the API server.
         """
-        given = authority(settings)
+        given = credentials.given(
+            kubeconfig_file=settings.kubeconfig,
+            api_server=settings.api_server,
+            service_account_dir=settings.service_account_dir,
+            environ=os.environ,
+        )
         client = await stack.enter_async_context(
             Client(given, user_agent=COMPONENT, count=metrics.count_request)
         )
@@ -98,19 +102,3 @@ class Api:
         )
         ours = (pods.npu_pod(pod, resource) for pod in found)
         return tuple(pod for pod in ours if pod is not None and pod.node == node)
-
-
-def authority(settings: Settings) -> Credentials:
-    """Return how to reach the API server, as the settings say.
-
-    Raises:
-        SettingsError: Something is missing.
-    """
-    try:
-        if settings.kubeconfig is not None:
-            return credentials.kubeconfig(settings.kubeconfig)
-        if settings.api_server:
-            return credentials.direct(settings.api_server, settings.service_account_dir)
-        return credentials.in_cluster(settings.service_account_dir, os.environ)
-    except CredentialsError as error:
-        raise SettingsError(str(error).splitlines()) from error

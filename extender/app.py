@@ -19,15 +19,12 @@ from extender.server import Server
 from extender.settings import Settings
 from kube import credentials, objects, pods
 from kube.client import Client, object_path
-from kube.credentials import Credentials
-from kube.errors import CredentialsError
 from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 from service.endpoints import Endpoints
-from service.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -199,29 +196,20 @@ async def main(settings: Settings) -> None:
     metrics = Metrics(registry)
     wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
     async with Client(
-        authority(settings), user_agent=COMPONENT, count=metrics.count_request
+        credentials.given(
+            kubeconfig_file=settings.kubeconfig,
+            api_server=settings.api_server,
+            service_account_dir=settings.service_account_dir,
+            environ=os.environ,
+        ),
+        user_agent=COMPONENT,
+        count=metrics.count_request,
     ) as client:
         extender = Extender(settings, client, wall=wall, metrics=metrics)
         endpoints = extender.endpoints(registry)
         async with endpoints.serving(settings.listen, settings.address_file) as address:
             log.info("serving", extra={"address": address})
             await extender.run()
-
-
-def authority(settings: Settings) -> Credentials:
-    """How to reach the API server, as the settings say.
-
-    Raises:
-        SettingsError: something is missing.
-    """
-    try:
-        if settings.kubeconfig is not None:
-            return credentials.kubeconfig(settings.kubeconfig)
-        if settings.api_server:
-            return credentials.direct(settings.api_server, settings.service_account_dir)
-        return credentials.in_cluster(settings.service_account_dir, os.environ)
-    except CredentialsError as error:
-        raise SettingsError(str(error).splitlines()) from error
 
 
 def _selector(labels: Mapping[str, str]) -> str:

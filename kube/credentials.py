@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from kube.errors import CredentialsError
+from service.settings import SettingsError
 
 #: How long a token or CA is used before its file is read again. client-go: one minute.
 REREAD_S = 60.0
@@ -293,6 +294,34 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
         tokens=KubeconfigTokens(configuration),
         server_name=configuration.tls_server_name or None,
     )
+
+
+def given(
+    *,
+    kubeconfig_file: Path | None,
+    api_server: str,
+    service_account_dir: Path,
+    environ: Mapping[str, str],
+) -> Credentials:
+    """Return the credentials that a program's settings name.
+
+    Args:
+        kubeconfig_file: Comes first; None for none.
+        api_server: A URL; empty for that of the cluster we run in.
+        service_account_dir: Folder with `token` and `ca.crt`.
+        environ: The process's environment.
+
+    Raises:
+        SettingsError: Something is missing; has all of it.
+    """
+    try:
+        if kubeconfig_file is not None:
+            return kubeconfig(kubeconfig_file)
+        if api_server:
+            return direct(api_server, service_account_dir)
+        return in_cluster(service_account_dir, environ)
+    except CredentialsError as error:
+        raise SettingsError(str(error).splitlines()) from error
 
 
 def _tls_of(configuration: Any) -> ssl.SSLContext:

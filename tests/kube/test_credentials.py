@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from kube.client import Client
-from kube.credentials import direct, in_cluster, kubeconfig
+from kube.credentials import direct, given, in_cluster, kubeconfig
 from kube.errors import CredentialsError, UnreachableError
+from service.settings import SettingsError
 
 ENVIRON = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -282,3 +283,30 @@ def test_the_heavy_packages_are_not_imported_for_nothing() -> None:
     )
 
     assert done.stdout == "set()\n"
+
+
+async def test_settings_name_a_url_before_the_cluster_we_run_in(
+    account: Path,
+) -> None:
+    found = given(
+        kubeconfig_file=None,
+        api_server="http://127.0.0.1:1",
+        service_account_dir=account,
+        environ={},
+    )
+
+    assert found.server == "http://127.0.0.1:1"
+
+
+def test_settings_without_any_way_to_the_api_server_say_all_that_is_missing(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        given(
+            kubeconfig_file=None,
+            api_server="",
+            service_account_dir=tmp_path,
+            environ={},
+        )
+
+    assert len(refused.value.problems) == 4
