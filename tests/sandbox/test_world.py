@@ -217,7 +217,7 @@ async def test_the_story_can_be_stopped_at_any_moment(
 
     # Before our first line of code, Python's own handler speaks.
     assert process.returncode in {130, -signal.SIGINT}
-    assert process.returncode == -signal.SIGINT or err == b""
+    assert process.returncode == -signal.SIGINT or err.decode() == ""
 
 
 async def test_the_whole_story_checks_out(place: Path) -> None:
