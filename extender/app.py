@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
-from extender import changes, seen
+from extender import changes, seen, waker
 from extender.binding import Binder, Clock
 from extender.cache import Cache, step
 from extender.choice import Choice
@@ -17,7 +17,8 @@ from extender.notes import Note, Notes
 from extender.protocol import BindArgs
 from extender.server import Server
 from extender.settings import Settings
-from kube import credentials, objects, pods
+from extender.waker import Waker
+from kube import credentials, nodes, objects, pods
 from kube.client import Client, object_path
 from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
@@ -78,6 +79,8 @@ class Extender:
             metrics=metrics,
             told=self._told,
         )
+        self._client = client
+        self._waker = Waker(self._mark)
         self._nodes = ListWatch(client, object_path("nodes", ""), objects.Node)
         self._pods = ListWatch(client, object_path("pods", ""), objects.Pod)
         self._reports = ListWatch(
@@ -93,6 +96,7 @@ class Extender:
             metrics=metrics,
             clock=wall,
             why_not_ready=self.why_not_ready,
+            on_refused=self._waker.refused,
         )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
@@ -119,6 +123,7 @@ class Extender:
                 group.create_task(self._pods.run(self._pod), name="pods")
                 group.create_task(self._reports.run(self._report), name="reports")
                 group.create_task(self._recorder.run(), name="events")
+                group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
         finally:
             await self._binder.stop()
@@ -173,6 +178,13 @@ class Extender:
 
     def _learn(self, change: changes.Change) -> None:
         step(self._cache, change, self._wall.now_s())
+        self._waker.better(self._cache.better)
+        self._cache.better.clear()
+
+    async def _mark(self, node: str) -> None:
+        # nanoseconds, so that two marks are never the same
+        when = str(self._wall.now_ns())
+        await nodes.patch(self._client, node, annotations={waker.ANNOTATION: when})
 
     def _told(self, pod: NpuPod, made: Choice) -> None:
         """Remember why a pod is where it is, and say so on the pod."""

@@ -17,7 +17,7 @@ from extender.changes import Assumed, Change
 from extender.record import Record
 from extender.storms import Storms
 from scheduler_core import shapes
-from scheduler_core.cluster import Cluster
+from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.shapes import Shape
 from scheduler_core.wire.pods import NpuPod
 
@@ -53,6 +53,8 @@ class Cache:
         #: {uid: promise}
         self.assumed: dict[str, Assumed] = {}
         self.cluster = Cluster()
+        #: nodes that offer more than before; whoever acts on it clears it
+        self.better: set[str] = set()
         self.storms = Storms()
 
     def record(self, name: str) -> Record:
@@ -84,8 +86,13 @@ class Cache:
         record = self.records[name]
         if record.is_empty:
             del self.records[name]
-        self._wait(name, record.unconfirmed())
+        waited = self._waiting_at.get(name, frozenset())
+        waiting = record.unconfirmed()
+        self._wait(name, waiting)
+        before = self.cluster.get(name)
         state = record.state(self_maintain=self._self_maintain)
+        if waited - waiting or _offers_more(before, state):
+            self.better.add(name)
         if state is not None:
             self.cluster.put(state)
         else:
@@ -122,6 +129,13 @@ class Cache:
     def is_silent(self, record: Record, now_s: float) -> bool:
         """Whether the agent has been silent for too long."""
         return now_s - record.alive_s > self._agent_silent_s
+
+
+def _offers_more(before: NodeState | None, after: NodeState | None) -> bool:
+    """Whether a pod that the node refused may now fit."""
+    if after is None or after.barred:
+        return False
+    return before is None or bool(before.barred) or bool(after.free & ~before.free)
 
 
 def step(cache: Cache, change: Change, now_s: float) -> None:

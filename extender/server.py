@@ -29,7 +29,7 @@ _JSON = "application/json"
 class Server:
     """The extender's verbs over one cache."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
         binder: Binder,
@@ -38,6 +38,7 @@ class Server:
         metrics: Metrics,
         clock: binding.Clock,
         why_not_ready: Callable[[], str | None],
+        on_refused: Callable[[], None],
     ) -> None:
         """Answer from `cache`; bind through `binder`.
 
@@ -49,7 +50,9 @@ class Server:
             clock: for what depends on time.
             why_not_ready: asked before each verb: on a cluster that is known in part,
                 chips look free that are not.
+            on_refused: told when a pod finds no node.
         """
+        self._on_refused = on_refused
         self._why_not_ready = why_not_ready
         self._cache = cache
         self._binder = binder
@@ -116,6 +119,8 @@ class Server:
             judged = verdicts.judge(self._cache, pod, names, now_s)
             self._notes.judged(pod.uid, judged, now_s)
             self._count(judged)
+            if not judged.fitting:
+                self._on_refused()
         return _filter_answer(args, judged)
 
     async def _prioritize(self, body: bytes) -> bytes:

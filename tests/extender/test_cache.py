@@ -383,3 +383,34 @@ def test_pods_that_failed_before_we_came_are_no_storm() -> None:
         apply(cache, changes.PodSeen(pod=old, rejected=True))
 
     assert cache.storms.refusal("Job/default/j", NOW_S) is None
+
+
+def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -> None:
+    cache = cluster(tenant("train", "n1", (0, 1)))
+    cache.better.clear()
+
+    apply(cache, tenant("next", "n1", (2,)))
+    taken = set(cache.better)
+    apply(cache, changes.PodGone(uid="uid-train"))
+
+    assert (taken, cache.better) == (set(), {"n1"})
+
+
+def test_a_node_is_better_when_the_agent_has_released_what_it_held() -> None:
+    cache = cluster(report("n1", held=(0, 1)))
+    cache.better.clear()
+
+    apply(cache, report("n1"))
+
+    assert cache.better == {"n1"}
+
+
+def test_a_node_is_better_when_a_claim_was_confirmed() -> None:
+    waiting = Spec(name="a", node="n1", count=2, annotations=claim((0, 1)))
+    cache = cluster(changes.PodSeen(pod=pod(waiting)))
+    confirmed = Spec(name="a", node="n1", count=2, annotations=served((0, 1)))
+    cache.better.clear()
+
+    apply(cache, changes.PodSeen(pod=pod(confirmed)))
+
+    assert cache.better == {"n1"}

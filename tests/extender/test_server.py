@@ -75,6 +75,7 @@ async def served(
             metrics=metrics,
             clock=wall,
             why_not_ready=lambda: waits,
+            on_refused=lambda: None,
         )
         endpoints = Endpoints(registry, lambda: waits, routes=server.routes())
         async with (
