@@ -129,6 +129,7 @@ async def _serve() -> None:
             metrics=metrics,
             clock=wall,
             why_not_ready=lambda: None,
+            on_refused=lambda: None,
         )
         routes: list[web.RouteDef] = server.routes()
         endpoints = Endpoints(registry, lambda: None, routes=routes)
