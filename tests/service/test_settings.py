@@ -23,10 +23,8 @@ class Settings:
     PREFIX: ClassVar[str] = "ASCEND_TEST"
 
     node_name: str = option(REQUIRED, "which node this is", env="NODE_NAME")
-    state_dir: Path = option(  # noqa: RUF009  # makes a field
-        Path("/var/lib/x"), "where state is kept"
-    )
-    file: Path | None = option(None, "a file, if any")  # noqa: RUF009  # makes a field
+    state_dir: Path = option(Path("/var/lib/x"), "where state is kept")
+    file: Path | None = option(None, "a file, if any")
     heartbeat_s: float = option(300.0, "seconds between beats", check=at_least(1))
     port_count: int = option(2, "how many ports")
     self_maintain: bool = option(default=True, text="who counts")

@@ -118,6 +118,19 @@ async def test_the_container_sees_the_chips_of_its_claim_whatever_ids_the_kubele
     assert await visible(made, 7, 0) == "0,1"
 
 
+@pytest.mark.seed("000-05")
+async def test_each_allocate_takes_the_earliest_claim_of_its_count(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(
+        pod("late", [0, 1], 100),
+        pod("other-count", [7], 1),
+        pod("early", [4, 5], 9),  # by the number, not by the text
+    )
+
+    assert [await visible(made, 2, 3), await visible(made, 6, 7)] == ["4,5", "0,1"]
+
+
 async def test_the_hold_is_in_the_journal_before_allocate_is_answered(
     plugin: MakePlugin,
 ) -> None:
