@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sandbox test check bench seeds stubs mutation clean
+.PHONY: help demo sandbox test check bench seeds stubs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
