@@ -56,6 +56,8 @@ class HoldEntry:
     need: int
     #: Chips that may be mounted as well, because that is not known for certain.
     reserved: tuple[int, ...] = ()
+    #: Whether the kubelet was found to know no longer that the pod has its ids.
+    lost: bool = False
     #: The machine's boot in which the hold was made.
     boot_id: str
 

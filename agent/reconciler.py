@@ -40,8 +40,12 @@ class PodResources(Protocol):
     async def read(self, namespace: str, name: str) -> Containers:
         """Return what one pod has; raise ResourcesError."""
 
-    async def let_go(self) -> None:
-        """Make the kubelet forget what ended pods had; raise ResourcesError."""
+    async def let_go(self) -> frozenset[str]:
+        """Make the kubelet forget what ended pods had; raise ResourcesError.
+
+        Returns:
+            The ids that any pod has now.
+        """
 
 
 class Traffic(Protocol):
@@ -137,12 +141,14 @@ class Reconciler:
             return
         mark = self._traffic.mark()
         await self._read_each(wanted)
+        in_use = None
         if settling.lingers(self._current.ledger) and self._traffic.mark() >= 0:
-            await self._resources.let_go()
+            in_use = await self._resources.let_go()
             await self._read_each(
                 settling.wants_reading(self._current.ledger, thorough=False)
             )
-        self._current.apply(PassEnded(quiet=self._traffic.was_quiet_since(mark)))
+        quiet = self._traffic.was_quiet_since(mark)
+        self._current.apply(PassEnded(quiet=quiet, in_use=in_use))
 
     async def _read_each(self, wanted: tuple[tuple[str, str, str], ...]) -> None:
         for uid, namespace, name in wanted:

@@ -72,6 +72,8 @@ class PassEnded:
     """Every pod of `settling.wants_reading` was read in this pass."""
 
     quiet: bool  #: no Allocate was under way during the pass
+    #: the ids that pod-resources lists for any pod; None: not all were listed
+    in_use: frozenset[str] | None = None
 
 
 Event = (

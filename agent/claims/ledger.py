@@ -59,8 +59,12 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
     """Take over the holds of the journal, before anything else has happened."""
-    kept = {hold.sequence: hold for hold in holds}
+    kept = {hold.sequence: hold for hold in sorted(holds, key=_sequence)}
     return replace(ledger, holds=kept, sequence=max(kept, default=0))
+
+
+def _sequence(hold: Hold) -> int:
+    return hold.sequence
 
 
 def resume(ledger: Ledger) -> Ledger:
@@ -68,13 +72,21 @@ def resume(ledger: Ledger) -> Ledger:
 
     To be called once, when all pods of the node were seen after `restore`. A
     pod that holds the chips of another pod's open claim gives it its own.
+
+    A pod that does not run yet may have come while nobody watched, under the
+    name of one that has gone and that the kubelet still shows: until it runs,
+    what was given out before is not taken for its own.
     """
+    claimants = {hold.slot for hold in ledger.holds.values() if hold.owner is None}
+    if claimants - ledger.pods.keys():
+        waiting = {uid for uid, pod in ledger.pods.items() if pod.phase != "Running"}
+        since = dict.fromkeys(waiting, ledger.sequence)
+        ledger = replace(ledger, successors={**ledger.successors, **since})
     for uid in sorted(ledger.slots):
         mine = ledger.slots[uid]
-        got = chip_sets.mask_of(
-            chip for hold in values.holds_of_slot(ledger, uid) for chip in hold.chips
-        )
-        if not got & ~mine.chips:
+        newest = {hold.need: hold for hold in values.holds_of_slot(ledger, uid)}
+        got = chip_sets.mask_of(chip for hold in newest.values() for chip in hold.chips)
+        if not got & ~mine.chips or got.bit_count() > mine.chips.bit_count():
             continue
         rival = next(
             (

@@ -56,8 +56,16 @@ def open_need(ledger: Ledger, slot: Slot) -> int | None:
     return next((i for i in range(len(slot.needs)) if i not in served), None)
 
 
-def candidates(ledger: Ledger, count: int) -> list[Slot]:
+def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots that an Allocate of this size can be for, best first.
+
+    The kubelet gives the ids of a pod's init containers to its next container
+    before all others. So they prove that pod, and their absence another.
+
+    Args:
+        ledger: The state.
+        ids: The ids that are known already: all, or what must be included.
+        count: How many there will be.
 
     Cost:
         O(slots * holds).
@@ -67,14 +75,33 @@ def candidates(ledger: Ledger, count: int) -> list[Slot]:
         need = open_need(ledger, slot)
         if need is None or slot.needs[need].count != count:
             continue
+        returning = _reusable_ids(ledger, slot)
+        proofs = len(returning.intersection(ids))
+        if proofs < min(count, len(returning)):
+            continue
         begun = any(
             not hold.freed and hold.owner is None
             for hold in values.holds_of_slot(ledger, slot.uid)
         )
         waits = values.is_alive(ledger, slot.uid) and slot.uid not in ledger.bare
         if begun or waits:
-            found.append((not begun, slot.predicate_time, slot.uid))
-    return [ledger.slots[uid] for _, _, uid in sorted(found)]
+            # admission comes before running: one that runs asks only by exception
+            runs = waits and ledger.pods[slot.uid].phase == "Running"
+            order = (not proofs, not begun, runs, slot.predicate_time, slot.uid)
+            found.append(order)
+    return [ledger.slots[each[-1]] for each in sorted(found)]
+
+
+def _reusable_ids(ledger: Ledger, slot: Slot) -> set[str]:
+    """Return the ids of a pod's init containers that no later container took."""
+    given: set[str] = set()
+    taken: set[str] = set()
+    for hold in values.holds_of_slot(ledger, slot.uid):
+        if not hold.freed:
+            (given if values.is_init(slot, hold.need) else taken).update(
+                hold.kubelet_ids
+            )
+    return given - taken
 
 
 def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
@@ -110,7 +137,9 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     strangers = [i for i in ids if occupancy.chip_of(ledger.product, i) < 0]
     if strangers or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(_bad_ids(ledger, ids, strangers)),)
-    pick = _pick(ledger, ids, len(ids)) or _pick_lost(ledger, ids)
+    pick = _pick(ledger, ids, len(ids))
+    if pick is None and event.last_call:
+        pick = _pick_lost(ledger, ids)
     if isinstance(pick, str):
         return ledger, (Refused(pick),)
     if pick is None:
@@ -186,8 +215,7 @@ def _pick(ledger: Ledger, ids: Iterable[str], count: int) -> Pick | str | None:
 
     None: there is no claim of this size.
     """
-    proven = _proven(ledger, frozenset(ids), count)
-    slots = [proven] if proven else candidates(ledger, count)
+    slots = candidates(ledger, ids, count)
     if not slots:
         return None
     oldest = slots[0]
@@ -211,16 +239,6 @@ def _instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
         return again
     equal = (_usable(ledger, slot) for slot in others if slot.shape == oldest.shape)
     return next((pick for pick in equal if pick is not None), None)
-
-
-def _proven(ledger: Ledger, ids: frozenset[str], count: int) -> Slot | None:
-    """Return the slot whose init containers had some of these ids."""
-    for slot in ledger.slots.values():
-        had = {i for hold in _init_holds(ledger, slot) for i in hold.kubelet_ids}
-        need = open_need(ledger, slot) if had & ids else None
-        if need is not None and slot.needs[need].count == count:
-            return slot
-    return None
 
 
 def _init_holds(ledger: Ledger, slot: Slot) -> Iterator[Hold]:
@@ -249,6 +267,8 @@ def _usable(ledger: Ledger, slot: Slot) -> Pick | None:
         return None
     lasting, reusable = _taken(ledger, slot)
     pool = slot.chips & ~lasting
+    if pool.bit_count() < slot.needs[need].count:
+        return None
     if pool & occupancy.unusable(ledger) & ~reusable or pool & ledger.unhealthy:
         return None
     return Pick(slot=slot, need=need, reused=pool & reusable, pool=pool)
@@ -263,7 +283,7 @@ def _choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     free = occupancy.unclaimed(ledger, but=[slot.uid])
     given = lasting | reusable
     rest = shapes.total(slot.shape.needs) - given.bit_count()
-    if rest <= 0:
+    if rest <= 0 or rest + (reusable & ~lasting).bit_count() < slot.needs[need].count:
         return None
     if given:
         fresh = chip_sets.complete(ledger.product, free, given, rest)
@@ -288,8 +308,8 @@ def _lost(ledger: Ledger, count: int) -> list[Pick]:
     """
     found = []
     for hold in ledger.holds.values():
-        slot = ledger.slots.get(hold.slot)
-        if hold.lost and slot is not None and len(hold.chips) == count:
+        slot = _slot_of_lost(ledger, hold) if hold.lost else None
+        if slot is not None and len(hold.chips) == count:
             own = chip_sets.mask_of(hold.chips)
             found.append(
                 Pick(
@@ -308,16 +328,36 @@ def _lost(ledger: Ledger, count: int) -> list[Pick]:
     return found
 
 
+def _slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
+    """Return the slot of a running pod, made anew if it was served long ago."""
+    slot = ledger.slots.get(hold.slot)
+    pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
+    if slot is not None or pod is None:
+        return slot
+    chips = 0
+    for each in values.holds_of_pod(ledger, pod.uid):
+        chips |= chip_sets.mask_of(each.chips)
+    return Slot(
+        uid=pod.uid,
+        shape=pod.shape,
+        needs=pod.needs,
+        chips=chips,
+        predicate_time=annotations.SERVED,
+    )
+
+
 def _pick_lost(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
     """Serve a running container whose devices the kubelet has lost.
 
-    If it can only be one, it gets its own chips. If it can be several, none
-    of theirs may be given (the others still run on them): it gets chips that
-    nobody claims.
+    If it can only be one, and nothing runs on its chips, it gets its own. If it
+    can be several, none of theirs may be given (the others still run on them):
+    it gets chips that nobody claims. It is nobody's who may have no claim.
     """
     lost = _lost(ledger, len(ids))
-    if len(lost) <= 1:
-        return lost[0] if lost else None
+    if not lost or _claimless(ledger, len(ids)):
+        return None
+    if len(lost) == 1 and not lost[0].pool & ledger.busy:
+        return lost[0]
     fresh = chip_sets.choose(ledger.product, occupancy.unclaimed(ledger), len(ids))
     if not fresh:
         return (
@@ -325,8 +365,20 @@ def _pick_lost(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
             f"{ledger.product.resource} devices in the kubelet and it cannot be "
             "told which of them asks; delete their pods to have them started anew"
         )
-    slot = replace(lost[0].slot, uid=f"fresh-{ledger.sequence + 1}", chips=fresh)
+    uid = values.fresh_uid(ledger.sequence + 1)
+    slot = replace(lost[0].slot, uid=uid, chips=fresh)
     return Pick(slot=slot, need=lost[0].need, reused=0, pool=fresh, rechosen=True)
+
+
+def _claimless(ledger: Ledger, count: int) -> bool:
+    """Tell whether a pod without a claim may be the one who asks."""
+    return any(
+        not pod.terminal
+        and pod.uid not in ledger.slots
+        and not values.holds_of_pod(ledger, pod.uid)
+        and count in {need.count for need in pod.needs}
+        for pod in ledger.pods.values()
+    )
 
 
 def _with_freed(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Ledger:
@@ -380,6 +432,7 @@ def _why_unusable(ledger: Ledger, slot: Slot) -> str:
         ("unhealthy", pool & ledger.unhealthy),
         ("held by another pod", pool & others & ~ledger.unhealthy),
         ("still used by a process", pool & values.releasing(ledger) & ~others),
+        ("given to its other containers", slot.chips & lasting),
     )
     words = "; ".join(
         f"{annotations.render_chips(chip_sets.ids_of(mask), ledger.product)} {why}"

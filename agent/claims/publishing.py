@@ -7,11 +7,11 @@ to be served: a holder's AscendReal is written first, then the claims, each
 only when the chips that it gives up stand somewhere else already.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.claims import occupancy, values
-from agent.claims.values import Ledger
+from agent.claims.values import Hold, Ledger
 from scheduler_core import chips as chip_sets
 from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations, configuration
@@ -56,7 +56,7 @@ def patches(ledger: Ledger, *, host_ip: str) -> tuple[Patch, ...]:
         elif _differs(pod, claim):
             claims.append(_patch(pod, claim))
     safe = [each for each in claims if _is_safe(ledger, each)]
-    return tuple(real + safe or claims[:1])
+    return tuple(real + safe)
 
 
 def affinity(ledger: Ledger) -> Affinity:
@@ -115,14 +115,20 @@ def _claim(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
     if mine and _is_served(ledger, pod):
         claim = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
         if not any(hold.reserved for hold in mine):
-            chips = sorted({chip for hold in mine for chip in hold.chips})
-            claim[resource] = annotations.render_chips(chips, ledger.product)
+            got = sorted({chip for hold in mine for chip in hold.chips})
+            claim[resource] = annotations.render_chips(got, ledger.product)
         return claim
     slot = ledger.slots.get(pod.uid)
-    if slot is None or mine or values.holds_of_slot(ledger, pod.uid):
+    if slot is None:
         return {}
-    chips = list(chip_sets.ids_of(slot.chips))
+    chips = chip_sets.ids_of(slot.chips | _mask(mine))
+    if len(chips) != pod.total:
+        return {}  # it got something else than its shape says: wait for the rest
     return {resource: annotations.render_chips(chips, ledger.product)}
+
+
+def _mask(holds: Iterable[Hold]) -> int:
+    return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
 
 
 def _differs(pod: NpuPod, wanted: Mapping[str, str]) -> bool:
@@ -155,7 +161,8 @@ def _is_safe(ledger: Ledger, patch: Patch) -> bool:
         if uid != pod.uid and values.is_alive(ledger, uid):
             wanted |= slot.chips
     for hold in ledger.holds.values():
-        if hold.owner is not None and hold.owner.uid != pod.uid:
+        owner = hold.owner.uid if hold.owner is not None else ""
+        if owner != pod.uid and values.is_alive(ledger, owner):
             wanted |= hold.mask
     elsewhere = 0
     for other in ledger.pods.values():

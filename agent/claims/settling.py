@@ -8,7 +8,7 @@ Allocate was under way, and is never enough by itself to release a chip.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.claims import occupancy, values
+from agent.claims import exchanging, occupancy, pairing, values
 from agent.claims.events import (
     Counted,
     Effect,
@@ -75,15 +75,28 @@ def is_open(ledger: Ledger) -> bool:
 
 
 def lingers(ledger: Ledger) -> bool:
-    """Tell whether the kubelet still shows the ids of a pod that has ended.
+    """Tell whether all pods have to be listed.
 
-    It forgets them with the next Allocate, or when all pods are listed.
+    The kubelet forgets the ids of pods that have ended with the next Allocate,
+    or when all pods are listed. And what nobody known to us owns may be a pod's
+    that the watch has not shown yet: before it is released, no pod at all may
+    have its ids.
     """
     return any(
-        hold.owner is not None
-        and not values.is_alive(ledger, hold.owner.uid)
+        _is_nobodys(ledger, hold)
+        if hold.owner is None
+        else not values.is_alive(ledger, hold.owner.uid)
         and _shows(ledger, hold, hold.owner)
         for hold in ledger.holds.values()
+    )
+
+
+def _is_nobodys(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether this pass would release a hold whose owner was never found."""
+    return (
+        hold.misses + 1 >= MISSES_TO_RELEASE
+        and not hold.mask & ledger.busy
+        and not _could_be_somebodys(ledger, hold)
     )
 
 
@@ -123,16 +136,19 @@ def _confirm(
     """Join one container's ids to the hold that they came from."""
     owner = _owner(pod, container)
     mine = _hold_of(ledger, owner)
-    if mine is not None and found.ids <= frozenset(mine.kubelet_ids):
-        return _put(ledger, replace(mine, lost=False)) if mine.lost else ledger, ()
     hold = _match(ledger, pod, found)
+    if mine is not None and found.ids <= frozenset(mine.kubelet_ids):
+        if not mine.lost:
+            return ledger, ()
+        if hold is None or hold.sequence < mine.sequence:
+            return _put(ledger, replace(mine, lost=False)), ()
     if hold is None:
         return _adopt(ledger, owner, found.ids)
     if mine is not None:
         ledger = _without(ledger, {mine.sequence})  # the container was made anew
     swapped = hold.slot != pod.uid
     if swapped:
-        ledger = _exchange(ledger, pod, hold)
+        ledger = exchanging.exchange(ledger, pod, hold, instead_of=mine)
     need = next(i for i, each in enumerate(pod.needs) if each.name == container)
     hold = replace(
         ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
@@ -171,47 +187,18 @@ def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
     return max(mine, key=lambda hold: hold.sequence, default=None)
 
 
-def _exchange(ledger: Ledger, pod: NpuPod, hold: Hold) -> Ledger:
-    """Let a pod have the slot that it was served from.
-
-    The pod whose slot that was gets this pod's chips instead, if the two have
-    equal shapes. If not, somebody went around the rules: each keeps its chips,
-    and what is missing is chosen again when its Allocate comes. A pod that reads
-    its annotation has mounted what that says, whatever Allocate answered.
-    """
-    theirs = ledger.slots.get(hold.slot)
-    mine = ledger.slots.get(pod.uid)
-    slots = dict(ledger.slots)
-    moves = {hold.slot: pod.uid}
-    if pod.shape.reads_annotation and mine is not None:
-        own = replace(hold, slot=pod.uid, chips=chip_sets.ids_of(mine.chips))
-        return _put(ledger, own)
-    if theirs is not None and (mine is None or mine.shape == theirs.shape):
-        slots[pod.uid] = replace(mine or theirs, uid=pod.uid, chips=theirs.chips)
-        if mine is None:
-            del slots[hold.slot]
-        else:
-            slots[hold.slot] = replace(theirs, chips=mine.chips)
-            moves[pod.uid] = hold.slot
-        moved = {
-            each.sequence: replace(each, slot=moves[each.slot])
-            for each in ledger.holds.values()
-            if each.slot in moves
-        }
-    else:
-        moved = {hold.sequence: replace(hold, slot=pod.uid)}
-    return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
-
-
 def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
     """Give a pod the init containers' holds of its slot.
 
     pod-resources never shows ordinary init containers; that their pod is this
-    one follows from the slot.
+    one follows from the slot and from their ids, which later containers got.
     """
+    shown = {
+        i for each in values.holds_of_pod(ledger, pod.uid) for i in each.kubelet_ids
+    }
     for hold in values.holds_of_slot(ledger, pod.uid):
         initial = hold.need >= 0 and pod.needs[hold.need].kind is ContainerKind.INIT
-        if initial and hold.owner is None and not hold.freed:
+        if initial and hold.owner is None and not shown.isdisjoint(hold.kubelet_ids):
             name = pod.needs[hold.need].name
             ledger = _put(ledger, replace(hold, owner=_owner(pod, name)))
     return ledger
@@ -273,8 +260,8 @@ def _real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
 def _find_missing(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Notice a running pod that the kubelet shows without its devices."""
-    if pod.phase != "Running" or pod.deleting:
+    """Notice a pod that the kubelet shows without the devices that it has."""
+    if pod.deleting:
         return ledger, ()
     effects: tuple[Effect, ...] = ()
     for hold in values.holds_of_pod(ledger, pod.uid):
@@ -288,6 +275,7 @@ def _find_missing(
             text = f"the kubelet no longer knows the devices of container {name or '*'}"
             effects += (Noted(pod.uid, "NpuDevicesLost", text),)
     nothing = not any(containers.values()) and not values.holds_of_pod(ledger, pod.uid)
+    nothing = nothing and pod.phase == "Running"
     if nothing and pod.uid not in ledger.bare and _lasting(pod):
         ledger = replace(ledger, bare=ledger.bare | {pod.uid})
         text = (
@@ -312,6 +300,7 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     ledger = _without_old_evidence(ledger)
     if not event.quiet:
         return ledger
+    in_use = _unexplained(ledger, event.in_use)
     ended = set()
     for hold in tuple(ledger.holds.values()):
         if hold.mask & ledger.busy:
@@ -319,13 +308,24 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
         if hold.owner is not None:
             if _owner_is_through(ledger, hold, hold.owner):
                 ended.add(hold.sequence)
-        elif _could_be_somebodys(ledger, hold):
-            ledger = _put(ledger, replace(hold, misses=0)) if hold.misses else ledger
-        elif hold.misses + 1 >= MISSES_TO_RELEASE:
-            ended.add(hold.sequence)
         else:
-            ledger = _put(ledger, replace(hold, misses=hold.misses + 1))
+            misses = 0 if _could_be_somebodys(ledger, hold) else hold.misses + 1
+            if misses < MISSES_TO_RELEASE:
+                ledger = _put(ledger, replace(hold, misses=misses))
+            elif in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
+                ended.add(hold.sequence)
     return without_idle_slots(_without(ledger, ended)) if ended else ledger
+
+
+def _unexplained(
+    ledger: Ledger, in_use: frozenset[str] | None
+) -> frozenset[str] | None:
+    """Return the ids in use that no hold with a known owner explains."""
+    if in_use is None:
+        return None
+    return in_use.difference(
+        *(hold.kubelet_ids for hold in ledger.holds.values() if hold.owner is not None)
+    )
 
 
 def _owner_is_through(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
@@ -354,7 +354,13 @@ def _shows(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 
 
 def _could_be_somebodys(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a living pod may own a hold of nobody."""
+    """Tell whether a living pod may own a hold of nobody.
+
+    An ordinary init container is never shown. But its pod's other containers
+    are, as soon as all are served: then the pod owns this hold or never will.
+    """
+    if _is_shown_unexplained(ledger, hold):
+        return True
     slot = ledger.slots.get(hold.slot)
     initial = slot is not None and values.is_init(slot, hold.need)
     for pod in ledger.pods.values():
@@ -365,11 +371,43 @@ def _could_be_somebodys(ledger: Ledger, hold: Hold) -> bool:
             for need in pod.needs
             if (need.kind is ContainerKind.INIT) is initial
         }
-        evidence = ledger.shown.get(pod.uid)
-        fresh = evidence is not None and evidence.quiet
-        seen = fresh and evidence is not None and evidence.as_of >= hold.sequence
-        absent = evidence is not None and evidence.containers is not None
-        if len(hold.kubelet_ids) in counts and (initial or not (seen and absent)):
+        if len(hold.kubelet_ids) not in counts:
+            continue
+        under_way = initial and _is_half_served(ledger, hold) and pod.phase != "Running"
+        if under_way or not _is_not_there(ledger, pod, hold):
+            return True
+    return False
+
+
+def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether the pod of a hold may still be on its way through admission."""
+    slot = ledger.slots.get(hold.slot)
+    return slot is not None and pairing.open_need(ledger, slot) is not None
+
+
+def _is_not_there(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether a reading proves that a pod was never given what is held.
+
+    Of a pod that runs it proves nothing: the kubelet may have lost its devices.
+    """
+    evidence = ledger.shown.get(pod.uid)
+    return (
+        pod.phase != "Running"
+        and evidence is not None
+        and evidence.quiet
+        and evidence.as_of >= hold.sequence
+        and evidence.containers is not None
+    )
+
+
+def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether some pod is shown with ids of a hold that none of its own has."""
+    for uid, evidence in ledger.shown.items():
+        if not values.is_alive(ledger, uid):
+            continue  # not read any more
+        shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+        own = {i for each in values.holds_of_pod(ledger, uid) for i in each.kubelet_ids}
+        if not (shown - own).isdisjoint(hold.kubelet_ids):
             return True
     return False
 

@@ -22,6 +22,8 @@ from scheduler_core.wire.pods import NpuPod
 #: `Hold.need` of a hold that covers a pod as a whole (found at a restart).
 WHOLE_POD = -1
 
+_FRESH = "fresh-"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
@@ -150,6 +152,16 @@ def releasing(ledger: Ledger) -> int:
     for uid in ledger.bare & ledger.slots.keys():
         explained |= ledger.slots[uid].chips
     return ledger.busy & ~explained
+
+
+def fresh_uid(sequence: int) -> str:
+    """Return the uid of a slot that was made for one hold, for no known pod."""
+    return f"{_FRESH}{sequence}"
+
+
+def is_fresh(slot: Slot) -> bool:
+    """Tell whether a slot was made for one hold, for no known pod."""
+    return slot.uid.startswith(_FRESH)
 
 
 def is_init(slot: Slot, need: int) -> bool:

@@ -73,13 +73,18 @@ class Resources:
         answer = await self._stub.Get(request, timeout=CALL_S)
         return translate.device_ids(answer.pod_resources, self._resource)
 
-    async def let_go(self) -> None:
+    async def let_go(self) -> frozenset[str]:
         """Make the kubelet forget the ids of pods that have ended.
+
+        Returns:
+            The ids that any pod has now.
 
         Raises:
             ResourcesError: Devices are being given out, or it does not answer.
         """
-        await self._list()
+        listed = (await self._list()).pod_resources
+        each = (translate.device_ids(pod, self._resource).values() for pod in listed)
+        return frozenset[str]().union(*(ids for pod in each for ids in pod))
 
     async def _list(self) -> api_pb2.ListPodResourcesResponse:
         if not self._traffic.is_quiet:

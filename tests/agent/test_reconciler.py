@@ -31,9 +31,10 @@ class FakeResources:
             return None
         return {"main": frozenset(self.shown[name])}
 
-    async def let_go(self) -> None:
+    async def let_go(self) -> frozenset[str]:
         for name in self.ended:
             self.shown.pop(name, None)
+        return frozenset().union(*self.shown.values())
 
 
 def reconciler(

@@ -1,0 +1,114 @@
+"""Who was served from whose slot: the two exchange their chips.
+
+Only slots change here and which slot a hold counts for; what was mounted stays
+as it is, and the annotations follow.
+"""
+
+from dataclasses import replace
+
+from agent.claims import values
+from agent.claims.values import Hold, Ledger, Slot
+from scheduler_core import chips as chip_sets
+from scheduler_core.wire.pods import NpuPod
+
+
+def exchange(
+    ledger: Ledger, pod: NpuPod, hold: Hold, *, instead_of: Hold | None
+) -> Ledger:
+    """Let a pod have the slot that it was served from.
+
+    The pod whose slot that was gets this pod's chips instead, if the two have
+    equal shapes. If not, somebody went around the rules: each keeps its chips,
+    and what is missing is chosen again when its Allocate comes. A pod that reads
+    its annotation has mounted what that says, whatever Allocate answered.
+
+    Args:
+        ledger: The state.
+        pod: Who was found to hold something.
+        hold: What it holds, from another pod's slot.
+        instead_of: The hold of the same container that this one replaces; it is
+            no longer in the ledger.
+    """
+    mine = ledger.slots.get(pod.uid)
+    theirs = ledger.slots.get(hold.slot)
+    if pod.shape.reads_annotation and mine is not None:
+        own = replace(hold, slot=pod.uid, chips=chip_sets.ids_of(mine.chips))
+        return _with(ledger, own)
+    if mine is None:
+        return _copy(ledger, pod, hold, theirs)
+    if theirs is None or instead_of is not None or not _is_whole(ledger, mine, theirs):
+        given_up = _given_up(ledger, mine, hold, instead_of)
+        return _trade(ledger, hold, mine, given_up)
+    moves = {hold.slot: pod.uid, pod.uid: hold.slot}
+    moved = {
+        each.sequence: replace(each, slot=moves[each.slot])
+        for each in ledger.holds.values()
+        if each.slot in moves
+    }
+    slots = {
+        mine.uid: replace(mine, chips=theirs.chips),
+        theirs.uid: replace(theirs, chips=mine.chips),
+    }
+    return replace(
+        ledger, slots={**ledger.slots, **slots}, holds={**ledger.holds, **moved}
+    )
+
+
+def _is_whole(ledger: Ledger, mine: Slot, theirs: Slot) -> bool:
+    """Tell whether all of two slots can change hands at once."""
+    known = (
+        hold
+        for slot in (mine, theirs)
+        for hold in values.holds_of_slot(ledger, slot.uid)
+        if hold.owner is not None
+    )
+    return mine.shape == theirs.shape and next(known, None) is None
+
+
+def _copy(ledger: Ledger, pod: NpuPod, hold: Hold, theirs: Slot | None) -> Ledger:
+    """Serve a pod that has no claim of its own; theirs is chosen again later."""
+    if theirs is None or theirs.shape != pod.shape or values.is_fresh(theirs):
+        return _with(ledger, replace(hold, slot=pod.uid))
+    moved = {
+        each.sequence: replace(each, slot=pod.uid)
+        for each in values.holds_of_slot(ledger, theirs.uid)
+    }
+    slots = {**ledger.slots, pod.uid: replace(theirs, uid=pod.uid)}
+    return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
+
+
+def _given_up(ledger: Ledger, mine: Slot, hold: Hold, instead_of: Hold | None) -> int:
+    """Return the chips of a slot that one container of its pod does not need."""
+    if instead_of is not None:
+        return chip_sets.mask_of(instead_of.chips)
+    own = others = 0
+    for each in values.holds_of_slot(ledger, mine.uid):
+        if each.owner is not None:
+            own |= each.mask
+        else:
+            others |= each.mask
+    spare = mine.chips & ~own
+    first = (*chip_sets.ids_of(spare & ~others), *chip_sets.ids_of(spare & others))
+    return chip_sets.mask_of(first[: len(hold.chips)])
+
+
+def _trade(ledger: Ledger, hold: Hold, mine: Slot, given_up: int) -> Ledger:
+    """Exchange the chips of one container only; with equals, or with nobody."""
+    theirs = ledger.slots.get(hold.slot)
+    got = chip_sets.mask_of(hold.chips)
+    if given_up.bit_count() != got.bit_count() or given_up & ~mine.chips:
+        return _with(ledger, replace(hold, slot=mine.uid))
+    for each in values.holds_of_slot(ledger, mine.uid):
+        if each.owner is None and not each.mask & ~given_up:
+            ledger = _with(ledger, replace(each, slot=hold.slot))
+    slots = {
+        **ledger.slots,
+        mine.uid: replace(mine, chips=mine.chips & ~given_up | got),
+    }
+    if theirs is not None and theirs.shape == mine.shape and not got & ~theirs.chips:
+        slots[theirs.uid] = replace(theirs, chips=theirs.chips & ~got | given_up)
+    return _with(replace(ledger, slots=slots), replace(hold, slot=mine.uid))
+
+
+def _with(ledger: Ledger, hold: Hold) -> Ledger:
+    return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
