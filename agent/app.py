@@ -216,7 +216,9 @@ class Agent:
             tasks.create_task(self._publisher.run(), name="publisher")
             tasks.create_task(self._reporter.run(), name="reporter")
             tasks.create_task(self._report(), name="report")
-            tasks.create_task(self._server.run(), name="plugin")
+            # in the body, so that when we are told to stop this ends first: an
+            # Allocate that waits for its claim still needs all of the others
+            await self._server.run()
 
     async def close(self) -> None:
         """Let go of what is ours in the cluster and on the node."""

@@ -102,7 +102,11 @@ class Server:
             reason = await self._until_stale(servicer, kubelet)
             log.info("registration ended", extra={"reason": reason})
         finally:
-            self._problem = "registering with the kubelet again"
+            self._problem = (
+                "stopping"
+                if _is_told_to_stop()
+                else "registering with the kubelet again"
+            )
             servicer.close()
             await asyncio.shield(asyncio.ensure_future(server.stop(DRAIN_S)))
             self._own_socket.unlink(missing_ok=True)
@@ -152,6 +156,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns
+
+
+def _is_told_to_stop() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _said(error: Exception) -> str:

@@ -9,8 +9,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
+import grpc
 import pytest
 
+from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
+from tests.agent.plugin.conftest import LOCALHOST
 from tests.agent.site import PODS, RESOURCE, SETTLED_S, Site
 
 REGISTERED_TWICE = "ascend_agent_registrations_total 2.0"
@@ -56,7 +59,7 @@ class Program:
         return await self.process.wait()
 
 
-Start = Callable[[str], Awaitable[Program]]
+Start = Callable[..., Awaitable[Program]]
 
 
 @pytest.fixture
@@ -73,13 +76,14 @@ async def site() -> AsyncIterator[Site]:
 async def start(site: Site) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
-        async def start(name: str) -> Program:
+        async def start(name: str, *more: str) -> Program:
             address = site.root / f"address-{name}"
             state = site.root / f"state-{name}"
             state.mkdir(exist_ok=True)
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "agent", *site.arguments),
                 *("--address-file", str(address), "--state-dir", str(state)),
+                *more,
                 stderr=asyncio.subprocess.DEVNULL,
             )
             program = Program(process, address)
@@ -108,6 +112,36 @@ async def test_it_becomes_ready_and_ends_cleanly(site: Site, start: Start) -> No
     assert code == 0
     assert not (site.kubelet.device_plugin_dir / "Ascend910.sock").exists()
     assert not agent.address.exists()
+
+
+async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
+    site: Site, start: Start
+) -> None:
+    agent = await start("a", "--kubelet-url", "")
+    await agent.until_ready()
+    site.kubelet.switches.hold_admission = True
+    socket = site.kubelet.device_plugin_dir / "Ascend910.sock"
+    request = api_pb2.AllocateRequest(
+        container_requests=[
+            api_pb2.ContainerAllocateRequest(devices_ids=["Ascend910-5"])
+        ]
+    )
+
+    async with grpc.aio.insecure_channel(
+        f"unix://{socket}", options=LOCALHOST
+    ) as channel:
+        plugin = api_pb2_grpc.DevicePluginStub(channel)
+        call = plugin.Allocate(request)
+        await plugin.GetDevicePluginOptions(api_pb2.Empty())  # comes after it
+        agent.process.send_signal(signal.SIGTERM)
+        said = await agent.until(lambda text: text != "ok")
+        assert await site.bind("late", 1)
+        answer = await call
+
+    assert said == "stopping"
+    envs = answer.container_responses[0].envs
+    assert envs["ASCEND_VISIBLE_DEVICES"] == "0"
+    assert await agent.process.wait() == 0
 
 
 async def test_a_kubelet_that_restarts_is_served_again(
