@@ -49,6 +49,7 @@ class Server:
         product: Product,
         kubelet_dir: Path,
         on_registered: Callable[[], object],
+        backoff: Backoff | None = None,
     ) -> None:
         """Do nothing yet.
 
@@ -57,12 +58,14 @@ class Server:
             product: Names the resource.
             kubelet_dir: The kubelet's device plugin directory.
             on_registered: Told each time that the kubelet has taken us.
+            backoff: Pauses while this kubelet does not take us.
         """
         self._make_servicer = make_servicer
         self._product = product
         self._kubelet_socket = kubelet_dir / KUBELET_SOCKET
         self._own_socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
         self._on_registered = on_registered
+        self._backoff = backoff or Backoff()
         self._problem: str | None = "not registered with the kubelet yet"
 
     def problem(self) -> str | None:
@@ -71,27 +74,32 @@ class Server:
 
     async def run(self) -> NoReturn:
         """Keep registered until cancelled."""
-        backoff = Backoff()
         while True:
+            kubelet = await self._wait_for_kubelet()
             try:
-                await self.run_once()
-                backoff.reset()
+                await self.run_once(kubelet)
+                self._backoff.reset()
             except (grpc.aio.AioRpcError, OSError, TimeoutError) as error:
-                pause_s = backoff.next_s()
+                pause_s = self._backoff.next_s()
+                reason = _said(error)
+                self._problem = f"registering with the kubelet failed: {reason}"
                 log.warning(
                     "registration failed",
-                    extra={"reason": _said(error), "retry_in_s": round(pause_s, 2)},
+                    extra={"reason": reason, "retry_in_s": round(pause_s, 2)},
                 )
-                await asyncio.sleep(pause_s)
+                await self._pause(pause_s, kubelet)
 
-    async def run_once(self) -> None:
-        """Serve and register; return when the registration is no longer good."""
-        kubelet = await self._wait_for_kubelet()
+    async def run_once(self, kubelet: tuple[int, int]) -> None:
+        """Serve and register; return when the registration is no longer good.
+
+        Args:
+            kubelet: Its socket, by which its successor is known.
+        """
         servicer = self._make_servicer()
         self._own_socket.unlink(missing_ok=True)
         server = grpc.aio.server()
         api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
-        server.add_insecure_port(f"unix://{self._own_socket}")
+        self._bind(server)
         await server.start()
         try:
             self._own_socket.chmod(0o600)
@@ -111,12 +119,32 @@ class Server:
             await asyncio.shield(asyncio.ensure_future(server.stop(DRAIN_S)))
             self._own_socket.unlink(missing_ok=True)
 
+    def _bind(self, server: grpc.aio.Server) -> None:
+        try:
+            server.add_insecure_port(f"unix://{self._own_socket}")
+        except RuntimeError as error:  # all that grpc says of a directory that is gone
+            raise OSError(f"cannot serve at {self._own_socket}") from error
+
     async def _wait_for_kubelet(self) -> tuple[int, int]:
         while True:
             identity = _identity(self._kubelet_socket)
             if identity is not None:
                 return identity
             await asyncio.sleep(LOOK_EACH_S)
+
+    async def _pause(self, pause_s: float, kubelet: tuple[int, int]) -> None:
+        """Sleep, but no longer than until another kubelet is there.
+
+        One that was stopped leaves its socket behind, so that registering fails for
+        as long as it is away; its successor is not to wait for our next try.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + pause_s
+        while (left_s := until - loop.time()) > 0:
+            await asyncio.sleep(min(LOOK_EACH_S, left_s))
+            if _identity(self._kubelet_socket) not in (kubelet, None):
+                self._backoff.reset()
+                return
 
     async def _register(self) -> None:
         request = api_pb2.RegisterRequest(

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,11 +12,27 @@ from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from service.backoff import Backoff
 from tests.agent.node import current
 from tests.agent.plugin.conftest import LOCALHOST
 
 #: Within this a kubelet's restart must be noticed.
 NOTICED_S = 2.0
+
+
+class Patience(Backoff):
+    """Tries twice, then for an hour no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+
+    def next_s(self, at_least_s: float = 0.0) -> float:
+        self.failures += 1
+        return 0.05 if self.failures == 1 else 3600.0
+
+    def reset(self) -> None:
+        self.failures = 0
 
 
 class FakeKubelet(api_pb2_grpc.RegistrationServicer):
@@ -69,7 +86,9 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
 
 @asynccontextmanager
 async def serving(
-    directory: Path, registered: Callable[[], object] = int
+    directory: Path,
+    registered: Callable[[], object] = int,
+    backoff: Backoff | None = None,
 ) -> AsyncIterator[Server]:
     async def nothing() -> None:
         return
@@ -89,6 +108,7 @@ async def serving(
         product=PRODUCT,
         kubelet_dir=directory,
         on_registered=registered,
+        backoff=backoff,
     )
     task = asyncio.create_task(server.run())
     try:
@@ -132,6 +152,8 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(
     counted: list[int] = []
     async with serving(tmp_path, lambda: counted.append(1)) as server:
         await kubelet.registration()
+        while server.problem() is not None:
+            await asyncio.sleep(0.01)
 
         await kubelet.stop()
         (tmp_path / "kubelet.sock").unlink(missing_ok=True)
@@ -155,6 +177,41 @@ async def test_a_new_socket_is_noticed_even_if_the_stream_does_not_end(
         await second.registration()
 
         await second.stop()
+
+
+async def test_a_kubelet_that_was_away_for_long_does_not_wait_for_the_next_try(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    patience = Patience()
+    async with serving(tmp_path, backoff=patience):
+        await kubelet.registration()
+        await kubelet.stop()
+        (tmp_path / "kubelet.sock").unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as left_behind:
+            left_behind.bind(str(tmp_path / "kubelet.sock"))
+        while patience.failures < 2:
+            await asyncio.sleep(0.01)
+
+        (tmp_path / "kubelet.sock").unlink()
+        await kubelet.start()
+
+        await kubelet.registration()
+
+
+async def test_a_socket_that_cannot_be_made_does_not_end_the_agent(
+    tmp_path: Path,
+) -> None:
+    deep = tmp_path / ("d" * 100)  # beyond what a socket's path may have
+    deep.mkdir()
+    (deep / "kubelet.sock").touch()
+
+    async with serving(deep) as server:
+        while "failed" not in (server.problem() or ""):
+            await asyncio.sleep(0.01)
+
+    assert server.problem() == (
+        f"registering with the kubelet failed: cannot serve at {deep}/Ascend910.sock"
+    )
 
 
 async def test_any_end_of_the_stream_means_registering_again(
