@@ -33,10 +33,15 @@ STREAM_WITHIN_S = 10.0
 REGISTER_WITHIN_S = 5.0
 #: How long a running Allocate may go on when we are told to stop.
 DRAIN_S = 20.0
+#: How long the last answers may take to leave.
+FLUSH_S = 0.5
 
 #: Python's client sends the path of a unix socket as :authority otherwise,
 #: which Go servers refuse.
 DIAL_OPTIONS = (("grpc.default_authority", "localhost"),)
+#: Else a failed connection is remembered for a second, for all channels together,
+#: and each new one fails at once.
+REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
 class Server:
@@ -115,8 +120,7 @@ class Server:
                 if _is_told_to_stop()
                 else "registering with the kubelet again"
             )
-            servicer.close()
-            await asyncio.shield(asyncio.ensure_future(server.stop(DRAIN_S)))
+            await asyncio.shield(asyncio.ensure_future(_stop(server, servicer)))
             self._own_socket.unlink(missing_ok=True)
 
     def _bind(self, server: grpc.aio.Server) -> None:
@@ -154,7 +158,7 @@ class Server:
             options=options(),
         )
         async with grpc.aio.insecure_channel(
-            f"unix://{self._kubelet_socket}", options=DIAL_OPTIONS
+            f"unix://{self._kubelet_socket}", options=REGISTER_OPTIONS
         ) as channel:
             stub = api_pb2_grpc.RegistrationStub(channel)
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
@@ -175,6 +179,19 @@ class Server:
                 return "our socket was removed"
             if not servicer.streams and loop.time() > opens_by:
                 return "the kubelet did not ask for the device list"
+
+
+async def _stop(server: grpc.aio.Server, servicer: Servicer) -> None:
+    """End the streams, let running calls finish, take no new ones.
+
+    gRPC's own grace would wait for connections too, also for one on which nothing
+    was ever asked.
+    """
+    servicer.close()
+    stopping = asyncio.ensure_future(server.stop(DRAIN_S))
+    await servicer.answered(DRAIN_S)
+    await server.stop(FLUSH_S)
+    await stopping
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -9,7 +9,8 @@ the kubelet's own list of pods, JOURNAL_S for the disk.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import grpc
 
@@ -44,7 +45,8 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     """The device plugin's RPCs.
 
     Protects how many device-list streams are open and whether they may go on,
-    and when a preference last waited for a claim in vain.
+    how many questions wait for their answer, and when a preference last waited
+    for a claim in vain.
     """
 
     def __init__(
@@ -72,6 +74,9 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
         self._closing = False
+        self._asked = 0
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
         self._waited_until = float("-inf")
         self.streams = 0
         self.stream_ended = asyncio.Event()
@@ -80,6 +85,23 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         """End the device-list streams."""
         self._closing = True
         self._current.wake()
+
+    async def answered(self, within_s: float) -> None:
+        """Wait until no question waits for its answer, or for so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._all_answered.wait()
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        self._asked += 1
+        self._all_answered.clear()
+        try:
+            yield
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self._all_answered.set()
 
     async def GetDevicePluginOptions(
         self, request: api_pb2.Empty, context: object
@@ -109,19 +131,20 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         self, request: api_pb2.PreferredAllocationRequest, context: object
     ) -> api_pb2.PreferredAllocationResponse:
         """Steer the kubelet to the chips of the oldest claim."""
-        await self._traffic.prefer()
-        answers = [
-            api_pb2.ContainerPreferredAllocationResponse(
-                deviceIDs=await self._prefer(
-                    PreferenceAsked(
-                        tuple(each.available_deviceIDs),
-                        tuple(each.must_include_deviceIDs),
-                        each.allocation_size,
+        with self._answering():
+            await self._traffic.prefer()
+            answers = [
+                api_pb2.ContainerPreferredAllocationResponse(
+                    deviceIDs=await self._prefer(
+                        PreferenceAsked(
+                            tuple(each.available_deviceIDs),
+                            tuple(each.must_include_deviceIDs),
+                            each.allocation_size,
+                        )
                     )
                 )
-            )
-            for each in request.container_requests
-        ]
+                for each in request.container_requests
+            ]
         return api_pb2.PreferredAllocationResponse(container_responses=answers)
 
     async def Allocate(
@@ -131,7 +154,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     ) -> api_pb2.AllocateResponse:
         """Hand out the chips of the claim that this is for."""
         started = time.perf_counter()
-        with self._traffic.allocating():
+        with self._answering(), self._traffic.allocating():
             answers = []
             for each in request.container_requests:
                 decision = await self._decide(tuple(each.devices_ids))

@@ -214,6 +214,22 @@ async def test_a_socket_that_cannot_be_made_does_not_end_the_agent(
     )
 
 
+async def test_a_connection_without_a_question_does_not_hold_up_registering_again(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as server:
+        await kubelet.registration()
+        while server.problem() is not None:
+            await asyncio.sleep(0.01)
+        own = tmp_path / "Ascend910.sock"
+        with socket.socket(socket.AF_UNIX) as mute:
+            mute.connect(str(own))
+
+            own.unlink()
+
+            await kubelet.registration()
+
+
 async def test_any_end_of_the_stream_means_registering_again(
     kubelet: FakeKubelet, tmp_path: Path
 ) -> None:
