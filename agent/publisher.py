@@ -7,6 +7,8 @@ whoever waits for chips is served from the ledger.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import NoReturn
 
 from agent.claims import publishing
@@ -20,6 +22,9 @@ log = logging.getLogger(__name__)
 
 #: Patches sent at once.
 AT_ONCE = 8
+#: Ceiling of the pause after a patch that did not land: once the API server is
+#: back, people should not wait long for the truth. Unit: seconds.
+LONGEST_PAUSE_S = 10.0
 
 
 class PatchError(Exception):
@@ -31,8 +36,19 @@ class PatchError(Exception):
 SendPatch = Callable[[Patch], Awaitable[NpuPod | None]]
 
 
+@dataclass(slots=True)
+class _PutOff:
+    """A pod whose patch did not land."""
+
+    backoff: Backoff
+    until_s: float  #: loop time
+
+
 class Publisher:
-    """Protects which pods were found to have gone before the watch said so."""
+    """Protects which pods have gone before the watch said so, and which must wait.
+
+    Each pod waits for itself: one that the API server refuses holds up no other.
+    """
 
     def __init__(
         self, current: Current, *, send: SendPatch, host_ip: Callable[[], str]
@@ -48,36 +64,54 @@ class Publisher:
         self._send = send
         self._host_ip = host_ip
         self._gone: frozenset[str] = frozenset()
+        self._put_off: dict[str, _PutOff] = {}
 
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
-        backoff = Backoff()
         while True:
             version = self._current.version
-            try:
-                while await self.run_once():
-                    pass
-            except PatchError as error:
-                pause_s = backoff.next_s()
-                log.warning(
-                    "annotations not written yet",
-                    extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},
-                )
-                await asyncio.sleep(pause_s)
-                continue
-            backoff.reset()
-            await self._current.changed(version)
+            while await self.run_once():
+                pass
+            again_s = min((p.until_s for p in self._put_off.values()), default=None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(again_s):
+                    await self._current.changed(version)
 
     async def run_once(self) -> int:
         """Send the patches that may be sent now; return how many there were."""
         ledger = self._current.ledger
-        self._gone &= ledger.pods.keys()
         wanted = publishing.patches(ledger, host_ip=self._host_ip())
-        batch = [each for each in wanted if each.uid not in self._gone][:AT_ONCE]
-        pods = await asyncio.gather(*(self._send(patch) for patch in batch))
-        for patch, pod in zip(batch, pods, strict=True):
-            if pod is None:
-                self._gone |= {patch.uid}
-            else:
-                self._current.apply(PodSeen(pod))
+        uids = {patch.uid for patch in wanted}
+        self._gone &= ledger.pods.keys()
+        self._put_off = {u: p for u, p in self._put_off.items() if u in uids}
+        waiting = {u for u, p in self._put_off.items() if p.until_s > _now()}
+        batch = [p for p in wanted if p.uid not in self._gone | waiting][:AT_ONCE]
+        # all of them, also when one fails: none may land behind its successor
+        await asyncio.gather(*(self._publish(patch) for patch in batch))
         return len(batch)
+
+    async def _publish(self, patch: Patch) -> None:
+        try:
+            pod = await self._send(patch)
+        except PatchError as error:
+            self._delay(patch, error)
+            return
+        self._put_off.pop(patch.uid, None)
+        if pod is None:
+            self._gone |= {patch.uid}
+        else:
+            self._current.apply(PodSeen(pod))
+
+    def _delay(self, patch: Patch, error: PatchError) -> None:
+        before = self._put_off.get(patch.uid)
+        backoff = before.backoff if before else Backoff(cap_s=LONGEST_PAUSE_S)
+        pause_s = backoff.next_s()
+        self._put_off[patch.uid] = _PutOff(backoff, _now() + pause_s)
+        log.warning(
+            "annotations not written yet",
+            extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},
+        )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

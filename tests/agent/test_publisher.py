@@ -21,9 +21,12 @@ class FakeApi:
         self.pods = {each.uid: each for each in pods}
         self.patches: list[Patch] = []
         self.is_down = False
+        self.refused: set[str] = set()
 
     async def send(self, patch: Patch) -> NpuPod | None:
         await asyncio.sleep(0)
+        if patch.name in self.refused:
+            raise PatchError(f"a webhook denies the patch of {patch.name}")
         if self.is_down:
             raise PatchError("API server: connection refused")
         pod = self.pods.get(patch.uid)
@@ -136,3 +139,56 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back() -> None:
         await task
 
     assert api.written("train")["predicate-time"] == SERVED
+
+
+@pytest.mark.looptime
+async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
+    train, *others = (pod(f"pod-{chip}", [chip], chip + 1) for chip in range(4))
+    now, api = current(train, *others), FakeApi(train, *others)
+    api.refused.add(train.name)
+    allocated(now, (0,), train.name)
+    publisher = Publisher(now, send=api.send, host_ip=lambda: "10.0.0.1")
+    task = asyncio.create_task(publisher.run())
+    await asyncio.sleep(60)
+
+    for chip, other in enumerate(others, start=1):
+        allocated(now, (chip,), other.name)
+        await asyncio.sleep(0.1)
+    written = [api.written(other.name)["predicate-time"] for other in others]
+    api.refused.clear()
+    await asyncio.sleep(10)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert written == [SERVED, SERVED, SERVED]
+    assert api.written(train.name)["predicate-time"] == SERVED
+
+
+@pytest.mark.looptime
+async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
+    slow, train = pod("slow", [0], 1), pod("train", [1], 2)
+    now, api = current(slow, train), FakeApi(slow, train)
+    api.refused.add(train.name)
+    under_way: list[str] = []
+    most = 0
+
+    async def send(patch: Patch) -> NpuPod | None:
+        nonlocal most
+        under_way.append(patch.name)
+        most = max(most, under_way.count(patch.name))
+        await asyncio.sleep(9 if patch.name == "slow" else 0)
+        under_way.remove(patch.name)
+        return await api.send(patch)
+
+    allocated(now, (0,), "slow")
+    allocated(now, (1,), "train")
+    publisher = Publisher(now, send=send, host_ip=lambda: "10.0.0.1")
+    task = asyncio.create_task(publisher.run())
+    await asyncio.sleep(30)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert most == 1
+    assert api.written("slow")["predicate-time"] == SERVED
