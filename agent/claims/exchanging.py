@@ -6,7 +6,7 @@ as it is, and the annotations follow.
 
 from dataclasses import replace
 
-from agent.claims import values
+from agent.claims import occupancy, values
 from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core import chips as chip_sets
 from scheduler_core.wire.pods import NpuPod
@@ -31,11 +31,15 @@ def exchange(
     """
     mine = ledger.slots.get(pod.uid)
     theirs = ledger.slots.get(hold.slot)
-    if pod.shape.reads_annotation and mine is not None:
-        own = replace(hold, slot=pod.uid, chips=chip_sets.ids_of(mine.chips))
-        return _with(ledger, own)
+    if pod.shape.reads_annotation:
+        own = mine.chips if mine is not None else occupancy.annotated(ledger, pod)
+        got = chip_sets.ids_of(own) if own else hold.chips
+        return _with(ledger, replace(hold, slot=pod.uid, chips=got))
     if mine is None:
-        return _copy(ledger, pod, hold, theirs)
+        had = () if instead_of is None else (instead_of,)
+        mine = values.slot_of_served(ledger, pod, *had)
+        if not mine.chips:
+            return _copy(ledger, pod, hold, theirs)
     if theirs is None or instead_of is not None or not _is_whole(ledger, mine, theirs):
         given_up = _given_up(ledger, mine, hold, instead_of)
         return _trade(ledger, hold, mine, given_up)

@@ -126,21 +126,20 @@ def _meet(ledger: Ledger, event: PodSeen) -> tuple[Ledger, tuple[Effect, ...]]:
     which can be older. A pod that only the kubelet has shown counts until the
     API server shows another one of its name, or the kubelet forgets it.
     """
-    uid, name = event.pod.uid, (event.pod.namespace, event.pod.name)
+    pod = event.pod
     namesakes = {
-        pod.uid
-        for pod in ledger.pods.values()
-        if (pod.namespace, pod.name) == name and pod.uid != uid
+        other.uid: other
+        for other in ledger.pods.values()
+        if (other.namespace, other.name) == (pod.namespace, pod.name)
     }
     if not event.by_kubelet:
-        for other in namesakes & ledger.unproven:
+        for other in namesakes.keys() & ledger.unproven - {pod.uid}:
             ledger = _forget(ledger, other)
-        ledger = replace(ledger, unproven=ledger.unproven - {uid})
-    elif (namesakes | ledger.pods.keys() & {uid}) - ledger.unproven:
+        return _see(replace(ledger, unproven=ledger.unproven - {pod.uid}), pod)
+    proven = [each for uid, each in namesakes.items() if uid not in ledger.unproven]
+    if any(pod.uid == each.uid or pod.created <= each.created for each in proven):
         return ledger, ()
-    else:
-        ledger = replace(ledger, unproven=ledger.unproven | {uid})
-    return _see(ledger, event.pod)
+    return _see(replace(ledger, unproven=ledger.unproven | {pod.uid}), pod)
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:

@@ -334,16 +334,7 @@ def _slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
     pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
     if slot is not None or pod is None:
         return slot
-    chips = 0
-    for each in values.holds_of_pod(ledger, pod.uid):
-        chips |= chip_sets.mask_of(each.chips)
-    return Slot(
-        uid=pod.uid,
-        shape=pod.shape,
-        needs=pod.needs,
-        chips=chips,
-        predicate_time=annotations.SERVED,
-    )
+    return values.slot_of_served(ledger, pod)
 
 
 def _pick_lost(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
@@ -356,10 +347,11 @@ def _pick_lost(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
     lost = _lost(ledger, len(ids))
     if not lost or _claimless(ledger, len(ids)):
         return None
+    reads = any(pick.slot.shape.reads_annotation for pick in lost)
     if len(lost) == 1 and not lost[0].pool & ledger.busy:
         return lost[0]
     fresh = chip_sets.choose(ledger.product, occupancy.unclaimed(ledger), len(ids))
-    if not fresh:
+    if not fresh or reads:
         return (
             f"{len(lost)} running containers have lost their "
             f"{ledger.product.resource} devices in the kubelet and it cannot be "

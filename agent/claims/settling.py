@@ -166,15 +166,31 @@ def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
     been seen in it, and what came before the pod was not its own.
     """
     # the kubelet reports Running only for the pod that it runs under the name
-    since = 0 if pod.phase == "Running" else ledger.successors.get(pod.uid, 0)
+    runs = pod.phase == "Running"
+    since = 0 if runs else ledger.successors.get(pod.uid, 0)
     matches = [
         hold
         for hold in ledger.holds.values()
-        if hold.owner is None
+        if (hold.owner is None or (runs and _is_of_late_namesake(ledger, pod, hold)))
         and frozenset(hold.kubelet_ids) == found.ids
         and since < hold.sequence <= found.until
     ]
-    return max(matches, key=lambda each: each.sequence, default=None)
+    return max(
+        matches, key=lambda each: (each.owner is None, each.sequence), default=None
+    )
+
+
+def _is_of_late_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether a hold was taken for that of a pod that has gone since.
+
+    The name of a pod can belong to another one before the watch says so.
+    """
+    owner = hold.owner
+    return (
+        owner is not None
+        and (owner.namespace, owner.pod) == (pod.namespace, pod.name)
+        and not values.is_alive(ledger, owner.uid)
+    )
 
 
 def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
@@ -196,11 +212,12 @@ def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
     shown = {
         i for each in values.holds_of_pod(ledger, pod.uid) for i in each.kubelet_ids
     }
-    for hold in values.holds_of_slot(ledger, pod.uid):
-        initial = hold.need >= 0 and pod.needs[hold.need].kind is ContainerKind.INIT
+    newest = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
+    for need, hold in newest.items():
+        initial = need >= 0 and pod.needs[need].kind is ContainerKind.INIT
         if initial and hold.owner is None and not shown.isdisjoint(hold.kubelet_ids):
-            name = pod.needs[hold.need].name
-            ledger = _put(ledger, replace(hold, owner=_owner(pod, name)))
+            owner = _owner(pod, pod.needs[need].name)
+            ledger = _put(ledger, replace(hold, owner=owner))
     return ledger
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import Product
 from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
+from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 
 #: `Hold.need` of a hold that covers a pod as a whole (found at a restart).
@@ -152,6 +153,24 @@ def releasing(ledger: Ledger) -> int:
     for uid in ledger.bare & ledger.slots.keys():
         explained |= ledger.slots[uid].chips
     return ledger.busy & ~explained
+
+
+def slot_of_served(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
+    """Return the slot of a pod that was served long ago: the chips that it holds.
+
+    Args:
+        ledger: The state.
+        pod: A pod whose claim was consumed before this agent began.
+        also: Holds of it that are no longer in the ledger.
+    """
+    held_by_it = (*holds_of_pod(ledger, pod.uid), *also)
+    return Slot(
+        uid=pod.uid,
+        shape=pod.shape,
+        needs=pod.needs,
+        chips=chip_sets.mask_of({chip for hold in held_by_it for chip in hold.chips}),
+        predicate_time=annotations.SERVED,
+    )
 
 
 def fresh_uid(sequence: int) -> str:

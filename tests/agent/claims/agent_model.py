@@ -66,6 +66,7 @@ class Agent:
     rechosen: set[int] = field(default_factory=set)  # sequences of holds
     before_patch: Callable[[], None] = lambda: None
     after_patch: Callable[[], None] = lambda: None
+    died_in_admission: bool = False
     _kubelet: Kubelet | None = None
     _asked: bool = False  # a preference was asked for, its Allocate is to come
     _traffic: int = 0
@@ -98,6 +99,7 @@ class Agent:
         self.seen["crash"] += 1
         if self._swap_patches > 0 and self.wanted():
             self.seen["crash in the middle of a swap"] += 1
+        self.died_in_admission |= self.kubelet.admission is not None
         self.is_up = False
         self.fuse = None
         self.batch, self.reading = [], None
@@ -133,7 +135,7 @@ class Agent:
             self.tick()
             # what a reading or the next Allocate tells again is not written
             self.journal = tuple(
-                replace(hold, freed=False, lost=False, misses=0)
+                replace(hold, freed=False, misses=0)
                 for hold in self.ledger.holds.values()
             )
         self.tick()
@@ -194,6 +196,7 @@ class Agent:
         answer = self._ask(AllocateAsked(ids, last_call=False))
         if isinstance(answer, AwaitClaim):
             self.seen["claim awaited"] += 1
+            self.look()
             for pod in tuple(self.kubelet.known.values()):  # the kubelet's own list
                 self.take(PodSeen(pod, by_kubelet=True))
             answer = self._ask(AllocateAsked(ids, last_call=True))
@@ -221,11 +224,12 @@ class Agent:
         """One correction pass."""
         mark = self._mark()
         self._read_each(thorough=thorough)
+        in_use = None
         if settling.lingers(self.ledger) and mark >= 0:
-            self.kubelet.free_ended()  # what List does
+            in_use = self.kubelet.list()
             self._read_each(thorough=False)
         self.look()
-        self.take(PassEnded(quiet=self._is_quiet_since(mark)))
+        self.take(PassEnded(quiet=self._is_quiet_since(mark), in_use=in_use))
 
     def _read_each(self, *, thorough: bool) -> None:
         for uid, _, name in settling.wants_reading(self.ledger, thorough=thorough):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from agent.claims.events import PodGone, PodSeen
 from scheduler_core import chips as chip_sets
 from scheduler_core import shapes
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import ATLAS_800_TRAINING
 from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations as keys
 from scheduler_core.wire.deviceinfo import Affinity
@@ -25,6 +25,7 @@ from scheduler_core.wire.pods import (
 )
 
 NODE = "node-1"
+PRODUCT = ATLAS_800_TRAINING
 ALL_CHIPS = 255
 APP, INIT, SIDECAR = ContainerKind.APP, ContainerKind.INIT, ContainerKind.SIDECAR
 
@@ -147,8 +148,19 @@ class Cluster:
             return None
         self.moment += 1
         self.bound[uid] = chips
-        self.put(replace(pod, annotations=claim(chips, self.moment)))
+        created = f"{self.moment:05}"
+        written = claim(chips, self.moment)
+        self.put(replace(pod, annotations=written, created=created))
         return uid
+
+    def bind_directly(self, needs: Needs, *, name: str) -> bool:
+        """Create a pod with a node name and without any claim, as people do."""
+        if any(pod.name == name for pod in self.pods.values()):
+            return False
+        self.moment += 1
+        pod = new_pod(f"u{self.moment}", needs, name=name, annotations={})
+        self.put(replace(pod, created=f"{self.moment:05}"))
+        return True
 
     def _refuses(self, pod: NpuPod) -> bool:
         asked = sum(each.total for each in self.living()) + pod.total

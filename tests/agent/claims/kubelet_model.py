@@ -228,13 +228,17 @@ class Kubelet:
         """Run an admitted pod: init containers to their end, then the others."""
         pod = self.cluster.pods[uid]
         self.running[uid] = pod
-        if pod.shape.reads_annotation:
-            # what the pod's own environment says wins over Allocate's answer
-            for need in pod.needs:
-                container = self.containers[uid, need.name]
-                own = chip_sets.ids_of(annotated(pod))
-                ids = [kubelet_id for kubelet_id, _ in container.mounted]
-                container.mounted = tuple(zip(ids, own, strict=False))
+        for need in pod.needs:
+            self._apply_own_environment(uid, need.name)
+
+    def _apply_own_environment(self, uid: str, container: str) -> None:
+        """What the pod's own environment says wins over Allocate's answer."""
+        pod = self.running[uid]
+        made = self.containers[uid, container]
+        if pod.shape.reads_annotation and made.mounted:
+            own = chip_sets.ids_of(annotated(self.cluster.pods.get(uid, pod)))
+            ids = [kubelet_id for kubelet_id, _ in made.mounted]
+            made.mounted = tuple(zip(ids, own, strict=False))
 
     def start_bare(self, uid: str) -> None:
         """Run a pod as if nobody offered its resource: without any device."""
@@ -299,6 +303,7 @@ class Kubelet:
         except PluginError:
             self.devices.pop(key, None)
             return
+        self._apply_own_environment(*key)
         self._note_shared_ids(key[0])
         container.alive = True
 
@@ -335,6 +340,15 @@ class Kubelet:
             for need in pod.needs
             if need.kind is not ContainerKind.INIT
         }
+
+    def list(self) -> frozenset[str]:
+        """pod-resources List: the ids of all pods, after forgetting the ended."""
+        self.free_ended()
+        shown: set[str] = set()
+        for pod in self.known.values():
+            for ids in (self.resources(pod.name) or {}).values():
+                shown |= ids
+        return frozenset(shown)
 
     def mounted_by(self, uid: str) -> int:
         mask = 0

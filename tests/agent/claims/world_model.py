@@ -8,7 +8,7 @@ and check that what is mounted, annotated and known agree.
 from collections import Counter
 from dataclasses import replace
 
-from agent.claims import occupancy, publishing, values
+from agent.claims import occupancy, values
 from agent.claims.events import Identity
 from scheduler_core import chips as chip_sets
 from scheduler_core import shapes
@@ -19,7 +19,6 @@ from tests.agent.claims.agent_model import Agent
 from tests.agent.claims.cluster_model import (
     PRODUCT,
     Cluster,
-    annotated,
     chips_text,
 )
 from tests.agent.claims.kubelet_model import IDS, Kubelet, Manner
@@ -85,6 +84,7 @@ class World:
                 held |= hold.mask
         loose = self.kubelet.mounted() & ~held
         assert not loose, f"{chips_text(loose)} is mounted and not held"
+        self.is_plain &= not self.agent.died_in_admission
         if self.is_plain:
             assert not self.seen["refused"], "refused without a reason"
             assert not self.seen[Identity.RECHOSEN], "chosen again without a reason"
@@ -107,7 +107,7 @@ class World:
     def _check_slots(self) -> None:
         for slot in self.agent.ledger.slots.values():
             wanted = shapes.total(slot.shape.needs)
-            assert slot.chips.bit_count() == wanted, slot
+            assert slot.chips.bit_count() == wanted or values.is_fresh(slot), slot
 
     def _check_devices(self) -> None:
         ledger = self.agent.ledger
@@ -142,19 +142,38 @@ class World:
         for pod in self.kubelet.waiting():
             self._serve(pod)
         self._settle()
-        for key, container in tuple(self.kubelet.containers.items()):
-            if not container.alive:
-                self.kubelet.restart_container(key, Manner())
-                self._settle()
+        self._start_again()
+        for uid in self.kubelet.running.keys() & self.cluster.pods.keys():
+            # of a pod that nobody scheduled nothing is promised but one owner
+            if uid in self.cluster.bound and uid not in self.agent.ledger.bare:
+                self._check_pod(self.cluster.pods[uid])
+        self._delete_those_without_devices()
         self._check_rest()
         self.seen["rest"] += 1
         self.is_plain, self.fresh = True, []
+        self.agent.died_in_admission = False
         self.seen["refused"] = self.seen[Identity.RECHOSEN] = 0
+
+    def _start_again(self) -> None:
+        for key, container in tuple(self.kubelet.containers.items()):
+            if not container.alive and key[0] in self.kubelet.known:
+                self.is_plain = False
+                self.kubelet.restart_container(key, Manner())
+                self._settle()
 
     def _remove_deleted(self) -> None:
         for pod in tuple(self.cluster.pods.values()):
             if pod.deleting:
                 self.kubelet.terminate(pod.uid, leftover=False)
+
+    def _delete_those_without_devices(self) -> None:
+        """People do what the events say: such pods are to be deleted."""
+        ledger = self.agent.ledger
+        lost = {h.owner.uid for h in ledger.holds.values() if h.lost and h.owner}
+        for uid in (ledger.bare | lost) & self.cluster.pods.keys():
+            self.is_plain = False
+            self.kubelet.terminate(uid, leftover=False)
+        self._settle()
 
     def _serve(self, pod: NpuPod) -> None:
         self.kubelet.begin(pod, Manner())
@@ -189,16 +208,8 @@ class World:
 
     def _check_rest(self) -> None:
         ledger, kubelet = self.agent.ledger, self.kubelet
-        for uid in kubelet.running.keys() & self.cluster.pods.keys():
-            if all(
-                c.alive and c.mounted
-                for k, c in kubelet.containers.items()
-                if k[0] == uid
-            ):
-                self._check_pod(self.cluster.pods[uid])
         held = values.held(ledger)
         leaked = held & ~kubelet.mounted() & ~kubelet.busy()
-        leaked &= ~self._reserved()
         assert not leaked, f"{chips_text(leaked)} is held for nobody"
         usable = (
             ~held & ~ledger.unhealthy & ~values.releasing(ledger) & PRODUCT.all_chips
@@ -211,18 +222,6 @@ class World:
             )
         self._check_plain()
 
-    def _reserved(self) -> int:
-        """Chips of running containers that died and could not come again."""
-        mask = 0
-        for hold in self.agent.ledger.holds.values():
-            if hold.owner is not None:
-                container = self.kubelet.containers.get(
-                    (hold.owner.uid, hold.owner.container)
-                )
-                if container is not None and not container.alive:
-                    mask |= hold.mask
-        return mask
-
     def _has_strange_ids(self) -> bool:
         """Whether an id is behind two containers, lost, or held after its end."""
         ledger, kubelet = self.agent.ledger, self.kubelet
@@ -231,6 +230,14 @@ class World:
         return given != held
 
     def _check_pod(self, pod: NpuPod) -> None:
+        made = [c for key, c in self.kubelet.containers.items() if key[0] == pod.uid]
+        if not all(container.mounted for container in made):
+            return  # one could not come again
+        holds = self.agent.ledger.holds.values()
+        if any(h.owner is None for h in holds) and any(
+            h.lost and h.owner and h.owner.uid == pod.uid for h in holds
+        ):
+            return  # the kubelet has lost it twice: nobody can tell
         mounted = self.kubelet.mounted_by(pod.uid)
         ids = {
             kubelet_id
@@ -258,7 +265,7 @@ class World:
 
     def _check_plain(self) -> None:
         """Nothing but binds and admissions: the very sets that bind chose."""
-        if not self.is_plain:
+        if not self.is_plain or not self.kubelet.ended.isdisjoint(self.fresh):
             return
         chosen = sorted(self.cluster.bound[uid] for uid in self.fresh)
         got = sorted(self.kubelet.mounted_by(uid) for uid in self.fresh)
