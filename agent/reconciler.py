@@ -8,6 +8,7 @@ the publisher's.
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NoReturn, Protocol
 
 from agent.claims import settling
@@ -103,15 +104,16 @@ class Reconciler:
     async def _wait(
         self, pause_s: float | None, version: int, thorough_at: float
     ) -> None:
-        """Sleep for a pause, or until something changes or a pass is due."""
-        if pause_s is not None:
-            await asyncio.sleep(pause_s)
-            return
-        try:
-            async with asyncio.timeout_at(thorough_at):
-                await self._current.changed(version)
-        except TimeoutError:
-            return
+        """Sleep for a pause, but not when more is given out; or until a change."""
+        if pause_s is None:
+            until, sequence = thorough_at, None
+        else:
+            until, sequence = _now() + pause_s, self._current.ledger.sequence
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                version = await self._current.changed(version)
+                while sequence == self._current.ledger.sequence:
+                    version = await self._current.changed(version)
 
     async def run_once(self, *, thorough: bool) -> float | None:
         """Make one pass.

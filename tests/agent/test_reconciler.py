@@ -158,3 +158,25 @@ async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
         await task
 
     assert owners(now.ledger) == {(0,): "train"}
+
+
+@pytest.mark.looptime
+async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
+    rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
+    now, resources = current(rejected, train), FakeResources()
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(30)
+    resources.reads.clear()
+    while not resources.reads:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)  # the pass is over, the next one is far
+
+    now.apply(AllocateAsked(ids(1), last_call=True))
+    resources.shown["train"] = ids(1)
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert owners(now.ledger) == {(0,): "", (1,): "train"}
