@@ -6,17 +6,14 @@ not be written is tried again, and said.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 from agent.claims.values import Hold, Owner
 from agent.current import Current
 from agent.journal import HoldEntry, Journal, JournalError
-
-log = logging.getLogger(__name__)
+from service.worker import Worker
 
 WITHIN_S = 0.2
 AGAIN_S = 5.0
@@ -49,30 +46,34 @@ class Holdbook:
         self._observe_s = observe_s
         self._on_failure = on_failure
         # a disk that hangs takes this one thread and nothing else
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._worker = Worker("journal")
+        self._call: asyncio.Future[None] | None = None
         self._on_disk: Mapping[int, Hold] = {}
 
     async def write(self) -> None:
         """Put the holds on disk if they are not, or give up in time and say so."""
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await self._write_newest()
+        except TimeoutError:
+            self._on_failure(f"the disk did not answer within {WITHIN_S} s")
+        except JournalError as error:
+            self._on_failure(str(error))
+
+    async def _write_newest(self) -> None:
+        """Write the holds as they are once no other write is under way."""
+        while self._call is not None and not self._call.done():
+            await asyncio.wait({self._call})
         holds = self._current.ledger.holds
         if holds is self._on_disk:
             return
         entries = [entry(hold, self._boot_id) for hold in holds.values()]
-        call = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._journal.write, entries
-        )
         started = time.perf_counter()
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                await asyncio.shield(call)
-        except TimeoutError:
-            self._on_failure(f"the disk did not answer within {WITHIN_S} s")
-            call.add_done_callback(_forget_outcome)
-        except JournalError as error:
-            self._on_failure(str(error))
-        else:
-            self._on_disk = holds
-            self._observe_s(time.perf_counter() - started)
+        self._call = self._worker.call(self._journal.write, entries)
+        self._call.add_done_callback(_take_note)
+        await asyncio.shield(self._call)
+        self._on_disk = holds
+        self._observe_s(time.perf_counter() - started)
 
     async def run(self) -> NoReturn:
         """Write what changes outside of Allocate, and what has failed, for ever."""
@@ -126,7 +127,7 @@ def hold(written: HoldEntry) -> Hold:
     )
 
 
-def _forget_outcome(call: "asyncio.Future[None]") -> None:
-    """Take note of a late outcome, so that it is not reported as unhandled."""
-    if not call.cancelled() and call.exception() is not None:
-        log.debug("late journal write failed")
+def _take_note(call: asyncio.Future[None]) -> None:
+    """Look at an outcome that nobody may wait for any more; `run` tries again."""
+    if not call.cancelled():
+        call.exception()

@@ -6,7 +6,6 @@ by rename, also two within one tick of the file system's clock; the file is smal
 and in the page cache, so a look costs less than a tenth of a millisecond.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from agent.devices import driver_file
 from agent.devices.driver import DriverFileError, Flaw
 from agent.devices.reading import ChipFault, Reading
+from service.worker import Worker
 
 #: Far more than 64 chips with 128 faults each need. Unit: bytes.
 _MAX_BYTES = 1 << 20
@@ -39,6 +39,7 @@ class SimulatedDriver:
                 which they were first seen.
         """
         self._path = path
+        self._worker = Worker("driver")  # a file can hang: a stalled disk, a pipe
         self._wall_ms = wall_ms
         self._last: _Look | None = None
         #: The latest usable reading: which faults are known, and since when.
@@ -50,7 +51,7 @@ class SimulatedDriver:
         Raises:
             DriverFileError: It is absent, empty or wrong; every flaw with its place.
         """
-        content = await asyncio.to_thread(self._content)
+        content = await self._worker.call(self._content)
         if self._last is None or self._last.content != content:
             self._last = _Look(content, self._outcome(content))
         if isinstance(self._last.outcome, DriverFileError):

@@ -22,8 +22,10 @@ class SlowJournal(Journal):
         super().__init__(path, boot_id=BOOT, node=NODE)
         self.may_go = threading.Event()
         self.is_full = False
+        self.writes = 0
 
     def write(self, entries: Sequence[HoldEntry]) -> None:
+        self.writes += 1
         if self.is_full:
             raise JournalError("no space left on device")
         self.may_go.wait()
@@ -84,6 +86,27 @@ async def test_a_disk_that_hangs_delays_allocate_only_so_long(
         await book.write()
 
     assert failures == ["the disk did not answer within 0.2 s"]
+
+
+async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
+    slow: SlowJournal,
+) -> None:
+    train = [pod(f"train-{chip}", [chip], chip + 1) for chip in range(3)]
+    now, failures = current(*train), list[str]()
+    book = Holdbook(
+        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    for chip in range(3):
+        now.apply(AllocateAsked(ids(chip), last_call=True))
+        await book.write()
+
+    slow.may_go.set()
+    await book.write()
+
+    assert (len(failures), slow.writes) == (3, 2)
+    read = slow.read()
+    assert isinstance(read, JournalContents)
+    assert [each.chips for each in read.entries] == [(0,), (1,), (2,)]
 
 
 async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:

@@ -1,6 +1,7 @@
 """The agent as a program: started, stopped, killed, started beside another."""
 
 import asyncio
+import os
 import signal
 import sys
 import tempfile
@@ -142,6 +143,22 @@ async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
     envs = answer.container_responses[0].envs
     assert envs["ASCEND_VISIBLE_DEVICES"] == "0"
     assert await agent.process.wait() == 0
+
+
+async def test_hardware_that_does_not_answer_does_not_keep_it_from_ending(
+    site: Site, start: Start
+) -> None:
+    agent = await start("a", "--driver-deadline-s", "0.5")
+    await agent.until_ready()
+    machine = site.root / "npu.yaml"
+    machine.unlink()
+    os.mkfifo(machine)  # whoever opens it waits for ever
+    async with asyncio.timeout(SETTLED_S):
+        while "ascend_agent_driver_stale 1.0" not in await agent.read("metrics"):
+            await asyncio.sleep(0.05)
+
+    async with asyncio.timeout(SETTLED_S):
+        assert await agent.end() == 0
 
 
 async def test_a_kubelet_that_restarts_is_served_again(
