@@ -6,7 +6,10 @@ import msgspec
 
 from kube import objects
 from kube.client import MERGE_PATCH, Client, object_path
-from kube.errors import MalformedError
+from kube.errors import (
+    UNDECODABLE,
+    MalformedError,
+)
 from kube.objects import ConfigMap
 
 
@@ -113,5 +116,5 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
 def _config_map(body: bytes, path: str) -> ConfigMap:
     try:
         return msgspec.json.decode(body, type=ConfigMap)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise MalformedError(f"{path}: {error}") from error

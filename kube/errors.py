@@ -19,6 +19,10 @@ Attributes carry the facts; the text is made from them.
 
 import msgspec
 
+#: What msgspec raises for bytes that are not what was expected: also for text that is
+#: not UTF-8, and for nesting without end.
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class KubeError(Exception):
     """Something between us and the API server failed."""
@@ -135,7 +139,7 @@ def api_error(
     """
     try:
         said = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:  # a proxy's page, not the API server's Status
+    except UNDECODABLE:  # a proxy's page, not the API server's Status
         said = Status(message=body[:_MESSAGE_CHARACTERS].decode(errors="replace"))
     code = status or said.code or 500
     return _BY_STATUS.get(code, ApiError)(

@@ -10,7 +10,10 @@ import msgspec
 
 from kube.client import Client
 from kube.credentials import Credentials
-from kube.errors import MalformedError
+from kube.errors import (
+    UNDECODABLE,
+    MalformedError,
+)
 from kube.objects import ObjectList, Pod
 
 _PODS = msgspec.json.Decoder(Pod)
@@ -54,5 +57,5 @@ async def pods(
     try:
         page = msgspec.json.decode(body, type=ObjectList)
         return [_PODS.decode(item) for item in page.items or ()]
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise MalformedError(f"{url}/pods: {error}") from error

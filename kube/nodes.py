@@ -6,7 +6,10 @@ import msgspec
 
 from kube import objects
 from kube.client import MERGE_PATCH, Client, object_path
-from kube.errors import MalformedError
+from kube.errors import (
+    UNDECODABLE,
+    MalformedError,
+)
 from kube.objects import Node
 
 
@@ -61,5 +64,5 @@ async def patch(
 def _node(body: bytes, path: str) -> Node:
     try:
         return msgspec.json.decode(body, type=Node)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise MalformedError(f"{path}: {error}") from error

@@ -9,7 +9,12 @@ import msgspec
 
 from kube import objects
 from kube.client import MERGE_PATCH, Client, object_path
-from kube.errors import ConflictError, InvalidError, MalformedError
+from kube.errors import (
+    UNDECODABLE,
+    ConflictError,
+    InvalidError,
+    MalformedError,
+)
 from kube.objects import Container, Env, Meta, Pod
 from scheduler_core.wire import pods as wire
 
@@ -160,7 +165,7 @@ async def bind(
 def _pod(body: bytes, path: str) -> Pod:
     try:
         return msgspec.json.decode(body, type=Pod)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise MalformedError(f"{path}: {error}") from error
 
 

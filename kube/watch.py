@@ -25,6 +25,7 @@ import msgspec
 
 from kube.client import Client
 from kube.errors import (
+    UNDECODABLE,
     ApiError,
     GoneError,
     KubeError,
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 IDLE_S = 70.0
 #: Objects per page of a list; the API server's own clients use 500.
 PAGE_SIZE = 500
+#: More than any cluster has of anything.
+LARGEST_PAGE = 1_000_000
 #: A watch that lived as long as this has worked.
 STEADY_S = 10.0
 _LIST_TIMEOUT_S = 60.0
@@ -238,7 +241,7 @@ class ListWatch(Generic[T]):
             except GoneError:
                 # The list's snapshot was compacted under us. Larger pages need less
                 # time for the whole, so this ends.
-                self._page_size *= 4
+                self._page_size = min(self._page_size * 4, LARGEST_PAGE)
                 raise
             for raw in page.items or ():
                 obj = self._decoded(raw, self._objects)
@@ -308,7 +311,7 @@ class ListWatch(Generic[T]):
     ) -> S:
         try:
             return decoder.decode(raw)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise MalformedError(f"{self._path}: {error}") from error
 
     def _steady(self) -> bool:

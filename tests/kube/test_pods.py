@@ -170,6 +170,7 @@ OTHER_UID = 'Pod "a" is invalid: metadata.uid: Invalid value: "u1": field is imm
         (refusal(422, "Invalid", "metadata.annotations: Too long"), InvalidError),
         (refusal(403, "Forbidden"), ForbiddenError),
         (Answer(raw=b"surprise"), MalformedError),
+        (Answer(raw=b'{"metadata":{"name":"\xff"}}'), MalformedError),
     ],
 )
 async def test_another_uid_is_a_conflict_whatever_the_server_calls_it(

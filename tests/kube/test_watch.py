@@ -298,6 +298,8 @@ async def test_a_watch_that_never_said_anything_is_silent(
         b'{"type":"BOOKMARK","object":7}\n',
         b'{"type":"NEWS","object":{}}\n',
         b"\xff\xfe\n",
+        b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}\n',
+        b'{"type":"ADDED","object":{"spec":' + b"[" * 9999 + b"\n",
     ],
 )
 async def test_garbage_in_a_watch_lists_again(
