@@ -41,7 +41,11 @@ _LOOKS = 30
 #: A bind that was done shows in the watch at once; after this long it is looked for.
 UNSEEN_S = 60.0
 
+#: What one call to the API server may take, and a little more.
+STOP_S = 12.0
+
 _GONE = "the pod is gone"
+_STOPPING = "the extender is stopping"
 _UNDER_WAY = "a bind of this pod is under way"
 _UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
 
@@ -115,7 +119,9 @@ class Binder:
         self._open: dict[str, _Open] = {}
         #: {uid: (a bind that was done, loop time)}, until the watch shows the pod
         self._unseen: dict[str, tuple[BindArgs, float]] = {}
-        self._tasks: set[asyncio.Task[str] | asyncio.Task[None]] = set()
+        self._binds: set[asyncio.Task[str]] = set()
+        self._looks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
 
     async def bind(self, args: BindArgs) -> str:
         """Bind a pod to a node; return "" or the sentence that says why not.
@@ -123,11 +129,14 @@ class Binder:
         A caller that goes away does not end the call: half done is the one thing
         that it must not be.
         """
+        if self._is_stopping:
+            return _STOPPING
         if args.uid in self._under_way:
             return _UNDER_WAY
         self._under_way.add(args.uid)
         task = asyncio.get_running_loop().create_task(self._bind(args))
-        self._keep(task)
+        self._binds.add(task)
+        task.add_done_callback(self._binds.discard)
         return await asyncio.shield(task)
 
     async def audit(self, *, after_s: float = UNSEEN_S) -> None:
@@ -148,15 +157,18 @@ class Binder:
                 await self._look(_Open(args, "the pod is not bound"))
 
     async def stop(self) -> None:
-        """End what is under way; a restart reads all pods anew."""
-        tasks = tuple(self._tasks)
+        """Begin no bind any more, and let those under way come to their end.
+
+        A call that is cut off may still be executed, when our successor has already
+        read the pods and given its chips to another.
+        """
+        self._is_stopping = True
+        if self._binds:
+            await asyncio.wait(self._binds, timeout=STOP_S)
+        tasks = (*self._binds, *self._looks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _keep(self, task: asyncio.Task[str] | asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _bind(self, args: BindArgs) -> str:
         try:
@@ -230,7 +242,9 @@ class Binder:
             return said
         if not found.is_watched:
             found.is_watched = True
-            self._keep(loop.create_task(self._watch(found)))
+            task = loop.create_task(self._watch(found))
+            self._looks.add(task)
+            task.add_done_callback(self._looks.discard)
             log.warning(
                 "bind without a clear outcome",
                 extra={"pod": f"{args.namespace}/{args.name}", "error": str(error)},

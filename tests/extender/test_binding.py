@@ -406,3 +406,22 @@ async def test_a_bound_pod_that_the_watch_is_late_to_show_keeps_its_chips() -> N
         await w.binder.audit(after_s=0)
 
         assert list(w.cache.assumed) == ["uid-a"]
+
+
+async def test_a_call_under_way_comes_to_its_end_before_we_do() -> None:
+    async with world(cluster()) as w:
+        w.add("a")
+        w.add("b")
+        w.api.fates.append(Fate.WAIT)
+        caller = asyncio.create_task(w.bind())
+        await until(lambda: bool(w.api.bindings))
+
+        stopping = asyncio.create_task(w.binder.stop())
+        await asyncio.sleep(0)
+        refused = await w.bind("b")
+        w.api.go_on.set()
+        await stopping
+
+        assert refused == "the extender is stopping"
+        assert await caller == ""
+        assert w.api.node_of("a") == "n1"
