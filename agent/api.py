@@ -1,5 +1,6 @@
 """What the agent asks of the API server and of the kubelet's own API."""
 
+import asyncio
 import os
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ from agent.settings import Settings
 from kube import credentials, kubelet_pods, pods
 from kube.client import Client
 from kube.credentials import Credentials
-from kube.errors import ConflictError, KubeError, NotFoundError
+from kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
 from kube.events import Recorder
 from kube.objects import Pod
 from kube.watch import ListWatch
@@ -94,11 +95,13 @@ class Api:
         """
         if not self._kubelet_url:
             return ()
-        found = await kubelet_pods.pods(
-            self._kubelet_url,
-            await self._given.token(),
-            self._given.ssl,
-            timeout_s=KUBELET_PODS_S,
-        )
+        try:
+            async with asyncio.timeout(KUBELET_PODS_S):
+                found = await kubelet_pods.pods(
+                    self._kubelet_url, await self._given.token(), self._given.ssl
+                )
+        except TimeoutError as error:
+            text = f"{self._kubelet_url}/pods: no answer within {KUBELET_PODS_S} s"
+            raise UnreachableError(text) from error
         ours = (pods.npu_pod(pod, resource) for pod in found)
         return tuple(pod for pod in ours if pod is not None and pod.node == node)
