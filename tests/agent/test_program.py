@@ -15,7 +15,7 @@ import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from tests.agent.plugin.conftest import LOCALHOST
-from tests.agent.site import PODS, RESOURCE, SETTLED_S, Site
+from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
 
 REGISTERED_TWICE = "ascend_agent_registrations_total 2.0"
 #: How soon a restart of the kubelet has to be noticed.
@@ -143,6 +143,25 @@ async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
     envs = answer.container_responses[0].envs
     assert envs["ASCEND_VISIBLE_DEVICES"] == "0"
     assert await agent.process.wait() == 0
+
+
+async def test_a_chip_that_vanishes_stays_in_the_list_and_out_of_service(
+    site: Site, start: Start
+) -> None:
+    agent = await start("a")
+    await agent.until_ready()
+    await site.until_allocatable()
+
+    machine = site.root / "npu.yaml"
+    machine.write_text(f"{machine.read_text()}vanished: [5]\n")
+
+    offered = {"capacity": "8", "allocatable": "8"}
+    async with asyncio.timeout(SETTLED_S):
+        while offered["allocatable"] == "8":
+            status = (await site.api.get(f"/api/v1/nodes/{NODE}"))["status"]
+            offered = {name: status[name].get(RESOURCE, "") for name in offered}
+            await asyncio.sleep(0.02)
+    assert offered == {"capacity": "8", "allocatable": "7"}
 
 
 async def test_hardware_that_does_not_answer_does_not_keep_it_from_ending(

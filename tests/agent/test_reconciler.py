@@ -180,3 +180,15 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
         await task
 
     assert owners(now.ledger) == {(0,): "", (1,): "train"}
+
+
+@pytest.mark.looptime
+async def test_a_pass_leaves_other_callers_their_share_of_pod_resources() -> None:
+    now = current(*(pod(f"pod-{n}", [n % 8], n) for n in range(50)))
+    resources = FakeResources()
+    started = asyncio.get_running_loop().time()
+
+    await reconciler(now, resources).run_once(thorough=True)
+
+    took_s = asyncio.get_running_loop().time() - started
+    assert len(resources.reads) / took_s <= 100  # what the kubelet allows
