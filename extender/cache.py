@@ -10,6 +10,7 @@ the agent neither holds nor releases it, however late or often events arrive. Wh
 never come back does not: a pod's node once set stays set, a pod that ended has ended.
 """
 
+from itertools import islice
 from typing import assert_never
 
 from extender import changes
@@ -56,6 +57,8 @@ class Cache:
         #: nodes that offer more than before; whoever acts on it clears it
         self.better: set[str] = set()
         self.storms = Storms()
+        #: seconds since the epoch, of the last `Ticked`
+        self.ticked_s = 0.0
 
     def record(self, name: str) -> Record:
         """The record of a node; a new one if nothing is known of it."""
@@ -229,6 +232,10 @@ def _drop(cache: Cache, uid: str) -> None:
 
 
 def _tick(cache: Cache, now_s: float) -> None:
+    if cache.storms.has_ended(cache.ticked_s, now_s):
+        # the wait was every node's; to have the pods tried again, one is enough
+        cache.better.update(state.name for state in islice(cache.cluster, 1))
+    cache.ticked_s = now_s
     cache.storms.forget(now_s)
     for name, record in list(cache.records.items()):
         silent = record.report is None or cache.is_silent(record, now_s)

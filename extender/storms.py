@@ -61,6 +61,13 @@ class Storms:
             f"{row.count} pods of this owner in a row"
         )
 
+    def has_ended(self, since_s: float, now_s: float) -> bool:
+        """Whether some owner's wait has ended after `since_s`, and not after now."""
+        return any(
+            row.wait_s and since_s < row.last_s + row.wait_s <= now_s
+            for row in self._rows.values()
+        )
+
     def forget(self, now_s: float) -> None:
         """Drop the rows that have ended."""
         self._rows = {

@@ -414,3 +414,21 @@ def test_a_node_is_better_when_a_claim_was_confirmed() -> None:
     apply(cache, changes.PodSeen(pod=pod(confirmed)))
 
     assert cache.better == {"n1"}
+
+
+def test_a_node_is_better_when_an_owner_has_waited_long_enough() -> None:
+    cache = cluster()
+    apply(cache, changes.Ticked())
+    for _ in range(3):
+        cache.storms.rejected("Job/default/j", NOW_S)
+    cache.better.clear()
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 9)
+    during = set(cache.better)
+    apply(cache, changes.Ticked(), now_s=NOW_S + 10)
+    after = set(cache.better)
+    cache.better.clear()
+    apply(cache, changes.Ticked(), now_s=NOW_S + 11)
+
+    assert (during, after, cache.better) == (set(), {"n1"}, set())
+    assert cache.storms.refusal("Job/default/j", NOW_S + 10) is None
