@@ -98,7 +98,10 @@ class NodeReporter:
                 await asyncio.sleep(_RETRY_S)
                 continue
             try:
-                await asyncio.wait_for(self._wake.wait(), _REPORT_S)
+                # not wait_for: before Python 3.12 it loses a cancellation that
+                # comes together with the wake
+                async with asyncio.timeout(_REPORT_S):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 

@@ -57,7 +57,8 @@ class PluginClient:
             DeviceError: the plugin does not answer.
         """
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), _DIAL_S)
+            async with asyncio.timeout(_DIAL_S):
+                await self._channel.channel_ready()
         except (TimeoutError, grpc.aio.UsageError):
             # UsageError: an older stream ended meanwhile and closed this channel.
             raise DeviceError(

@@ -80,11 +80,7 @@ class Process:
         """End all tasks and close all sockets."""
         if self._main is not None:
             self._main.remove_done_callback(self._ended)
-            while not self._main.done():
-                # again each second: a cancellation that meets an ending gRPC call
-                # can be lost on its way into the task
-                self._main.cancel()
-                await asyncio.wait({self._main}, timeout=1.0)
+            self._main.cancel()
             await asyncio.gather(self._main, return_exceptions=True)
 
     async def _run(self, served: asyncio.Event) -> None:
