@@ -13,6 +13,7 @@ be a chip that is silently healthy. All errors of one file are reported at once.
 """
 
 import re
+import reprlib
 from collections.abc import Callable, Hashable
 from typing import Any, TypeGuard, TypeVar
 
@@ -33,6 +34,10 @@ _KEYS = ("product", "faults", "processes", "vanished")
 
 #: The most of a wrong value that an error message repeats. Unit: characters.
 _SHOWN = 60
+
+#: Bounded: a short YAML text can stand for a value without end (aliases of aliases).
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 2 * _SHOWN
 
 T = TypeVar("T")
 
@@ -231,5 +236,5 @@ def _is_int(value: object) -> TypeGuard[int]:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = _REPR.repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -39,7 +39,7 @@ class SimulatedDriver:
                 which they were first seen.
         """
         self._path = path
-        self._worker = Worker("driver")  # a file can hang: a stalled disk, a pipe
+        self._worker = Worker("driver")  # a file can hang, and a large one takes time
         self._wall_ms = wall_ms
         self._last: _Look | None = None
         #: The latest usable reading: which faults are known, and since when.
@@ -51,7 +51,10 @@ class SimulatedDriver:
         Raises:
             DriverFileError: It is absent, empty or wrong; every flaw with its place.
         """
-        content = await self._worker.call(self._content)
+        return await self._worker.call(self._look)
+
+    def _look(self) -> Reading:
+        content = self._content()
         if self._last is None or self._last.content != content:
             self._last = _Look(content, self._outcome(content))
         if isinstance(self._last.outcome, DriverFileError):

@@ -193,3 +193,16 @@ def test_a_long_wrong_value_is_cut() -> None:
     (flaw,) = flaws_of(f"product: {'x' * 1000}\n")
 
     assert len(flaw) < 130
+
+
+def test_a_short_text_that_stands_for_a_huge_value_is_refused_at_once() -> None:
+    nine = "[" + ",".join(["*k{0}"] * 9) + "]"
+    lines = [f"  k{n}: &k{n} {nine.format(n - 1)}" for n in range(1, 30)]
+    text = "\n".join(
+        ["product: atlas-800-training", "faults:", "  k0: &k0 [x]", *lines]
+    )
+
+    with pytest.raises(
+        driver_file.FlawsError, match="faults: expected a list, found {'k0'"
+    ):
+        driver_file.parse(text)
