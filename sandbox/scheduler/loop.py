@@ -153,7 +153,8 @@ class SchedulingLoop:
             due = self._queue.next_due()
             pause = None if due is None else max(due - now(), 0.0)
             try:
-                await asyncio.wait_for(self._wake.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 
