@@ -202,7 +202,5 @@ def test_a_short_text_that_stands_for_a_huge_value_is_refused_at_once() -> None:
         ["product: atlas-800-training", "faults:", "  k0: &k0 [x]", *lines]
     )
 
-    with pytest.raises(
-        driver_file.FlawsError, match="faults: expected a list, found {'k0'"
-    ):
+    with pytest.raises(driver_file.FlawsError, match="faults: expected a list"):
         driver_file.parse(text)
