@@ -95,6 +95,7 @@ class Resources:
                     api_pb2.ListPodResourcesRequest(), timeout=LIST_CALL_S
                 )
             except grpc.aio.AioRpcError as error:
+                self._get_is_off = False  # it may come back as a newer kubelet
                 raise ResourcesError(f"{error.code()}: {error.details()}") from error
 
     async def _from_list(self, namespace: str, name: str) -> Containers:

@@ -17,6 +17,7 @@ class FakePodResources(api_pb2_grpc.PodResourcesListerServicer):
 
     def __init__(self) -> None:
         self.get_is_off = False
+        self.is_ending = False
         self.calls: list[str] = []
         self.pods = {
             "train": api_pb2.PodResources(
@@ -60,9 +61,13 @@ class FakePodResources(api_pb2_grpc.PodResourcesListerServicer):
         return api_pb2.GetPodResourcesResponse(pod_resources=found)
 
     async def List(
-        self, request: api_pb2.ListPodResourcesRequest, context: object
+        self,
+        request: api_pb2.ListPodResourcesRequest,
+        context: grpc.aio.ServicerContext[object, object],
     ) -> api_pb2.ListPodResourcesResponse:
         self.calls.append("List")
+        if self.is_ending:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the kubelet ends")
         return api_pb2.ListPodResourcesResponse(pod_resources=self.pods.values())
 
     async def GetAllocatableResources(
@@ -120,6 +125,18 @@ async def test_where_get_is_off_all_pods_are_listed(
     assert await resources.read("default", "train") == HAS
     assert await resources.read("default", "other") is None
     assert kubelet.calls == ["Get", "List", "List"]
+
+
+async def test_a_kubelet_that_was_replaced_may_have_get(
+    resources: Resources, kubelet: FakePodResources
+) -> None:
+    kubelet.get_is_off = kubelet.is_ending = True
+    with pytest.raises(ResourcesError, match="the kubelet ends"):
+        await resources.read("default", "train")
+    kubelet.get_is_off = kubelet.is_ending = False
+
+    assert await resources.read("default", "train") == HAS
+    assert kubelet.calls == ["Get", "List", "Get"]
 
 
 async def test_nothing_is_listed_while_devices_are_given_out(
