@@ -6,6 +6,7 @@ stalled disk, a driver) would keep it from ending. This thread dies with the pro
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -15,7 +16,10 @@ T = TypeVar("T")
 
 
 class Worker:
-    """One thread. Calls are carried out one after the other, in their order."""
+    """One thread. Calls are carried out one after the other, in their order.
+
+    It ends with the process, or when the worker is no longer in use.
+    """
 
     def __init__(self, name: str) -> None:
         """Begin with the first call.
@@ -24,8 +28,9 @@ class Worker:
             name: The thread's, for whoever looks at a dump.
         """
         self._name = name
-        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._calls.put, None)
 
     def call(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """Have a function called; returns at once.
@@ -51,14 +56,16 @@ class Worker:
         self._calls.put(carry_out)
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._work, name=self._name, daemon=True
+                target=_work, args=(self._calls,), name=self._name, daemon=True
             )
             self._thread.start()
         return outcome
 
-    def _work(self) -> None:
-        while True:
-            self._calls.get()()
+
+def _work(calls: SimpleQueue[Callable[[], None] | None]) -> None:
+    """Carry out calls until nobody is left who could make one."""
+    while (call := calls.get()) is not None:
+        call()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, *what: Any) -> None:

@@ -1,3 +1,4 @@
+import gc
 import subprocess
 import sys
 import threading
@@ -57,3 +58,15 @@ def test_a_call_that_hangs_does_not_keep_the_process_from_ending() -> None:
     )
 
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+async def test_no_thread_is_left_of_a_worker_that_is_no_longer_in_use() -> None:
+    worker = Worker("short-lived")
+    await worker.call(int)
+    (thread,) = (each for each in threading.enumerate() if each.name == "short-lived")
+
+    del worker
+    gc.collect()
+
+    thread.join(timeout=10)
+    assert not thread.is_alive()
