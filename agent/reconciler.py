@@ -24,6 +24,8 @@ AGAIN_S = 0.1
 PATIENT_S = 1.0
 #: Passes at the first rate after a change.
 EAGER_PASSES = 10
+#: So much sooner than asked an event loop may wake us.
+EARLY_S = 0.001
 #: pod-resources takes 100 calls a second, 10 at once, from all callers together.
 READ_EACH_S = 0.01
 
@@ -69,6 +71,7 @@ class Reconciler:
         resources: PodResources,
         traffic: Traffic,
         period_s: float,
+        backoff: Backoff | None = None,
     ) -> None:
         """Do nothing yet.
 
@@ -77,12 +80,13 @@ class Reconciler:
             resources: The kubelet's pod-resources.
             traffic: Whether an Allocate is under way.
             period_s: Between two thorough passes, if nothing happens.
+            backoff: Pauses while the kubelet does not answer.
         """
         self._current = current
         self._resources = resources
         self._traffic = traffic
         self._period_s = period_s
-        self._backoff = Backoff()
+        self._backoff = backoff or Backoff()
 
     async def run(self) -> NoReturn:
         """Make passes until cancelled."""
@@ -90,7 +94,7 @@ class Reconciler:
         thorough_at = _now()
         while True:
             version = self._current.version
-            thorough = _now() >= thorough_at
+            thorough = _now() + EARLY_S >= thorough_at
             if thorough:
                 thorough_at = _now() + self._period_s
             pause_s = await self.run_once(thorough=thorough)
