@@ -232,6 +232,8 @@ async def test_what_was_mounted_is_published_by_the_next_agent(
     await agent.end(number)
     again = await start("a")
     await again.until_ready()
+    # the kubelet has taken its list of devices in as well
+    await site.until_allocatable()
     await site.kubelet.admit(["first"])
 
     await site.settle()
