@@ -2,7 +2,8 @@
 
 A node has exactly one reason, the first that is true in the order of definition, so
 that counts over nodes add up. The sentences are made to be counted by schedulers:
-few, short, without the names of nodes.
+few, short, without the names of nodes, and such that they can stand alone as well as
+behind a number ("0/3 nodes are available: 3 cannot give a pod 3 chips, only 1 or 2").
 """
 
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ _TEXTS = {
     Reason.AGENT_SILENT: "agent silent",
     Reason.BAD_NODE_REPORT: "unreadable NPU report",
     Reason.IDS_LOST: "kubelet lost device ids of a running pod",
-    Reason.ILLEGAL_COUNT: "a pod can have {legal} chips but not {count}",
+    Reason.ILLEGAL_COUNT: "cannot give a pod {count} chips, only {legal}",
     Reason.CHIP_UNHEALTHY: "chip unhealthy",
     Reason.TOO_FEW_FREE: "fewer than {count} free chips",
     Reason.GROUP_TOO_SMALL: "no {group} has {count} free chips",
@@ -52,9 +53,15 @@ def refusal(reason: Reason, product: Product, count: int) -> Refusal:
     """The refusal for `reason`, said of `count` chips of `product`."""
     text = _TEXTS[reason].format(
         count=count,
-        legal=", ".join(map(str, product.counts)),
+        legal=_any_of(product.counts),
         group=product.group_kind.value,
     )
     if reason is Reason.TOO_FEW_FREE and count == 1:
         text = "no free chip"
     return Refusal(reason=reason, text=text)
+
+
+def _any_of(counts: tuple[int, ...]) -> str:
+    """Say them as a person does: 1, 2, 4 or 8."""
+    *some, last = map(str, counts)
+    return f"{', '.join(some)} or {last}" if some else last

@@ -167,7 +167,7 @@ def test_a_pod_that_can_never_be_served_is_refused_on_all_nodes(
 def test_a_count_that_the_product_does_not_give_is_refused() -> None:
     judged = judge(cluster(), pod(Spec(name="p", count=3)), "n1")
 
-    assert texts(judged) == {"n1": "a pod can have 1, 2, 4, 8 chips but not 3"}
+    assert texts(judged) == {"n1": "cannot give a pod 3 chips, only 1, 2, 4 or 8"}
 
 
 def test_the_owner_of_pods_that_were_rejected_in_a_row_waits() -> None:

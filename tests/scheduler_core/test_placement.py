@@ -146,7 +146,7 @@ def test_an_illegal_count_is_refused_with_the_legal_ones() -> None:
 
     assert answers == {
         count: Rejection(
-            reasons=((f"a pod can have 1, 2, 4, 8 chips but not {count}", 2),)
+            reasons=((f"cannot give a pod {count} chips, only 1, 2, 4 or 8", 2),)
         )
         for count in (-1, 0, 3, 9)
     }

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
@@ -9,7 +11,7 @@ TEXTS = {
     Reason.AGENT_SILENT: "agent silent",
     Reason.BAD_NODE_REPORT: "unreadable NPU report",
     Reason.IDS_LOST: "kubelet lost device ids of a running pod",
-    Reason.ILLEGAL_COUNT: "a pod can have 1, 2, 4, 8 chips but not 4",
+    Reason.ILLEGAL_COUNT: "cannot give a pod 4 chips, only 1, 2, 4 or 8",
     Reason.CHIP_UNHEALTHY: "chip unhealthy",
     Reason.TOO_FEW_FREE: "fewer than 4 free chips",
     Reason.GROUP_TOO_SMALL: "no HCCS ring has 4 free chips",
@@ -24,3 +26,11 @@ def test_every_reason_has_a_short_text_without_names(reason: Reason) -> None:
 
 def test_one_chip_is_said_in_plain_words() -> None:
     assert refusal(Reason.TOO_FEW_FREE, PRODUCT, 1).text == "no free chip"
+
+
+def test_a_product_that_takes_one_count_only_says_that_one() -> None:
+    whole = replace(PRODUCT, counts=(8,))
+
+    assert refusal(Reason.ILLEGAL_COUNT, whole, 3).text == (
+        "cannot give a pod 3 chips, only 8"
+    )
