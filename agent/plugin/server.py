@@ -72,10 +72,20 @@ class Server:
         self._on_registered = on_registered
         self._backoff = backoff or Backoff()
         self._problem: str | None = "not registered with the kubelet yet"
+        self._servicer: Servicer | None = None
 
     def problem(self) -> str | None:
-        """Why the kubelet does not know us now; None: it does."""
+        """Why the kubelet does not know our devices now; None: it does.
+
+        It takes the list in after it has answered Register: a pod that it admits
+        between the two is rejected.
+        """
+        if self._problem is None and not self._is_followed():
+            return "the kubelet does not follow the device list"
         return self._problem
+
+    def _is_followed(self) -> bool:
+        return self._servicer is not None and self._servicer.is_followed
 
     async def run(self) -> NoReturn:
         """Keep registered until cancelled."""
@@ -100,7 +110,7 @@ class Server:
         Args:
             kubelet: Its socket, by which its successor is known.
         """
-        servicer = self._make_servicer()
+        servicer = self._servicer = self._make_servicer()
         self._own_socket.unlink(missing_ok=True)
         server = grpc.aio.server()
         api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

@@ -44,9 +44,9 @@ WriteJournal = Callable[[], Awaitable[None]]
 class Servicer(api_pb2_grpc.DevicePluginServicer):
     """The device plugin's RPCs.
 
-    Protects how many device-list streams are open and whether they may go on,
-    how many questions wait for their answer, and when a preference last waited
-    for a claim in vain.
+    Protects how many device-list streams are open, how many of them have brought
+    the list, and whether they may go on, how many questions wait for their answer,
+    and when a preference last waited for a claim in vain.
     """
 
     def __init__(
@@ -79,7 +79,13 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         self._all_answered.set()
         self._waited_until = float("-inf")
         self.streams = 0
+        self._followers = 0
         self.stream_ended = asyncio.Event()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody has been sent the device list and listens for more."""
+        return self._followers > 0 and not self._closing
 
     def close(self) -> None:
         """End the device-list streams."""
@@ -121,10 +127,12 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
                 devices = occupancy.devices(self._current.ledger)
                 if devices != sent:
                     yield translate.device_list(devices)
+                    self._followers += sent is None
                     sent = devices
                 await self._current.changed(version)
         finally:
             self.streams -= 1
+            self._followers -= sent is not None
             self.stream_ended.set()
 
     async def GetPreferredAllocation(

@@ -51,9 +51,12 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
     ) -> api_pb2.Empty:
         self.story.append("registered")
         if self.dials_back:
-            self.streams.append(asyncio.create_task(self._follow(request.endpoint)))
+            self.follow(request.endpoint)
         self.requests.put_nowait(request)
         return api_pb2.Empty()
+
+    def follow(self, endpoint: str) -> None:
+        self.streams.append(asyncio.create_task(self._follow(endpoint)))
 
     async def _follow(self, endpoint: str) -> None:
         async with grpc.aio.insecure_channel(
@@ -228,6 +231,30 @@ async def test_a_connection_without_a_question_does_not_hold_up_registering_agai
             own.unlink()
 
             await kubelet.registration()
+
+
+async def test_it_is_ready_only_while_the_kubelet_follows_the_device_list(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    kubelet.dials_back = False
+    async with serving(tmp_path) as server:
+        request = await kubelet.registration()
+        while server.problem() == "not registered with the kubelet yet":
+            await asyncio.sleep(0.01)
+        registered = server.problem()
+        kubelet.follow(request.endpoint)
+        while server.problem() is not None:
+            await asyncio.sleep(0.01)
+        told = list(kubelet.story)
+
+        kubelet.streams[0].cancel()
+        await kubelet.registration()
+        while server.problem() == "registering with the kubelet again":
+            await asyncio.sleep(0.01)
+        ended = server.problem()
+
+    assert registered == ended == "the kubelet does not follow the device list"
+    assert told == ["registered", "list"]
 
 
 async def test_any_end_of_the_stream_means_registering_again(
