@@ -144,18 +144,17 @@ class Agent:
         self._health = Health()
         self._product: Product = reading.product
         self._loop_s = asyncio.get_running_loop().time
-        self._news = News(metrics, api.recorder)
+        self._news = News(metrics, api.recorder, node=settings.node_name)
         self._current = Current(
             Ledger(product=self._product, node=settings.node_name), self._news.tell
         )
         self._news.follow(self._current)
         boot = boot_id()
-        self._journal = Journal(
-            settings.state_dir / "holds", boot_id=boot, node=settings.node_name
-        )
         self._holdbook = Holdbook(
             self._current,
-            self._journal,
+            Journal(
+                settings.state_dir / "holds", boot_id=boot, node=settings.node_name
+            ),
             boot_id=boot,
             observe_s=metrics.journal_s.observe,
             on_failure=self._news.journal_failed,
@@ -202,7 +201,7 @@ class Agent:
 
     async def run(self, source: Source) -> None:
         """Run until cancelled or until a part fails."""
-        self._restore()
+        await self._restore()
         self._observed(Observation(reading=self._reading))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.recorder.run(), name="events")
@@ -227,8 +226,8 @@ class Agent:
 
     # What feeds the ledger
 
-    def _restore(self) -> None:
-        found = self._journal.read()
+    async def _restore(self) -> None:
+        found = await self._holdbook.read()
         if isinstance(found, JournalProblem):
             if found.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
                 log.info("no holds of this boot", extra={"reason": str(found)})

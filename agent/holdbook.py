@@ -1,4 +1,4 @@
-"""Keep the journal equal to the ledger's holds.
+"""Keep the journal equal to the ledger's holds, and read it at the start.
 
 Before Allocate is answered its hold is on disk, but an Allocate never waits
 longer than WITHIN_S for that: the pod of the kubelet waits with it. What could
@@ -8,15 +8,24 @@ not be written is tried again, and said.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agent.claims.values import Hold, Owner
 from agent.current import Current
-from agent.journal import HoldEntry, Journal, JournalError
+from agent.journal import (
+    HoldEntry,
+    Journal,
+    JournalContents,
+    JournalError,
+    JournalProblem,
+)
 from service.worker import Worker
 
 WITHIN_S = 0.2
 AGAIN_S = 5.0
+#: At the start no Allocate waits, but the node has no plugin until then; and without
+#: a journal it is not certain which pod has which chips. So longer than for a write.
+READ_WITHIN_S = 3.0
 
 
 class Holdbook:
@@ -49,6 +58,24 @@ class Holdbook:
         self._worker = Worker("journal")
         self._call: asyncio.Future[None] | None = None
         self._on_disk: Mapping[int, Hold] = {}
+
+    async def read(self) -> JournalContents | JournalProblem:
+        """Read what the last agent wrote, or give up in time.
+
+        Called once, before any write. A journal that was not read in time is set
+        aside as soon as the disk answers, before the first write: it is the only
+        witness of who holds what.
+        """
+        call = self._worker.call(self._journal.read)
+        call.add_done_callback(_take_note)
+        try:
+            async with asyncio.timeout(READ_WITHIN_S):
+                return await asyncio.shield(call)
+        except TimeoutError:
+            self._worker.call(self._journal.set_aside).add_done_callback(_take_note)
+            return self._journal.not_read(
+                f"the disk did not answer within {READ_WITHIN_S:g} s"
+            )
 
     async def write(self) -> None:
         """Put the holds on disk if they are not, or give up in time and say so."""
@@ -127,7 +154,10 @@ def hold(written: HoldEntry) -> Hold:
     )
 
 
-def _take_note(call: asyncio.Future[None]) -> None:
-    """Look at an outcome that nobody may wait for any more; `run` tries again."""
+def _take_note(call: asyncio.Future[Any]) -> None:
+    """Look at an outcome that nobody may wait for any more.
+
+    What was not written is written again by `run`.
+    """
     if not call.cancelled():
         call.exception()

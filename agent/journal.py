@@ -160,13 +160,13 @@ class Journal:
         except FileNotFoundError:
             return self._problem(ProblemKind.ABSENT, "there is no journal")
         except OSError as error:
-            return self._problem(ProblemKind.UNREADABLE, str(error.strerror))
+            return self.not_read(str(error.strerror))
         try:
             return JournalContents(
                 entries=decode(content, boot_id=self._boot_id, node=self._node)
             )
         except UnusableError as error:
-            return self._problem(error.kind, str(error), self._set_aside())
+            return self._problem(error.kind, str(error), self.set_aside())
 
     def _content(self) -> bytes:
         if not self._path.exists() and self._old.exists():
@@ -188,8 +188,15 @@ class Journal:
             kind=kind, path=str(self._path), text=text, set_aside=set_aside
         )
 
-    def _set_aside(self) -> str:
-        """Move the file to the first free name. Two agents never share a journal."""
+    def not_read(self, why: str) -> JournalProblem:
+        """Return the problem that the disk has not let the journal be read."""
+        return self._problem(ProblemKind.UNREADABLE, why)
+
+    def set_aside(self) -> str:
+        """Move the file to the first free name and return that; "" if it cannot be.
+
+        Two agents never share a journal.
+        """
         names = (self._path.with_name(f"{self._path.name}.bad-{n}") for n in count(1))
         target = next(name for name in names if not name.exists())
         try:

@@ -22,13 +22,16 @@ log = logging.getLogger(__name__)
 class News:
     """Protects what was said last, so that nothing is said twice."""
 
-    def __init__(self, metrics: Metrics, recorder: Recorder) -> None:
+    def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
         """Have said nothing yet.
 
         Args:
             metrics: What is counted.
-            recorder: Where events for pods go.
+            recorder: Where events go.
+            node: The node that we serve.
         """
+        # as the kubelet writes it: kubectl finds it by the name in the uid's place
+        self._node = Regarding(kind="Node", name=node, uid=node)
         self._metrics = metrics
         self._recorder = recorder
         self._current: Current | None = None
@@ -118,6 +121,16 @@ class News:
         """Tell that the journal of the last agent cannot be used."""
         self._metrics.journal_failures.inc()
         log.error("journal cannot be used", extra={keys.REASON: why})
+        self._recorder.record(
+            self._node,
+            reason="NpuJournalUnusable",
+            message=(
+                f"{why}. Who has which chip is found again through the kubelet and the "
+                "pods' annotations; where that is not certain, both the chips of a "
+                "pod's claim and those of its device ids stay reserved until it ends"
+            ),
+            type="Warning",
+        )
 
     def _claims(self, state: str) -> float:
         if self._current is None:

@@ -6,13 +6,29 @@ from pathlib import Path
 import pytest
 
 from agent import holdbook
+from agent import journal as journals
 from agent.claims.events import AllocateAsked
 from agent.claims.values import Hold, Owner
 from agent.holdbook import Holdbook
-from agent.journal import HoldEntry, Journal, JournalContents, JournalError
+from agent.journal import (
+    HoldEntry,
+    Journal,
+    JournalContents,
+    JournalError,
+    JournalProblem,
+    ProblemKind,
+)
 from tests.agent.node import NODE, current, ids, pod
 
 BOOT = "boot-1"
+
+
+#: What an agent before this one gave out.
+HOLD = Hold(sequence=7, kubelet_ids=ids(7), chips=(7,), slot="u", need=0)
+
+
+def entries(path: Path) -> tuple[HoldEntry, ...]:
+    return journals.decode(path.read_bytes(), boot_id=BOOT, node=NODE)
 
 
 class SlowJournal(Journal):
@@ -23,6 +39,11 @@ class SlowJournal(Journal):
         self.may_go = threading.Event()
         self.is_full = False
         self.writes = 0
+        self.may_be_read = threading.Event()
+
+    def read(self) -> JournalContents | JournalProblem:
+        self.may_be_read.wait()
+        return super().read()
 
     def write(self, entries: Sequence[HoldEntry]) -> None:
         self.writes += 1
@@ -37,6 +58,7 @@ def slow(tmp_path: Path) -> Iterator[SlowJournal]:
     journal = SlowJournal(tmp_path / "holds")
     yield journal
     journal.may_go.set()
+    journal.may_be_read.set()
 
 
 def test_a_hold_is_read_back_as_it_was_written() -> None:
@@ -104,6 +126,7 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
     await book.write()
 
     assert (len(failures), slow.writes) == (3, 2)
+    slow.may_be_read.set()
     read = slow.read()
     assert isinstance(read, JournalContents)
     assert [each.chips for each in read.entries] == [(0,), (1,), (2,)]
@@ -123,4 +146,33 @@ async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
     await book.write()
 
     assert failures == ["no space left on device"]
+    slow.may_be_read.set()
     assert isinstance(slow.read(), JournalContents)
+
+
+async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
+    slow: SlowJournal, tmp_path: Path
+) -> None:
+    before = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    before.write([holdbook.entry(HOLD, BOOT)])
+    now, failures = current(pod("train", [3])), list[str]()
+    book = Holdbook(
+        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    slow.may_go.set()
+
+    async with asyncio.timeout(2 * holdbook.READ_WITHIN_S):
+        found = await book.read()
+    now.apply(AllocateAsked(ids(3), last_call=True))
+    await book.write()
+    slow.may_be_read.set()
+    await book.write()
+
+    assert found == JournalProblem(
+        kind=ProblemKind.UNREADABLE,
+        path=str(tmp_path / "holds"),
+        text="the disk did not answer within 3 s",
+    )
+    assert failures == ["the disk did not answer within 0.2 s"]
+    assert [each.chips for each in entries(tmp_path / "holds.bad-1")] == [HOLD.chips]
+    assert [each.chips for each in entries(tmp_path / "holds")] == [(3,)]
