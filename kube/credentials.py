@@ -6,7 +6,6 @@ or a URL. Token and CA files are read again each minute, because the kubelet rot
 them under a running process.
 """
 
-import asyncio
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from kube.errors import CredentialsError
+from kube.plugin_tokens import PluginTokens
 from service.settings import SettingsError
 
 #: How long a token or CA is used before its file is read again. client-go: one minute.
@@ -222,45 +222,6 @@ def direct(
     return Credentials(server, tls=tls, tokens=tokens)
 
 
-class KubeconfigTokens:
-    """A bearer token that the official client keeps fresh: exec plugins, OIDC.
-
-    It may run a program, so it is asked in a thread, and at most once a minute.
-    """
-
-    def __init__(
-        self,
-        configuration: Any,  # the official package has no types
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Ask nothing yet."""
-        self._configuration = configuration
-        self._clock = clock
-        self._token = ""
-        self._asked_at = float("-inf")
-
-    async def token(self) -> str:
-        """Return the present token; empty when certificates are used."""
-        if self._clock() - self._asked_at >= REREAD_S:
-            self._token = await asyncio.to_thread(self._ask)
-            self._asked_at = self._clock()
-        return self._token
-
-    def expire(self) -> None:
-        """Ask next time."""
-        self._asked_at = float("-inf")
-
-    def _ask(self) -> str:
-        try:
-            value = self._configuration.get_api_key_with_prefix(
-                "BearerToken", alias="authorization"
-            )
-        except Exception as error:  # plugins and identity providers throw anything
-            raise CredentialsError(f"kubeconfig: no token: {error}") from error
-        return (value or "").removeprefix("Bearer ")
-
-
 def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
     """Return the credentials of a kubeconfig, as the official client reads it.
 
@@ -291,7 +252,7 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
     return Credentials(
         configuration.host.rstrip("/"),
         tls=None if context_of_tls is None else lambda: context_of_tls,
-        tokens=KubeconfigTokens(configuration),
+        tokens=PluginTokens(configuration),
         server_name=configuration.tls_server_name or None,
     )
 
