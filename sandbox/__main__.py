@@ -55,8 +55,12 @@ async def _until_signalled(play: Play, terminal: Terminal) -> int:
             is_stopping = True
             task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop)
+    # Ctrl-C also where a shell has it ignored, as for a job in the background; but
+    # whoever says nohup means it.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        ignored = signal.getsignal(number) is signal.SIG_IGN
+        if not (ignored and number is signal.SIGHUP):
+            loop.add_signal_handler(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         return await task
     terminal.say()

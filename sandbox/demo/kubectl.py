@@ -64,7 +64,8 @@ async def _run(world: World, program: str, *arguments: str) -> str:
         start_new_session=True,
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(), _DEADLINE_S)
+        async with asyncio.timeout(_DEADLINE_S):
+            out, err = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
