@@ -307,6 +307,7 @@ class Agent:
             kubelet_pods=self._kubelet_pods,
             write_journal=self._holdbook.write,
             observe_allocate_s=self._metrics.allocate_s.observe,
+            stand_in=lambda: self._reading.stand_in,
         )
 
     async def _report(self) -> NoReturn:

@@ -104,6 +104,7 @@ async def serve(socket: Path, directory: Path, claims: int) -> None:
         kubelet_pods=no_pods,
         write_journal=holdbook.write,
         observe_allocate_s=served,
+        stand_in=lambda: "",
     )
     server = grpc.aio.server()
     api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

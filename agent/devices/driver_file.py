@@ -7,6 +7,7 @@
     processes:                      # optional: who uses a chip though no pod does
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
+    stand_in: /dev/null             # optional: what containers get as /dev/davinciN
 
 Strict: what is not understood is an error, because a mistyped key would otherwise
 be a chip that is silently healthy. All errors of one file are reported at once.
@@ -27,10 +28,13 @@ from scheduler_core import products
 #: ("020001002"): MindCluster's faultCode.json.
 _CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
 
+#: A device of the host, wherever below /dev it lies.
+_DEVICE = re.compile(r"/dev(/[\w-][\w.-]*)+")
+
 #: What the chips of a product call themselves: (name, AI cores).
 _CHIPS = {"atlas-800-training": ("910A", 32)}
 
-_KEYS = ("product", "faults", "processes", "vanished")
+_KEYS = ("product", "faults", "processes", "vanished", "stand_in")
 
 #: The most of a wrong value that an error message repeats. Unit: characters.
 _SHOWN = 60
@@ -122,6 +126,7 @@ class _Reader:
         faults = self._list("faults", fields.get("faults"), self._fault)
         processes = self._list("processes", fields.get("processes"), self._process)
         vanished = self._list("vanished", fields.get("vanished"), self._chip)
+        stand_in = self._device(fields.get("stand_in", ""))
         self._distinct("faults", [(f.chip, f.code) for f in faults], "chip and code")
         self._distinct("processes", [(p.chip, p.pid) for p in processes], "chip, pid")
         self._distinct("vanished", vanished, "chip")
@@ -135,6 +140,7 @@ class _Reader:
             chips=tuple(c for c in range(product.chip_count) if c not in vanished),
             faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
             processes=tuple(sorted(processes, key=lambda use: (use.chip, use.pid))),
+            stand_in=stand_in,
         )
 
     def _product(self, value: object) -> products.Product | None:
@@ -143,6 +149,12 @@ class _Reader:
             return keys[value]
         self._flaw("product", f"one of {', '.join(sorted(keys))}", value)
         return None
+
+    def _device(self, value: object) -> str:
+        if value == "" or (isinstance(value, str) and _DEVICE.fullmatch(value)):
+            return value
+        self._flaw("stand_in", "a device like /dev/null", value)
+        return ""
 
     def _fault(self, at: str, value: object) -> ChipFault | None:
         before = len(self.flaws)

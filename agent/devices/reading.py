@@ -75,6 +75,9 @@ class Reading:
     faults: tuple[ChipFault, ...] = ()
     #: Ordered by chip, then pid.
     processes: tuple[Process, ...] = ()
+    #: Device of the host that containers get in the place of each chip's own; "" where
+    #: the container runtime mounts the chips.
+    stand_in: str = ""
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
         """The faults of one chip, in the order in which they were reported."""

@@ -57,6 +57,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         kubelet_pods: KubeletPods,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
+        stand_in: Callable[[], str],
     ) -> None:
         """Serve from a ledger.
 
@@ -67,12 +68,15 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             write_journal: Puts the ledger's holds on disk, bounded in time;
                 returns even if it could not.
             observe_allocate_s: Told how long each Allocate took.
+            stand_in: The device of the host that stands for each chip now; "" for
+                none.
         """
         self._current = current
         self._traffic = traffic
         self._kubelet_pods = kubelet_pods
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
+        self._stand_in = stand_in
         self._closing = False
         self._asked = 0
         self._all_answered = asyncio.Event()
@@ -172,7 +176,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
                         grpc.StatusCode.FAILED_PRECONDITION, decision.text
                     )
                 await self._write_journal()
-                answers.append(translate.allocation(decision))
+                answers.append(translate.allocation(decision, self._stand_in()))
         self._observe_allocate_s(time.perf_counter() - started)
         self._current.wake()  # whoever waits for quiet may go on
         return api_pb2.AllocateResponse(container_responses=answers)

@@ -13,6 +13,8 @@ UNHEALTHY = "Unhealthy"
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 #: "" for whole chips, "VIRTUAL" for virtual devices.
 RUNTIME_OPTIONS = "ASCEND_RUNTIME_OPTIONS"
+#: How the driver names the device of a chip, before the chip's number.
+DEVICE = "/dev/davinci"
 
 
 def device_list(
@@ -31,11 +33,24 @@ def device_list(
     )
 
 
-def allocation(hold: Hold) -> deviceplugin.ContainerAllocateResponse:
-    """Render what a container gets: the physical ids of its chips, ascending."""
-    chips = ",".join(str(chip) for chip in sorted(set(hold.chips)))
+def allocation(hold: Hold, stand_in: str) -> deviceplugin.ContainerAllocateResponse:
+    """Render what a container gets: the physical ids of its chips, ascending.
+
+    Args:
+        hold: Its chips.
+        stand_in: Device of the host that it gets for each of them; "" for none: then
+            Ascend Docker Runtime mounts them, told by the environment.
+    """
+    chips = sorted(set(hold.chips))
     return deviceplugin.ContainerAllocateResponse(
-        envs={VISIBLE_DEVICES: chips, RUNTIME_OPTIONS: ""}
+        envs={VISIBLE_DEVICES: ",".join(map(str, chips)), RUNTIME_OPTIONS: ""},
+        devices=[
+            deviceplugin.DeviceSpec(
+                container_path=f"{DEVICE}{chip}", host_path=stand_in, permissions="rw"
+            )
+            for chip in chips
+            if stand_in
+        ],
     )
 
 

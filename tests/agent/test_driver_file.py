@@ -36,6 +36,7 @@ def test_everything_that_a_file_can_say() -> None:
           - {chip: 1, pid: 12}
           - {chip: 1, pid: 11}
         vanished: [5]
+        stand_in: /dev/null
         """
     )
 
@@ -50,7 +51,19 @@ def test_everything_that_a_file_can_say() -> None:
             ChipFault(chip=3, code="020001002", level=Level.NOT_HANDLED),
         ),
         processes=(Process(chip=1, pid=11), Process(chip=1, pid=12)),
+        stand_in="/dev/null",
     )
+
+
+@pytest.mark.parametrize("value", ["null", "/etc/passwd", "/dev/", "/dev/../etc", "7"])
+def test_only_a_device_can_stand_in_for_a_chip(value: str) -> None:
+    text = f"product: atlas-800-training\nstand_in: {value}\n"
+    shown = value if value == "7" else repr(value)
+    shown = "nothing" if value == "null" else shown
+
+    assert flaws_of(text) == [
+        f"stand_in: expected a device like /dev/null, found {shown}"
+    ]
 
 
 def test_empty_lists_may_be_left_blank() -> None:
@@ -68,14 +81,14 @@ def test_empty_lists_may_be_left_blank() -> None:
             "# only a comment",
             (
                 "expected a mapping with the keys product, faults, processes, "
-                "vanished, found nothing"
+                "vanished, stand_in, found nothing"
             ),
         ),
         (
             "- 1",
             (
                 "expected a mapping with the keys product, faults, processes, "
-                "vanished, found [1]"
+                "vanished, stand_in, found [1]"
             ),
         ),
         (
@@ -103,8 +116,8 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
         (
             "fault: []",
             (
-                "fault: expected one of the keys product, faults, processes, vanished, "
-                "found 'fault'"
+                "fault: expected one of the keys product, faults, processes, "
+                "vanished, stand_in, found 'fault'"
             ),
         ),
         ("faults: 3", "faults: expected a list, found 3"),
@@ -181,8 +194,8 @@ def test_what_is_not_understood_is_refused_with_its_place(line: str, flaw: str) 
 def test_all_flaws_come_at_once_also_without_a_product() -> None:
     assert flaws_of('faults: [{chip: 1, code: ""}]\ncolour: red\n') == [
         (
-            "colour: expected one of the keys product, faults, processes, vanished, "
-            "found 'colour'"
+            "colour: expected one of the keys product, faults, processes, "
+            "vanished, stand_in, found 'colour'"
         ),
         "product: expected one of atlas-800-training, found nothing",
         "faults[0].code: expected a fault code in quotes, like \"80E01801\", found ''",

@@ -28,6 +28,7 @@ class Plugin:
     kubelet_was_asked: int = 0
     journalled: list[tuple[int, ...]] = field(default_factory=list)
     allocate_s: list[float] = field(default_factory=list)
+    stand_in: str = ""
 
 
 MakePlugin = Callable[..., Awaitable[Plugin]]
@@ -54,6 +55,7 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 kubelet_pods=kubelet_pods,
                 write_journal=write_journal,
                 observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
+                stand_in=lambda: made.stand_in,
             )
             server = grpc.aio.server()
             api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

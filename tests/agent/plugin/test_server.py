@@ -107,6 +107,7 @@ async def serving(
             kubelet_pods=no_pods,
             write_journal=nothing,
             observe_allocate_s=lambda _: None,
+            stand_in=lambda: "",
         ),
         product=PRODUCT,
         kubelet_dir=directory,

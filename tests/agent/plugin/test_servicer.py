@@ -118,6 +118,22 @@ async def test_the_container_sees_the_chips_of_its_claim_whatever_ids_the_kubele
     assert await visible(made, 7, 0) == "0,1"
 
 
+async def test_a_simulated_chip_has_a_device_that_stands_in_for_it(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(pod("early", [0, 5], 10), pod("late", [1, 2], 20))
+    bare = await made.stub.Allocate(asked(3, 4))
+    made.stand_in = "/dev/null"
+
+    answer = await made.stub.Allocate(asked(6, 7))
+
+    assert list(bare.container_responses[0].devices) == []
+    assert list(answer.container_responses[0].devices) == [
+        api_pb2.DeviceSpec(container_path=path, host_path="/dev/null", permissions="rw")
+        for path in ("/dev/davinci1", "/dev/davinci2")
+    ]
+
+
 @pytest.mark.seed("000-05")
 async def test_each_allocate_takes_the_earliest_claim_of_its_count(
     plugin: MakePlugin,
