@@ -3,8 +3,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Of `make image`. BASE has no default: any image with a shell and BASE_PYTHON.
+VERSION     := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE       ?= ascend-affinity:$(VERSION)
+BASE        ?=
+BASE_PYTHON ?= 3.11
+ARCH        ?= $(shell uname -m)
+BUILDER     ?= buildah
+ARCHIVE     ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help demo sandbox test check bench seeds stubs clean
+.PHONY: help demo sandbox test check bench seeds stubs image aarch64 clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +42,16 @@ seeds: $(VENV)/dev.stamp ## which test carries which point of the seed documents
 
 stubs: $(VENV)/dev.stamp ## generate kubelet_api/ from proto/ again
 	@$(BIN)/python tests/stubs.py --write
+
+image: $(VENV)/run.stamp ## the container image: make image BASE=… [IMAGE=…] [BASE_PYTHON=3.11] [ARCH=…] [BUILDER=buildah] [ARCHIVE=file.tar]
+	@BASE='$(BASE)' IMAGE='$(IMAGE)' BASE_PYTHON='$(BASE_PYTHON)' ARCH='$(ARCH)' BUILDER='$(BUILDER)' ARCHIVE='$(ARCHIVE)' daemonset/build-image
+
+aarch64: $(VENV)/bin/python ## that every pinned dependency has a wheel for arm64, where most Ascend chips are
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --no-deps \
+	  --target build/aarch64 --only-binary=:all: --implementation cp --python-version $(BASE_PYTHON) \
+	  --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 \
+	  -r constraints.txt
+	@echo "All $$(grep -c == constraints.txt) pinned dependencies have a wheel for aarch64."
 
 clean: ## remove everything that make made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
