@@ -34,6 +34,20 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python tests/stubs.py --check
 
+.PHONY: e2e e2e-faults e2e-up e2e-down
+# ARGS goes to pytest: make e2e ARGS="tests/e2e/test_cluster.py -k frozen"
+e2e: $(VENV)/dev.stamp ## the same story on a real cluster, as root; KEEP=1 leaves it up
+	@$(BIN)/python -m tests.e2e run -m "not faults" $(ARGS)
+
+e2e-faults: $(VENV)/dev.stamp ## every fault, during churn, on a real cluster
+	@$(BIN)/python -m tests.e2e run -m faults $(ARGS)
+
+e2e-up: $(VENV)/dev.stamp ## a real cluster, left running for you to try
+	@$(BIN)/python -m tests.e2e up
+
+e2e-down: $(VENV)/dev.stamp ## remove it, or what a killed run left
+	@$(BIN)/python -m tests.e2e down
+
 bench: $(VENV)/dev.stamp ## the figures of docs/performance.md, measured on this machine
 	@$(BIN)/python -m benchmarks
 
@@ -54,7 +68,8 @@ aarch64: $(VENV)/bin/python ## that every pinned dependency has a wheel for arm6
 	@echo "All $$(grep -c == constraints.txt) pinned dependencies have a wheel for aarch64."
 
 clean: ## remove everything that make made
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
+	@[ ! -e /run/ascend-e2e ] || { echo "a real cluster is up; first: make e2e-down" >&2; exit 1; }
+	rm -rf $(VENV) .e2e build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One sentence for whoever lacks something, before pip prints a hundred lines.

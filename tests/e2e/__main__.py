@@ -1,0 +1,123 @@
+"""Bring a real cluster up, test on it, take it down.
+
+    python -m tests.e2e run [pytest arguments]   all of it; the default
+    python -m tests.e2e up                       up, and left there
+    python -m tests.e2e down                     gone
+
+KEEP=1 leaves the cluster after `run`; the next `run` then uses it. E2E_CACHE names
+another folder for programs and images than .e2e; E2E_INSTALL=1 installs missing
+Debian packages; KUBEBUILDER_ASSETS names a folder with the control plane's programs.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from tests.e2e import machine
+from tests.e2e.bringup import alone, down, up
+from tests.e2e.cluster import Cluster
+from tests.e2e.places import REPOSITORY, chosen
+from tests.e2e.stages import CannotError, say
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the first argument says; the rest is pytest's."""
+    command, *rest = arguments or ("run",)
+    actions = {"run": _run, "up": _up, "down": _down}
+    if command not in actions:
+        sys.stderr.write(__doc__ or "")
+        return 2
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with alone():
+            return actions[command](rest)
+    except CannotError as error:
+        sys.stderr.write(f"e2e: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("e2e: interrupted\n")
+        return 130
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _kept() -> Cluster | None:
+    if machine.read_record() is None:
+        return None
+    try:
+        cluster = Cluster.attach()
+    except CannotError:
+        return None
+    return cluster if cluster.is_complete else None
+
+
+def _up(_: Sequence[str]) -> int:
+    if _kept() is not None:
+        raise CannotError("a cluster is up already; make e2e-down removes it")
+    try:
+        cluster = up(chosen())
+    except BaseException:
+        _down_for_certain()
+        raise
+    _tell(cluster)
+    return 0
+
+
+def _down(_: Sequence[str]) -> int:
+    _down_for_certain()
+    return 0
+
+
+def _run(arguments: Sequence[str]) -> int:
+    kept = _kept()
+    is_kept = kept is not None or os.environ.get("KEEP") == "1"
+    try:
+        cluster = kept or up(chosen())
+        code = _pytest(arguments)
+    except BaseException:
+        if kept is None:
+            _down_for_certain()
+        raise
+    if is_kept:
+        _tell(cluster)
+    else:
+        _down_for_certain()
+    return code
+
+
+def _pytest(arguments: Sequence[str]) -> int:
+    named = [word for word in arguments if word.startswith("tests/")]
+    where = [] if named else ["tests/e2e"]
+    options = ("-q", "-o", "timeout=300")
+    command = [sys.executable, "-m", "pytest", *options, *where, *arguments]
+    with subprocess.Popen(command, cwd=REPOSITORY) as tests:  # noqa: S603  # pytest
+        try:
+            return tests.wait()
+        except BaseException:
+            tests.terminate()
+            raise
+
+
+def _down_for_certain() -> None:
+    # A second Ctrl-C must not leave the machine half put back.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    terminated = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        down()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, terminated)
+
+
+def _tell(cluster: Cluster) -> None:
+    say(f"\nThe cluster is up.\n    export KUBECONFIG={cluster.kubeconfig}")
+    say("    make e2e ARGS=…   tests on it\n    make e2e-down     removes it")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

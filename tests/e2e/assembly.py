@@ -1,0 +1,200 @@
+"""The six programs of the cluster and their command lines."""
+
+import json
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.components import Component
+from tests.e2e.places import (
+    API_PORT,
+    CONTAINERD_SOCKET,
+    CONTROLLER_PORT,
+    ETCD_PEER_PORT,
+    ETCD_PORT,
+    KUBELET_HEALTH_PORT,
+    NODE,
+    SCHEDULER_PORT,
+    SERVICE_NETWORK,
+    Places,
+)
+
+_ETCD = f"http://127.0.0.1:{ETCD_PORT}"
+_ETCD_PEER = f"http://127.0.0.1:{ETCD_PEER_PORT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The programs, in the order in which they are started."""
+
+    containerd: Component
+    etcd: Component
+    apiserver: Component
+    controller_manager: Component
+    scheduler: Component
+    kubelet: Component
+
+    @property
+    def all(self) -> tuple[Component, ...]:
+        """All of them, in that order."""
+        return (
+            self.containerd,
+            self.etcd,
+            self.apiserver,
+            self.controller_manager,
+            self.scheduler,
+            self.kubelet,
+        )
+
+
+def assemble(places: Places, address: str) -> Assembly:
+    """Describe the programs of the cluster at these places.
+
+    Args:
+        places: Its folders.
+        address: The node's address, at which the API server serves.
+    """
+    return Assembly(
+        containerd=Component(
+            name="containerd",
+            command=(
+                "containerd",
+                "-c",
+                f"{places.configuration('containerd', 'toml')}",
+            ),
+            log=places.log("containerd"),
+            is_ready=_containerd_listens,
+        ),
+        etcd=_etcd(places),
+        apiserver=_apiserver(places, address),
+        controller_manager=_controller_manager(places),
+        scheduler=Component(
+            name="scheduler",
+            command=(
+                f"{places.programs / 'kube-scheduler'}",
+                f"--config={places.configuration('scheduler')}",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={SCHEDULER_PORT}",
+            ),
+            log=places.log("scheduler"),
+            is_ready=_answers(f"https://127.0.0.1:{SCHEDULER_PORT}/healthz"),
+        ),
+        kubelet=_kubelet(places),
+    )
+
+
+def _etcd(places: Places) -> Component:
+    return Component(
+        name="etcd",
+        command=(
+            f"{places.programs / 'etcd'}",
+            f"--data-dir={places.run / 'etcd'}",
+            f"--listen-client-urls={_ETCD}",
+            f"--advertise-client-urls={_ETCD}",
+            f"--listen-peer-urls={_ETCD_PEER}",
+            f"--initial-advertise-peer-urls={_ETCD_PEER}",
+            f"--initial-cluster=default={_ETCD_PEER}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ),
+        log=places.log("etcd"),
+        is_ready=_answers(f"{_ETCD}/health"),
+    )
+
+
+def _apiserver(places: Places, address: str) -> Component:
+    keys = places.certificates
+    return Component(
+        name="apiserver",
+        command=(
+            f"{places.programs / 'kube-apiserver'}",
+            f"--etcd-servers={_ETCD}",
+            f"--bind-address={address}",
+            f"--secure-port={API_PORT}",
+            f"--tls-cert-file={keys / 'apiserver.crt'}",
+            f"--tls-private-key-file={keys / 'apiserver.key'}",
+            f"--token-auth-file={keys / 'tokens.csv'}",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={keys / 'accounts.key'}",
+            f"--service-account-signing-key-file={keys / 'accounts.key'}",
+            f"--service-cluster-ip-range={SERVICE_NETWORK}",
+            f"--kubelet-client-certificate={keys / 'to-kubelet.crt'}",
+            f"--kubelet-client-key={keys / 'to-kubelet.key'}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--allow-privileged",
+        ),
+        log=places.log("apiserver"),
+        is_ready=_answers(f"https://{address}:{API_PORT}/readyz", places.kubeconfig()),
+    )
+
+
+def _controller_manager(places: Places) -> Component:
+    keys = places.certificates
+    return Component(
+        name="controller-manager",
+        command=(
+            f"{places.programs / 'kube-controller-manager'}",
+            f"--kubeconfig={places.kubeconfig('controller-manager')}",
+            f"--service-account-private-key-file={keys / 'accounts.key'}",
+            f"--root-ca-file={keys / 'ca.crt'}",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={CONTROLLER_PORT}",
+        ),
+        log=places.log("controller-manager"),
+        is_ready=_answers(f"https://127.0.0.1:{CONTROLLER_PORT}/healthz"),
+    )
+
+
+def _kubelet(places: Places) -> Component:
+    return Component(
+        name="kubelet",
+        command=(
+            f"{places.programs / 'kubelet'}",
+            f"--config={places.configuration('kubelet')}",
+            f"--kubeconfig={places.kubeconfig('kubelet')}",
+            f"--hostname-override={NODE}",
+        ),
+        log=places.log("kubelet"),
+        is_ready=_answers(f"http://127.0.0.1:{KUBELET_HEALTH_PORT}/healthz"),
+    )
+
+
+def _containerd_listens() -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(CONTAINERD_SOCKET)) == 0
+
+
+def _answers(url: str, kubeconfig: Path | None = None) -> Callable[[], bool]:
+    # Only whether somebody serves is asked here; who it is, the clients check.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    no_proxy = urllib.request.ProxyHandler({})
+    https = urllib.request.HTTPSHandler(context=context)
+    opener = urllib.request.build_opener(no_proxy, https)
+
+    def answers() -> bool:
+        request = urllib.request.Request(url)  # noqa: S310  # our own address
+        if kubeconfig is not None:
+            request.add_header("Authorization", f"Bearer {token(kubeconfig)}")
+        try:
+            with opener.open(request, timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    return answers
+
+
+def token(kubeconfig: Path) -> str:
+    """The bearer token in a kubeconfig of ours."""
+    document = json.loads(kubeconfig.read_text(encoding="utf-8"))
+    return str(document["users"][0]["user"]["token"])

@@ -1,0 +1,150 @@
+"""The cluster's programs: started, ended, killed, frozen and found again.
+
+Each carries a mark in its environment. It is found by that mark and not by a number
+that was written down, so that a cluster which another process started can be taken
+over, and a number that the system has given away again cannot mislead anybody.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.commands import until
+from tests.e2e.stages import CannotError
+
+MARK = "ASCEND_E2E_COMPONENT"
+_TOLD_LINES = 12
+#: Kept only because subprocess warns of children that are forgotten while they run.
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def marked(mark: str = MARK) -> Iterator[tuple[int, str]]:
+    """Yield pid and mark of every process that we, or ours, started."""
+    prefix = f"{mark}=".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue  # it ended, or it is the kernel's
+        for line in environment.split(b"\0"):
+            if line.startswith(prefix):
+                yield int(entry.name), line.removeprefix(prefix).decode()
+
+
+def argv(pid: int) -> list[str]:
+    """The words that a process was started with; none if it is gone."""
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return raw.decode(errors="replace").split("\0")[:-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One program of the cluster."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    #: says whether it serves already
+    is_ready: Callable[[], bool]
+    env: Mapping[str, str] = field(default_factory=dict)
+    ready_within_s: float = 60.0
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process; None if it does not run."""
+        for pid, name in marked():
+            if name == self.name and argv(pid)[:1] == [self.command[0]]:
+                return pid
+        return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, be it frozen."""
+        return self.pid is not None
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it, and wait until it serves.
+
+        Raises:
+            CannotError: It runs already, it ended, or it does not get ready.
+        """
+        if self.is_running:
+            raise CannotError(f"{self.name} runs already")
+        with self.log.open("ab") as out:
+            process = subprocess.Popen(  # noqa: S603  # our own programs
+                [*self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.env, MARK: self.name},
+                start_new_session=True,
+            )
+        _children.append(process)
+        if wait:
+            self.wait_ready(process)
+
+    def wait_ready(self, process: subprocess.Popen[bytes] | None = None) -> None:
+        """Wait until it serves."""
+
+        def ready() -> bool:
+            if process is not None and process.poll() is not None:
+                raise CannotError(
+                    f"{self.name} ended, exit code {process.returncode}; "
+                    f"its last words ({self.log}):\n{self.last_words()}"
+                )
+            return self.is_ready()
+
+        until(
+            ready, f"{self.name} ready (see {self.log})", within_s=self.ready_within_s
+        )
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing if it does not run."""
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+
+    def stop(self, *, grace_s: float = 15.0) -> None:
+        """Ask it to end; kill it when it does not."""
+        self.thaw()
+        self.tell(signal.SIGTERM)
+        end = time.monotonic() + grace_s
+        while self.is_running and time.monotonic() < end:
+            time.sleep(0.05)
+        if self.is_running:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it as a fault would: `kill -9`."""
+        self.tell(signal.SIGKILL)
+        until(lambda: not self.is_running, f"{self.name} killed", within_s=10)
+
+    def freeze(self) -> None:
+        """Stop it in the middle of whatever it does."""
+        self.tell(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.tell(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Stop it properly and start it again."""
+        self.stop()
+        self.start()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return "(no log)"
+        return "\n".join(text.splitlines()[-_TOLD_LINES:]) or "(it said nothing)"

@@ -1,0 +1,44 @@
+"""The cluster that is up; `python -m tests.e2e run` brings one up and comes here."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The real cluster of this run."""
+    return Cluster.attach()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own; its pods are really gone when the test ends."""
+    name = f"test-{secrets.token_hex(3)}"
+    cluster.core.create_namespace({"metadata": {"name": name}})
+    until(
+        lambda: cluster.exists("serviceaccount", "default", name),
+        f"the service account of {name}",
+        within_s=20,
+    )
+    yield name
+    cluster.heal()
+    cluster.core.delete_collection_namespaced_pod(name, grace_period_seconds=1)
+    until(
+        lambda: not cluster.core.list_namespaced_pod(name).items,
+        f"pods of {name} gone",
+        within_s=60,
+    )
+    cluster.core.delete_namespace(name)
+
+
+@pytest.fixture(autouse=True)
+def _healed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that failed in the middle of a fault does not spoil the next."""
+    yield
+    if "cluster" in request.fixturenames:
+        request.getfixturevalue("cluster").heal()

@@ -1,0 +1,89 @@
+"""Images, made here because none can be pulled: the pause image and a Python base.
+
+They are kept as archives; making them needs the network (Debian's packages) and is
+done once, loading them into a cluster's containerd does not.
+"""
+
+import shutil
+from pathlib import Path
+
+from tests.e2e import programs
+from tests.e2e.commands import run
+from tests.e2e.configurations import PAUSE_IMAGE
+from tests.e2e.places import CONTAINERD_SOCKET, Places
+from tests.e2e.stages import stage
+
+BASE_IMAGE = "localhost/e2e-base:bookworm"
+_SUITE = "bookworm"
+_PACKAGES = "python3,python3-venv,ca-certificates"
+
+
+def make(places: Places) -> None:
+    """Make sure that the archives of both images are there."""
+    places.images.mkdir(parents=True, exist_ok=True)
+    if not pause_archive(places).exists():
+        with stage("pause image"):
+            _pause(places)
+    if not base_archive(places).exists():
+        with stage(f"base image: debootstrap {_SUITE}"):
+            _base(places)
+
+
+def pause_archive(places: Places) -> Path:
+    """The image of each pod's first process."""
+    return places.images / "pause.tar"
+
+
+def base_archive(places: Places) -> Path:
+    """Debian with Python: what test pods run, and what our own image builds on."""
+    return places.images / "base.tar"
+
+
+def load(archive: Path) -> None:
+    """Import an image into the cluster's containerd."""
+    ctr("images", "import", "--no-unpack", archive)
+
+
+def ctr(*arguments: str | Path) -> str:
+    """Ask the cluster's containerd, where the kubelet's containers are."""
+    return run("ctr", "-a", CONTAINERD_SOCKET, "-n", "k8s.io", *arguments)
+
+
+def buildah(places: Places, *arguments: str | Path, cwd: Path | None = None) -> str:
+    """Run buildah on a store of our own."""
+    return run(
+        "buildah",
+        *("--root", places.images / "store"),
+        *("--runroot", places.images / "locks"),
+        *arguments,
+        cwd=cwd,
+        env={"BUILDAH_ISOLATION": "chroot"},
+    )
+
+
+def commit(places: Places, container: str, image: str, archive: Path) -> None:
+    """Make an image of a working container, keep it as an archive too."""
+    buildah(places, "commit", "--rm", container, image)
+    draft = archive.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    buildah(places, "push", image, f"docker-archive:{draft}:{image}")
+    draft.replace(archive)
+
+
+def _pause(places: Places) -> None:
+    container = buildah(places, "from", "scratch").strip()
+    buildah(places, "copy", container, programs.pause(places), "/pause")
+    buildah(places, "config", "--entrypoint", '["/pause"]', container)
+    commit(places, container, PAUSE_IMAGE, pause_archive(places))
+
+
+def _base(places: Places) -> None:
+    root = places.images / "rootfs"
+    shutil.rmtree(root, ignore_errors=True)
+    run("debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, root)
+    for needless in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc"):
+        shutil.rmtree(root / needless, ignore_errors=True)
+    container = buildah(places, "from", "scratch").strip()
+    buildah(places, "copy", container, root, "/")
+    commit(places, container, BASE_IMAGE, base_archive(places))
+    shutil.rmtree(root)

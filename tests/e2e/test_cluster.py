@@ -1,0 +1,83 @@
+"""The cluster itself: what every other test here takes for granted."""
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+
+
+def _sleeper(cluster: Cluster, name: str) -> dict[str, object]:
+    container = {
+        "name": "main",
+        "image": cluster.base_image,
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "infinity"],
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
+
+
+def test_a_pod_runs_and_reaches_the_api_server(
+    cluster: Cluster, namespace: str
+) -> None:
+    cluster.core.create_namespaced_pod(namespace, _sleeper(cluster, "plain"))
+    cluster.wait_running(namespace, "plain")
+
+    said = cluster.execute(
+        namespace,
+        "plain",
+        "python3",
+        "-c",
+        "import ssl, urllib.request as r; authority = ssl.create_default_context("
+        "cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt');"
+        f"print(r.urlopen('{cluster.api_url}/livez', context=authority).read())",
+    )
+
+    assert said == "b'ok'\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["etcd", "apiserver", "controller-manager", "scheduler", "kubelet"]
+)
+def test_a_program_that_is_killed_comes_back(cluster: Cluster, name: str) -> None:
+    program = cluster.component(name)
+    before = program.pid
+
+    program.kill()
+
+    assert not program.is_running
+    program.start()
+    assert program.pid not in {None, before}
+    cluster.wait_node_ready()
+
+
+def test_containers_survive_their_containerd(cluster: Cluster, namespace: str) -> None:
+    cluster.core.create_namespaced_pod(namespace, _sleeper(cluster, "survivor"))
+    status = cluster.wait_running(namespace, "survivor").status
+    container = status.container_statuses[0].container_id
+    before = cluster.container_pid(container)
+
+    cluster.programs.containerd.kill()
+    cluster.programs.containerd.start()
+
+    assert cluster.container_pid(container) == before
+
+
+def test_a_frozen_kubelet_goes_on_when_it_is_thawed(
+    cluster: Cluster, namespace: str
+) -> None:
+    def pod() -> Any:
+        return cluster.core.read_namespaced_pod("patient", namespace)
+
+    cluster.programs.kubelet.freeze()
+    cluster.core.create_namespaced_pod(namespace, _sleeper(cluster, "patient"))
+    until(lambda: pod().spec.node_name == cluster.node, "pod bound", within_s=10)
+    assert pod().status.phase == "Pending"
+
+    cluster.programs.kubelet.thaw()
+
+    cluster.wait_running(namespace, "patient")
