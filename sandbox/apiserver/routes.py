@@ -26,11 +26,13 @@ _USER_PREFIX = "user:"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """Who did what to which resource (`pods/binding` for a subresource)."""
+    """Who did what to which resource (`pods/binding` for a subresource), and where."""
 
     user: str
     verb: str
     resource: str
+    #: "" for all namespaces, and for resources without them
+    namespace: str
 
 
 class Routes:
@@ -78,7 +80,8 @@ class Routes:
             resource = target.resource.qualified
             if target.subresource:
                 resource = f"{resource}/{target.subresource}"
-            self.calls[Call(_user(http), request.verb, resource)] += 1
+            call = Call(_user(http), request.verb, resource, target.namespace)
+            self.calls[call] += 1
         if watched and not target.name:
             return await self._watch(http, request)
         answer = requests.carry_out(self._store, request)

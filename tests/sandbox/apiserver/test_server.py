@@ -179,7 +179,7 @@ async def test_who_called_what_is_counted(server: ApiServer, api: Api) -> None:
     await api.delete(api.path("pods", "p"))
 
     assert server.calls == {
-        Call("alice", verb, resource): 1
+        Call("alice", verb, resource, "default"): 1
         for verb, resource in (
             ("create", "pods"),
             ("create", "pods/binding"),

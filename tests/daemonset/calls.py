@@ -1,0 +1,82 @@
+"""Which calls to the API server a program can make, as its source says."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.daemonset.rendered import ROOT
+
+#: Methods of `kube.client.Client` that send something.
+_SENDING = {"request", "stream"}
+
+
+def sending_names() -> set[str]:
+    """`module.name` of all functions and classes of `kube` that send a request."""
+    return {
+        f"{path.stem}.{each.name}"
+        for path in (ROOT / "kube").glob("*.py")
+        for each in _tree(path).body
+        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and path.stem != "client"
+        and _sends(each)
+    }
+
+
+def uses(program: str) -> set[str]:
+    """What of `sending_names` a program names; a list-watch with what it brings."""
+    sending = sending_names()
+    return {
+        use
+        for path in (ROOT / program).rglob("*.py")
+        for use in _uses(_tree(path))
+        if use.partition("(")[0] in sending
+    }
+
+
+def own_requests(program: str) -> list[str]:
+    """Where a program sends a request past the functions of `kube`."""
+    return [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / program).rglob("*.py")
+        if _sends(_tree(path))
+    ]
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _sends(tree: ast.AST) -> bool:
+    return any(
+        isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Attribute)
+        and each.func.attr in _SENDING
+        and "client" in ast.unparse(each.func.value)
+        for each in ast.walk(tree)
+    )
+
+
+def _uses(tree: ast.Module) -> Iterator[str]:
+    modules, names = _imports(tree)
+    for each in ast.walk(tree):
+        match each:
+            case ast.Call(func=ast.Name(id="ListWatch"), args=[_, _, kind]):
+                yield f"watch.ListWatch({ast.unparse(kind).rpartition('.')[2]})"
+            case ast.Attribute(value=ast.Name(id=name), attr=what) if name in modules:
+                yield f"{modules[name]}.{what}"
+            case ast.Name(id=name) if name in names and name != "ListWatch":
+                yield names[name]
+
+
+def _imports(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
+    """({local name: module of kube}, {local name: module.name})."""
+    modules: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for each in ast.walk(tree):
+        match each:
+            case ast.ImportFrom(module="kube"):
+                modules |= {a.asname or a.name: a.name for a in each.names}
+            case ast.ImportFrom(module=str(module)) if module.startswith("kube."):
+                stem = module.removeprefix("kube.")
+                names |= {a.asname or a.name: f"{stem}.{a.name}" for a in each.names}
+    return modules, names

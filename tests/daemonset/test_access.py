@@ -1,0 +1,277 @@
+"""The rights in the manifests are the calls of the code: none missing, none idle.
+
+Two views, which must agree. The programs run through everything they do against an
+API server that notes each call; and the source says which functions of `kube` a
+program uses at all, so that a new one cannot be forgotten in the run.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from extender import app as extender_app
+from extender.settings import Settings
+from service.settings import load
+from tests.agent.site import NODE, PODS, RESOURCE, Site
+from tests.daemonset import calls
+from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
+
+PROGRAMS = ("agent", "extender")
+#: What each use of `kube` asks of the API server: verbs, and the resource.
+ASKS = {
+    "configmaps.create": ("create", "configmaps"),
+    "configmaps.patch": ("patch", "configmaps"),
+    "events.Recorder": ("create patch", "events"),
+    "kubelet_pods.pods": ("", "the kubelet's own API, only with --kubelet-url"),
+    "nodes.patch": ("patch", "nodes"),
+    "pods.bind": ("create", "pods/binding"),
+    "pods.get": ("get", "pods"),
+    "pods.patch_annotations": ("patch", "pods"),
+    "watch.ListWatch(ConfigMap)": ("list watch", "configmaps"),
+    "watch.ListWatch(Node)": ("list watch", "nodes"),
+    "watch.ListWatch(Pod)": ("list watch", "pods"),
+}
+USES = {
+    "agent": {
+        "configmaps.create",
+        "configmaps.patch",
+        "events.Recorder",
+        "kubelet_pods.pods",
+        "nodes.patch",
+        "pods.patch_annotations",
+        "watch.ListWatch(ConfigMap)",
+        "watch.ListWatch(Node)",
+        "watch.ListWatch(Pod)",
+    },
+    "extender": {
+        "events.Recorder",
+        "nodes.patch",
+        "pods.bind",
+        "pods.get",
+        "watch.ListWatch(ConfigMap)",
+        "watch.ListWatch(Node)",
+        "watch.ListWatch(Pod)",
+    },
+}
+#: A function could ask for it, but this program gives it no occasion.
+IDLE = {
+    # An event is patched when it is told again; that a pod was placed is told once.
+    "extender": {("patch", "events")},
+    "agent": set[tuple[str, str]](),
+}
+
+
+def granted(program: str) -> set[tuple[str, str, str]]:
+    """(verb, resource, namespace) that the manifests allow; "" is all of them."""
+    return {
+        (verb, resource, each["metadata"].get("namespace", ""))
+        for each in _roles(program)
+        for rule in each["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _roles(program: str) -> list[Object]:
+    """The roles that the program's account has been given, by its bindings."""
+    account = {"kind": "ServiceAccount", "name": f"ascend-{program}"}
+    wanted = [
+        each["roleRef"]
+        for each in objects("base")
+        if any(account.items() <= s.items() for s in each.get("subjects", []))
+    ]
+    return [of_kind("base", ref["kind"])[ref["name"]] for ref in wanted]
+
+
+@needs_kubectl
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_rules_name_core_resources_and_nothing_by_wildcard(program: str) -> None:
+    rules = [rule for each in _roles(program) for rule in each["rules"]]
+
+    assert {group for rule in rules for group in rule["apiGroups"]} == {""}
+    assert "*" not in {verb for rule in rules for verb in rule["verbs"]}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_programs_ask_through_these_functions_only(program: str) -> None:
+    assert calls.uses(program) == USES[program]
+    assert calls.own_requests(program) == []
+
+
+@needs_kubectl
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_rights_are_what_the_functions_ask_for(program: str) -> None:
+    asked = {
+        (verb, resource)
+        for verbs, resource in (ASKS[use] for use in USES[program])
+        for verb in verbs.split()
+    }
+
+    rights = {(verb, resource) for verb, resource, _ in granted(program)}
+
+    assert rights == asked - IDLE[program]
+
+
+class Cluster:
+    """One node with agent and extender, and an API server that notes their calls."""
+
+    def __init__(self, site: Site, http: aiohttp.ClientSession, url: str) -> None:
+        self.site = site
+        self._http = http
+        self._url = url
+
+    async def filter(self, pod: Object) -> list[str]:
+        found = await self._post("filter", {"Pod": pod, "NodeNames": [NODE]})
+        names: list[str] = found["NodeNames"] or []
+        return names
+
+    async def bind(self, pod: Object) -> str:
+        meta = pod["metadata"]
+        body = {"PodName": meta["name"], "PodNamespace": meta["namespace"]}
+        body |= {"PodUID": meta["uid"], "Node": NODE}
+        return str((await self._post("bind", body))["Error"])
+
+    async def _post(self, verb: str, body: Object) -> Any:
+        async with self._http.post(f"{self._url}/{verb}", json=body) as answer:
+            return await answer.json()
+
+    async def create(self, name: str, count: int) -> Object:
+        return await self.site.api.create(PODS, self.site.pod(name, count))
+
+    async def until_called(self, program: str, verb: str, resource: str) -> None:
+        async def is_called() -> bool:
+            return (verb, resource) in {(v, r) for v, r, _ in self.called(program)}
+
+        await until(is_called)
+
+    def called(self, program: str) -> set[tuple[str, str, str]]:
+        """(verb, resource, namespace) of all calls of a program."""
+        return {
+            (call.verb, call.resource, call.namespace)
+            for call in self.site.server.calls
+            if call.user == f"ascend-{program}"
+        }
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(15):
+        while not await is_so():  # what changes has no event to wait for
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        # Not tmp_path: the sockets' paths must stay below 108 bytes.
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rb-")))
+        site = Site(root)
+        await site.start()
+        stack.push_async_callback(site.stop)
+        site.start_agent()
+        await site.until_allocatable()
+        address = await _start_extender(stack, site)
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+
+        async def is_ready() -> bool:
+            async with http.get(f"{address}/readyz") as answer:
+                return answer.ok
+
+        await until(is_ready)
+        yield Cluster(site, http, address)
+
+
+async def _start_extender(stack: AsyncExitStack, site: Site) -> str:
+    account = site.root / "extender"
+    account.mkdir()
+    (account / "token").write_text("user:ascend-extender")
+    address = account / "address"
+    arguments = [
+        *("--api-server", site.server.url, "--listen", "127.0.0.1:0"),
+        *("--service-account-dir", str(account), "--address-file", str(address)),
+    ]
+    task = asyncio.create_task(extender_app.main(load(Settings, arguments, {})))
+
+    async def stop() -> None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    stack.push_async_callback(stop)
+
+    async def is_there() -> bool:
+        return address.exists()
+
+    await until(is_there)
+    return f"http://{address.read_text().strip()}"
+
+
+async def everything_that_they_do(cluster: Cluster) -> None:
+    api = cluster.site.api
+    # A pod is placed, served, confirmed.
+    first = await cluster.create("first", 8)
+    await until(lambda: _fits(cluster, first))
+    assert await cluster.bind(first) == ""
+    await until(lambda: _is_served(cluster, "first"))
+    # A bind of a pod that no watch has brought.
+    unseen = {"name": "unseen", "namespace": "default", "uid": "none"}
+    assert await cluster.bind({"metadata": unseen}) == "the pod is gone"
+    # A pod finds no room, and is tried again when there is some.
+    await until(lambda: _refused(cluster, first))
+    await api.delete(f"{PODS}/first")
+    await cluster.until_called("extender", "patch", "nodes")
+    await until(lambda: _is_empty(cluster))
+    # A claim that cannot be read is told, and the same again.
+    await cluster.site.bind("second", 1)
+    for _ in range(2):
+        await until(lambda: _is_served(cluster, "second"))
+        note = {"metadata": {"annotations": {RESOURCE: "nonsense"}}}
+        await api.patch(f"{PODS}/second", note)
+    await cluster.until_called("agent", "patch", "events")
+    await cluster.until_called("extender", "create", "events")
+
+
+async def _is_empty(cluster: Cluster) -> bool:
+    return not cluster.site.mounted() and not await cluster.site.problems()
+
+
+async def _is_served(cluster: Cluster, name: str) -> bool:
+    return name in cluster.site.mounted() and not await cluster.site.problems()
+
+
+async def _fits(cluster: Cluster, pod: Object) -> bool:
+    return await cluster.filter(pod) == [NODE]
+
+
+async def _refused(cluster: Cluster, pod: Object) -> bool:
+    other = pod | {"metadata": pod["metadata"] | {"uid": "another", "name": "b"}}
+    return await cluster.filter(other) == []
+
+
+@needs_kubectl
+async def test_no_right_is_missing_idle_or_too_wide(cluster: Cluster) -> None:
+    await everything_that_they_do(cluster)
+
+    for program in PROGRAMS:
+        rights, called = granted(program), cluster.called(program)
+        covering = {
+            call: {right for right in rights if _covers(right, call)} for call in called
+        }
+        assert [call for call, by in covering.items() if not by] == []
+        assert sorted(rights - {r for by in covering.values() for r in by}) == []
+        # A right in all namespaces that is used in kube-system only is too wide.
+        assert [
+            right
+            for right in rights
+            if right[2] == ""
+            and {call[2] for call in called if _covers(right, call)} == {"kube-system"}
+        ] == []
+
+
+def _covers(right: tuple[str, str, str], call: tuple[str, str, str]) -> bool:
+    return right[:2] == call[:2] and right[2] in ("", call[2])
