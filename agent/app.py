@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
@@ -40,7 +41,7 @@ from agent.publisher import Publisher
 from agent.readiness import Readiness
 from agent.reconciler import Reconciler
 from agent.reporter import Reporter
-from agent.settings import Settings, boot_id
+from agent.settings import STANDALONE, Settings, boot_id
 from kube.errors import KubeError
 from kube.objects import Pod
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
@@ -146,7 +147,12 @@ class Agent:
         self._loop_s = asyncio.get_running_loop().time
         self._news = News(metrics, api.recorder, node=settings.node_name)
         self._current = Current(
-            Ledger(product=self._product, node=settings.node_name), self._news.tell
+            Ledger(
+                product=self._product,
+                node=settings.node_name,
+                standalone=settings.mode == STANDALONE,
+            ),
+            self._news.tell,
         )
         self._news.follow(self._current)
         boot = boot_id()
@@ -307,8 +313,13 @@ class Agent:
             kubelet_pods=self._kubelet_pods,
             write_journal=self._holdbook.write,
             observe_allocate_s=self._metrics.allocate_s.observe,
-            stand_in=lambda: self._reading.stand_in,
+            hardware=self._shown_to_kubelet,
         )
+
+    def _shown_to_kubelet(self) -> Reading:
+        if self._settings.numa_topology:
+            return self._reading
+        return replace(self._reading, numa=())
 
     async def _report(self) -> NoReturn:
         """Have the newest state published."""

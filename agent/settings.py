@@ -14,6 +14,8 @@ from scheduler_core.wire.deviceinfo import CONFIGMAP_NAMESPACE
 from service.logs import LEVELS
 from service.settings import REQUIRED, SettingsError, at_least, one_of, option
 
+#: The mode without a scheduler of ours.
+STANDALONE = "standalone"
 #: Longest name of a Kubernetes node (RFC 1123 subdomain). Unit: characters.
 _NAME_CHARACTERS = 253
 
@@ -34,6 +36,17 @@ class Settings:
 
     node_name: str = option(
         REQUIRED, "the node that this agent serves", env="NODE_NAME", check=_node_name
+    )
+    mode: str = option(
+        "scheduled",
+        "scheduled: pods get the chips that the Ascend extender wrote on them, others "
+        "are refused; standalone: there is no scheduler of ours, and the agent chooses",
+        check=one_of("scheduled", STANDALONE),
+    )
+    numa_topology: bool = option(
+        False,  # noqa: FBT003  # the default of a switch
+        "tell the kubelet each chip's NUMA node, so that its topology manager aligns "
+        "by it; in standalone mode only, for it takes the choice from a scheduler",
     )
     kubelet_dir: Path = option(
         Path("/var/lib/kubelet/device-plugins"),
@@ -94,7 +107,7 @@ class Settings:
 
 
 def verify(settings: Settings) -> None:
-    """Look whether the machine has what the settings name.
+    """Look whether settings fit together and the machine has what they name.
 
     The driver's file is not looked at: it may come later, and until then the agent
     is not ready.
@@ -103,6 +116,7 @@ def verify(settings: Settings) -> None:
         SettingsError: Something is missing; has all of it.
     """
     found = [
+        _misplaced_numa(settings),
         _unusable("kubelet-dir", settings.kubelet_dir, os.R_OK | os.W_OK),
         _unusable("state-dir", settings.state_dir, os.R_OK | os.W_OK),
         _no_token(settings.service_account_dir)
@@ -112,6 +126,12 @@ def verify(settings: Settings) -> None:
     problems = [problem for problem in found if problem]
     if problems:
         raise SettingsError(problems)
+
+
+def _misplaced_numa(settings: Settings) -> str:
+    if settings.numa_topology and settings.mode != STANDALONE:
+        return f"--numa-topology: expected --mode {STANDALONE}, found {settings.mode}"
+    return ""
 
 
 def _no_token(directory: Path) -> str:

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from agent.claims.events import Effect, PodSeen
 from agent.claims.values import Hold, Ledger, Owner
 from agent.current import Current
+from agent.devices.reading import Reading
 from agent.holdbook import Holdbook
 from agent.journal import Journal
 from agent.observe.metrics import Metrics
@@ -104,7 +105,7 @@ async def serve(socket: Path, directory: Path, claims: int) -> None:
         kubelet_pods=no_pods,
         write_journal=holdbook.write,
         observe_allocate_s=served,
-        stand_in=lambda: "",
+        hardware=lambda: Reading(product=PRODUCT, chips=()),
     )
     server = grpc.aio.server()
     api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from agent.claims import occupancy, pairing, settling, values
+from agent.claims import occupancy, pairing, settling, standalone, values
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -191,7 +191,7 @@ def _with_claim(
 ) -> Ledger:
     """Open, change or leave a pod's slot, as its annotations say."""
     if claim is None or claim.predicate_time == annotations.SERVED:
-        return ledger
+        return _with_open_slot(ledger, pod) if claim is None else ledger
     slot = ledger.slots.get(pod.uid)
     if slot is not None:
         same = before is not None and _claim_of(ledger, before)[0] == claim
@@ -207,6 +207,15 @@ def _with_claim(
         predicate_time=claim.predicate_time,
     )
     return replace(ledger, slots={**ledger.slots, pod.uid: opened})
+
+
+def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
+    """Open the slot of a pod that no scheduler of ours has seen."""
+    known = pod.uid in ledger.slots or pod.uid in ledger.problems
+    if not ledger.standalone or known:
+        return ledger
+    slots = {**ledger.slots, pod.uid: standalone.slot_of(ledger, pod)}
+    return replace(ledger, slots=slots)
 
 
 def _with_successor(ledger: Ledger, pod: NpuPod) -> Ledger:

@@ -10,7 +10,7 @@ is chosen again by the core's own rule, or exchanged for an equal one.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from agent.claims import occupancy, values
+from agent.claims import occupancy, standalone, values
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -26,6 +26,7 @@ from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core import chips as chip_sets
 from scheduler_core import shapes
 from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import NpuPod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,11 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _with_freed(ledger, offered)
-    pick = _pick(ledger, event.must_include, event.size)
+    pick = _pick(ledger, event.must_include, event.size, offered=offered)
+    missing = pick is None and not _lost(ledger, event.size)
+    if missing and ledger.standalone:
+        pick = _pick_for_nobody(ledger, event.size, offered=offered)
     if pick is None or isinstance(pick, str):
-        missing = pick is None and not _lost(ledger, event.size)
         return ledger, Preferred(event.must_include, claim_missing=missing)
     wanted = event.size - len(event.must_include)
     chosen = _lowest(pick.pool & ~pick.reused, wanted)
@@ -123,7 +126,7 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     }
     names = (standing.get(1 << chip, "") for chip in chip_sets.ids_of(chosen))
     ids = tuple(name for name in names if name in offered)
-    return ledger, Preferred(event.must_include + ids, claim_missing=False)
+    return ledger, Preferred(event.must_include + ids, claim_missing=missing)
 
 
 def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
@@ -140,6 +143,8 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     pick = _pick(ledger, ids, len(ids))
     if pick is None and event.last_call:
         pick = _pick_lost(ledger, ids)
+        if pick is None and ledger.standalone and not _broken(ledger, len(ids)):
+            pick = _pick_for_nobody(ledger, len(ids), ids=ids)
     if isinstance(pick, str):
         return ledger, (Refused(pick),)
     if pick is None:
@@ -210,20 +215,83 @@ def _lay_out(
     return tuple(laid[kubelet_id] for kubelet_id in ids), steered
 
 
-def _pick(ledger: Ledger, ids: Iterable[str], count: int) -> Pick | str | None:
+def _pick(
+    ledger: Ledger,
+    ids: Iterable[str],
+    count: int,
+    *,
+    offered: frozenset[str] = frozenset(),
+) -> Pick | str | None:
     """Find slot and chips; a text says why a fitting claim cannot be served.
 
     None: there is no claim of this size.
+
+    Args:
+        ledger: The state.
+        ids: The ids that are known already: all, or what must be included.
+        count: How many there will be.
+        offered: The ids of which the kubelet will take the others; none once it has.
     """
     slots = candidates(ledger, ids, count)
     if not slots:
         return None
     oldest = slots[0]
+    if oldest.unplanned:
+        return _plan(ledger, oldest, ids=ids, offered=offered) or _why_none(oldest)
     return (
         _usable(ledger, oldest)
         or _instead(ledger, oldest, slots[1:])
         or _why_unusable(ledger, oldest)
     )
+
+
+def _plan(
+    ledger: Ledger, slot: Slot, *, ids: Iterable[str], offered: frozenset[str]
+) -> Pick | None:
+    """Choose chips for a container of a pod that no scheduler has chosen for.
+
+    The kubelet's ids are followed where their chips are as good as any: then id and
+    chip agree.
+    """
+    need = open_need(ledger, slot)
+    if need is None or slot.shape.reads_annotation:
+        return None
+    lasting, reusable = _taken(ledger, slot)
+    count = slot.needs[need].count
+    wished = standalone.wish(slot, count, lasting, reusable)
+    behind = occupancy.chips_behind(ledger)
+    near = _union(behind.get(name, 0) for name in offered or ids) & ~reusable
+    everything = ledger.product.all_chips
+    domains = (near,) if offered else (near, everything)
+    chosen = standalone.plan(ledger, slot, wished, domains)
+    reused = reusable & ~lasting
+    if (chosen.now | reused).bit_count() < count or reused & ledger.unhealthy:
+        return None
+    return Pick(
+        slot=replace(slot, chips=wished.given | chosen.whole),
+        need=need,
+        reused=reused,
+        pool=chosen.now | reused,
+    )
+
+
+def _pick_for_nobody(
+    ledger: Ledger,
+    count: int,
+    *,
+    ids: Iterable[str] = (),
+    offered: frozenset[str] = frozenset(),
+) -> Pick | str:
+    """Serve a container whose pod nobody has shown us."""
+    slot = standalone.slot_of_nobody(ledger, count)
+    return _plan(ledger, slot, ids=ids, offered=offered) or _why_none(slot)
+
+
+def _union(masks: Iterable[int]) -> int:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
 
 
 def _instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
@@ -400,18 +468,47 @@ def _bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
 def _no_claim(ledger: Ledger, count: int) -> str:
     """Say what a person can do when an Allocate belongs to no claim."""
     resource = ledger.product.resource
-    broken = sorted(
-        f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
-        for uid, pod in ledger.pods.items()
-        if uid in ledger.problems and not pod.terminal
-    )
+    broken = _broken(ledger, count)
+    if broken and ledger.standalone:
+        return broken[0]
     if broken:
         return f"the claim of {broken[0]}; let the scheduler write {resource} again"
     return (
         f"no pod on this node has a claim for {count} {resource}: annotations "
         f"{resource} and predicate-time are missing, so the pod did not come "
-        "through the Ascend scheduler; do not set spec.nodeName, and use a "
-        "scheduler that calls the Ascend extender"
+        "through the Ascend scheduler; do not set spec.nodeName, and name a "
+        "scheduler that calls the Ascend extender in spec.schedulerName (on a node "
+        "without such a scheduler the agent needs --mode standalone)"
+    )
+
+
+def _broken(ledger: Ledger, count: int) -> list[str]:
+    """Name the living pods that cannot be served and may be the ones who ask."""
+    return sorted(
+        f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
+        for uid, pod in ledger.pods.items()
+        if uid in ledger.problems
+        and not pod.terminal
+        and not (ledger.standalone and _asks_otherwise(pod, count))
+    )
+
+
+def _asks_otherwise(pod: NpuPod, count: int) -> bool:
+    """Tell whether an Allocate of this size cannot be a pod's."""
+    return bool(pod.needs) and count not in {need.count for need in pod.needs}
+
+
+def _why_none(slot: Slot) -> str:
+    """Say why a pod that no scheduler has chosen for cannot be served."""
+    if slot.shape.reads_annotation:
+        return (
+            "the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
+            f"{slot.shape.resource}, which only a scheduler writes in time: leave the "
+            "variable out, the device plugin sets it"
+        )
+    return (
+        "too few chips are free: chips that the kubelet counts as free are still "
+        "used by a process, or unhealthy. A new pod in its place will be tried again"
     )
 
 

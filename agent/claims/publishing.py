@@ -117,9 +117,11 @@ def _claim(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
         if not any(hold.reserved for hold in mine):
             got = sorted({chip for hold in mine for chip in hold.chips})
             claim[resource] = annotations.render_chips(got, ledger.product)
+        elif resource not in pod.annotations:
+            return {}  # nobody has claimed anything for it
         return claim
     slot = ledger.slots.get(pod.uid)
-    if slot is None:
+    if slot is None or slot.unplanned:
         return {}
     chips = chip_sets.ids_of(slot.chips | _mask(mine))
     if len(chips) != pod.total:

@@ -8,7 +8,7 @@ Allocate was under way, and is never enough by itself to release a chip.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.claims import exchanging, occupancy, pairing, values
+from agent.claims import exchanging, occupancy, pairing, standalone, values
 from agent.claims.events import (
     Counted,
     Effect,
@@ -155,7 +155,23 @@ def _confirm(
     )
     ledger = replace(_put(ledger, hold), bare=ledger.bare - {pod.uid})
     ledger = without_idle_slots(_own_init_holds(ledger, pod))
-    return ledger, (Counted(Identity.CORRECTED),) if swapped else ()
+    return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
+
+
+def _corrected(*, swapped: bool) -> tuple[Effect, ...]:
+    return (Counted(Identity.CORRECTED),) if swapped else ()
+
+
+def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
+    """Tell a person that a pod has what was left, where nobody looks for better."""
+    served = ledger.standalone and _is_settled(ledger, pod)
+    if not served or not standalone.are_apart(ledger, pod):
+        return ()
+    text = (
+        "the pod's chips are not together: when it came, no group of chips on this "
+        "node had enough free ones, and in standalone mode nobody looks at other nodes"
+    )
+    return (Noted(pod.uid, "NpuChipsApart", text),)
 
 
 def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:

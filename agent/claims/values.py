@@ -45,6 +45,8 @@ class Slot:
     needs: tuple[ContainerNeed, ...]
     chips: int  #: mask
     predicate_time: int  #: unit: what the scheduler wrote; only compared
+    #: no scheduler has chosen the chips: they are chosen when the kubelet asks
+    unplanned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class Ledger:
 
     product: Product
     node: str
+    #: there is no scheduler of ours: pods without a claim are served as well
+    standalone: bool = False
     pods: Mapping[str, NpuPod] = field(default_factory=dict)  #: by uid
     slots: Mapping[str, Slot] = field(default_factory=dict)  #: by pod uid
     holds: Mapping[int, Hold] = field(default_factory=dict)  #: by sequence

@@ -8,6 +8,7 @@
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
     stand_in: /dev/null             # optional: what containers get as /dev/davinciN
+    numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
 
 Strict: what is not understood is an error, because a mistyped key would otherwise
 be a chip that is silently healthy. All errors of one file are reported at once.
@@ -34,7 +35,10 @@ _DEVICE = re.compile(r"/dev(/[\w-][\w.-]*)+")
 #: What the chips of a product call themselves: (name, AI cores).
 _CHIPS = {"atlas-800-training": ("910A", 32)}
 
-_KEYS = ("product", "faults", "processes", "vanished", "stand_in")
+_KEYS = ("product", "faults", "processes", "vanished", "stand_in", "numa")
+
+#: Linux counts at most 1,024 of them (MAX_NUMNODES).
+_LAST_NUMA_NODE = 1023
 
 #: The most of a wrong value that an error message repeats. Unit: characters.
 _SHOWN = 60
@@ -130,6 +134,7 @@ class _Reader:
         self._distinct("faults", [(f.chip, f.code) for f in faults], "chip and code")
         self._distinct("processes", [(p.chip, p.pid) for p in processes], "chip, pid")
         self._distinct("vanished", vanished, "chip")
+        numa = self._numa(fields.get("numa"))
         if product is None:
             return None
         chip_name, ai_core_count = _CHIPS.get(product.key, ("", 0))
@@ -138,6 +143,7 @@ class _Reader:
             chip_name=chip_name,
             ai_core_count=ai_core_count,
             chips=tuple(c for c in range(product.chip_count) if c not in vanished),
+            numa=numa,
             faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
             processes=tuple(sorted(processes, key=lambda use: (use.chip, use.pid))),
             stand_in=stand_in,
@@ -181,6 +187,20 @@ class _Reader:
             self._flaw(f"{at}.pid", "a process id, 1 or more", pid)
             return None
         return None if chip is None else Process(chip=chip, pid=pid)
+
+    def _numa(self, value: object) -> tuple[int, ...]:
+        nodes = self._list("numa", value, self._numa_node)
+        if nodes and self._chip_count not in (None, len(nodes)):
+            found = f"{len(nodes)} of them"
+            expected = f"a NUMA node for each of {self._chip_count} chips"
+            self.flaws.append(Flaw(at="numa", expected=expected, found=found))
+        return tuple(nodes)
+
+    def _numa_node(self, at: str, value: object) -> int | None:
+        if _is_int(value) and 0 <= value <= _LAST_NUMA_NODE:
+            return value
+        self._flaw(at, f"a NUMA node, 0 to {_LAST_NUMA_NODE}", value)
+        return None
 
     def _chip(self, at: str, value: object) -> int | None:
         count = self._chip_count

@@ -71,6 +71,8 @@ class Reading:
     ai_core_count: int = 0
     #: Physical ids that answered, ascending. A chip that is missing has vanished.
     chips: tuple[int, ...]
+    #: NUMA node of each chip by physical id, vanished ones too; () when unknown.
+    numa: tuple[int, ...] = ()
     #: Ordered by chip, then as reported.
     faults: tuple[ChipFault, ...] = ()
     #: Ordered by chip, then pid.

@@ -9,12 +9,17 @@ the kubelet's own list of pods, JOURNAL_S for the disk.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from contextlib import contextmanager, suppress
 
 import grpc
 
-from agent.claims import occupancy
 from agent.claims.events import (
     AllocateAsked,
     Granted,
@@ -25,6 +30,7 @@ from agent.claims.events import (
 )
 from agent.claims.values import Hold
 from agent.current import Current
+from agent.devices.reading import Reading
 from agent.plugin import translate
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
@@ -57,7 +63,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         kubelet_pods: KubeletPods,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
-        stand_in: Callable[[], str],
+        hardware: Callable[[], Reading],
     ) -> None:
         """Serve from a ledger.
 
@@ -68,15 +74,15 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             write_journal: Puts the ledger's holds on disk, bounded in time;
                 returns even if it could not.
             observe_allocate_s: Told how long each Allocate took.
-            stand_in: The device of the host that stands for each chip now; "" for
-                none.
+            hardware: The last look at it: with NUMA nodes only if the kubelet is to
+                align by them.
         """
+        self._hardware = hardware
         self._current = current
         self._traffic = traffic
         self._kubelet_pods = kubelet_pods
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
-        self._stand_in = stand_in
         self._closing = False
         self._asked = 0
         self._all_answered = asyncio.Event()
@@ -124,11 +130,11 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     ) -> AsyncIterator[api_pb2.ListAndWatchResponse]:
         """Send the list as it is now, then again whenever it differs."""
         self.streams += 1
-        sent: tuple[tuple[str, bool], ...] | None = None
+        sent: tuple[translate.Listed, ...] | None = None
         try:
             while not self._closing:
                 version = self._current.version
-                devices = occupancy.devices(self._current.ledger)
+                devices = translate.listed(self._current.ledger, self._hardware().numa)
                 if devices != sent:
                     yield translate.device_list(devices)
                     self._followers += sent is None
@@ -176,7 +182,9 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
                         grpc.StatusCode.FAILED_PRECONDITION, decision.text
                     )
                 await self._write_journal()
-                answers.append(translate.allocation(decision, self._stand_in()))
+                answers.append(
+                    translate.allocation(decision, self._hardware().stand_in)
+                )
         self._observe_allocate_s(time.perf_counter() - started)
         self._current.wake()  # whoever waits for quiet may go on
         return api_pb2.AllocateResponse(container_responses=answers)

@@ -1,10 +1,13 @@
 """Between the kubelet's messages and the ledger's values: pure, both ways."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from agent.claims.values import Hold
+from agent.claims import occupancy
+from agent.claims.values import Hold, Ledger
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
+from scheduler_core import chips as chip_sets
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -17,19 +20,54 @@ RUNTIME_OPTIONS = "ASCEND_RUNTIME_OPTIONS"
 DEVICE = "/dev/davinci"
 
 
-def device_list(
-    devices: Iterable[tuple[str, bool]],
-) -> deviceplugin.ListAndWatchResponse:
-    """Render the device list; no NUMA topology, which would take the choice away.
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One device as the kubelet is told."""
+
+    name: str
+    is_healthy: bool
+    #: NUMA nodes of the chips behind it; none where the kubelet is not to align
+    numa: tuple[int, ...] = ()
+
+
+def listed(ledger: Ledger, numa: Sequence[int]) -> tuple[Listed, ...]:
+    """Return the device list.
 
     Args:
-        devices: (device id, whether it is healthy).
+        ledger: The state.
+        numa: NUMA node of each chip; empty to say nothing about it: the kubelet
+            would align by it, which takes the choice away from a scheduler.
     """
+    behind = occupancy.chips_behind(ledger) if numa else {}
+    return tuple(
+        Listed(
+            name,
+            is_healthy,
+            tuple(sorted({numa[c] for c in chip_sets.ids_of(behind.get(name, 0))})),
+        )
+        for name, is_healthy in occupancy.devices(ledger)
+    )
+
+
+def device_list(devices: Iterable[Listed]) -> deviceplugin.ListAndWatchResponse:
+    """Render the device list."""
     return deviceplugin.ListAndWatchResponse(
         devices=[
-            deviceplugin.Device(ID=name, health=HEALTHY if healthy else UNHEALTHY)
-            for name, healthy in devices
+            deviceplugin.Device(
+                ID=device.name,
+                health=HEALTHY if device.is_healthy else UNHEALTHY,
+                topology=_topology(device.numa),
+            )
+            for device in devices
         ]
+    )
+
+
+def _topology(nodes: tuple[int, ...]) -> deviceplugin.TopologyInfo | None:
+    if not nodes:
+        return None
+    return deviceplugin.TopologyInfo(
+        nodes=[deviceplugin.NUMANode(ID=node) for node in nodes]
     )
 
 

@@ -24,8 +24,10 @@ SETTLED_S = 15.0
 class Site:
     """API server, kubelet and agent of one node, all in this process."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *more: str) -> None:
+        """Take the folder of the node, and what its agent is told besides."""
         self.root = root
+        self.more = more
         self.server = ApiServer()
         self.predicate_time = 0
         self.agent: asyncio.Task[None] | None = None
@@ -59,6 +61,7 @@ class Site:
             *("--driver-file", str(self.root / "npu.yaml")),
             *("--listen", "127.0.0.1:0"),
             *("--reconcile-period-s", "0.5"),
+            *self.more,
         ]
 
     def start_agent(self) -> None:
@@ -178,7 +181,8 @@ class Site:
         found = [] if len(chips) == len(set(chips)) else [f"two owners: {mounted}"]
         pods = {pod["metadata"]["name"]: pod for pod in await self.pods()}
         for name, each in mounted.items():
-            written = pods[name]["metadata"]["annotations"] if name in pods else {}
+            meta = pods[name]["metadata"] if name in pods else {}
+            written = meta.get("annotations", {})
             claim = ",".join(f"Ascend910-{chip}" for chip in each)
             if name in pods and (
                 written.get(RESOURCE) != claim

@@ -37,6 +37,7 @@ def test_everything_that_a_file_can_say() -> None:
           - {chip: 1, pid: 11}
         vanished: [5]
         stand_in: /dev/null
+        numa: [0, 0, 0, 0, 1, 1, 1, 1]
         """
     )
 
@@ -45,6 +46,7 @@ def test_everything_that_a_file_can_say() -> None:
         chip_name="910A",
         ai_core_count=32,
         chips=(0, 1, 2, 3, 4, 6, 7),
+        numa=(0, 0, 0, 0, 1, 1, 1, 1),
         faults=(
             ChipFault(chip=0, code="81078603", level=Level.PRE_SEPARATE, network=True),
             ChipFault(chip=3, code="80E01801", level=Level.SEPARATE),
@@ -66,6 +68,16 @@ def test_only_a_device_can_stand_in_for_a_chip(value: str) -> None:
     ]
 
 
+def test_numa_nodes_are_said_for_each_chip_or_for_none() -> None:
+    text = "product: atlas-800-training\nnuma: [0, 0, -1, 'x']\n"
+
+    assert flaws_of(text) == [
+        "numa[2]: expected a NUMA node, 0 to 1023, found -1",
+        "numa[3]: expected a NUMA node, 0 to 1023, found 'x'",
+        "numa: expected a NUMA node for each of 8 chips, found 2 of them",
+    ]
+
+
 def test_empty_lists_may_be_left_blank() -> None:
     text = "product: atlas-800-training\nfaults:\nprocesses: []\n"
 
@@ -81,14 +93,14 @@ def test_empty_lists_may_be_left_blank() -> None:
             "# only a comment",
             (
                 "expected a mapping with the keys product, faults, processes, "
-                "vanished, stand_in, found nothing"
+                "vanished, stand_in, numa, found nothing"
             ),
         ),
         (
             "- 1",
             (
                 "expected a mapping with the keys product, faults, processes, "
-                "vanished, stand_in, found [1]"
+                "vanished, stand_in, numa, found [1]"
             ),
         ),
         (
@@ -117,7 +129,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             "fault: []",
             (
                 "fault: expected one of the keys product, faults, processes, "
-                "vanished, stand_in, found 'fault'"
+                "vanished, stand_in, numa, found 'fault'"
             ),
         ),
         ("faults: 3", "faults: expected a list, found 3"),
@@ -195,7 +207,7 @@ def test_all_flaws_come_at_once_also_without_a_product() -> None:
     assert flaws_of('faults: [{chip: 1, code: ""}]\ncolour: red\n') == [
         (
             "colour: expected one of the keys product, faults, processes, "
-            "vanished, stand_in, found 'colour'"
+            "vanished, stand_in, numa, found 'colour'"
         ),
         "product: expected one of atlas-800-training, found nothing",
         "faults[0].code: expected a fault code in quotes, like \"80E01801\", found ''",

@@ -39,6 +39,8 @@ def problems_of(settings: Settings) -> tuple[str, ...]:
 def test_the_node_name_alone_is_enough() -> None:
     assert load(Settings, [], {"NODE_NAME": "node-1"}) == Settings(
         node_name="node-1",
+        mode="scheduled",
+        numa_topology=False,
         kubelet_dir=Path("/var/lib/kubelet/device-plugins"),
         pod_resources_socket=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         kubelet_url="",
@@ -181,3 +183,12 @@ def test_reading_the_settings_costs_no_kubernetes_package() -> None:
     code = "import agent.settings, sys; sys.exit('kubernetes' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603  # our own interpreter
+
+
+def test_numa_topology_is_for_standalone_mode(machine: Settings) -> None:
+    aligned = replace(machine, numa_topology=True)
+
+    agent_settings.verify(replace(aligned, mode="standalone"))
+    assert problems_of(aligned) == (
+        "--numa-topology: expected --mode standalone, found scheduled",
+    )

@@ -8,9 +8,11 @@ import grpc
 import pytest
 
 from agent.current import Current
+from agent.devices.reading import Reading
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current
 
@@ -29,6 +31,7 @@ class Plugin:
     journalled: list[tuple[int, ...]] = field(default_factory=list)
     allocate_s: list[float] = field(default_factory=list)
     stand_in: str = ""
+    numa: tuple[int, ...] = ()
 
 
 MakePlugin = Callable[..., Awaitable[Plugin]]
@@ -55,7 +58,9 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 kubelet_pods=kubelet_pods,
                 write_journal=write_journal,
                 observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
-                stand_in=lambda: made.stand_in,
+                hardware=lambda: Reading(
+                    product=PRODUCT, chips=(), stand_in=made.stand_in, numa=made.numa
+                ),
             )
             server = grpc.aio.server()
             api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

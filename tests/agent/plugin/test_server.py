@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from agent.devices.reading import Reading
 from agent.plugin.server import Server
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
@@ -107,7 +108,7 @@ async def serving(
             kubelet_pods=no_pods,
             write_journal=nothing,
             observe_allocate_s=lambda _: None,
-            stand_in=lambda: "",
+            hardware=lambda: Reading(product=PRODUCT, chips=()),
         ),
         product=PRODUCT,
         kubelet_dir=directory,

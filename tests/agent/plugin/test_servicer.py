@@ -70,6 +70,22 @@ async def test_the_device_list_says_what_is_when_the_stream_opens_and_when_it_ch
     assert second == dict.fromkeys(ids(*range(8)), "Healthy")
 
 
+async def test_an_id_is_on_the_numa_node_of_the_chip_behind_it(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(pod("train", [0]))
+    made.numa = (0, 0, 0, 0, 1, 1, 1, 1)
+    await made.stub.Allocate(asked(7))  # chip 0 is behind id 7 now, and 7 behind id 0
+
+    stream = made.stub.ListAndWatch(api_pb2.Empty())
+    told = await anext(aiter(stream))
+
+    assert {
+        device.ID: [node.ID for node in device.topology.nodes]
+        for device in told.devices
+    } == {name: [int(name in ids(0, 4, 5, 6))] for name in ids(*range(8))}
+
+
 async def test_a_slow_reader_of_the_device_list_gets_the_newest(
     plugin: MakePlugin,
 ) -> None:
@@ -192,8 +208,9 @@ async def test_without_any_claim_the_refusal_says_what_to_do(
     assert refused.value.details() == (
         "no pod on this node has a claim for 1 huawei.com/Ascend910: annotations "
         "huawei.com/Ascend910 and predicate-time are missing, so the pod did not "
-        "come through the Ascend scheduler; do not set spec.nodeName, and use a "
-        "scheduler that calls the Ascend extender"
+        "come through the Ascend scheduler; do not set spec.nodeName, and name a "
+        "scheduler that calls the Ascend extender in spec.schedulerName (on a node "
+        "without such a scheduler the agent needs --mode standalone)"
     )
 
 

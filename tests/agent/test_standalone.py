@@ -1,0 +1,266 @@
+"""Standalone mode: no scheduler of ours; plugin, kubelet and API server are real."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.apiclient import Object
+from scheduler_core import chips as chip_sets
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
+
+READS_ANNOTATION = {
+    "name": "ASCEND_VISIBLE_DEVICES",
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RESOURCE}']"}},
+}
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    # Not tmp_path: the sockets' paths must stay below 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="sa-") as root:
+        site = Site(Path(root), "--mode", "standalone")
+        await site.start()
+        site.start_agent()
+        await site.until_allocatable()
+        yield site
+        await site.stop()
+
+
+def pod(name: str, *counts: int, **init: int) -> Object:
+    """A pod on this node whose containers ask for these counts of chips.
+
+    Args:
+        name: Its name.
+        counts: Of its app containers; `init` and `sidecar` come before them.
+        init: By kind.
+    """
+    made = Site.pod(name, 1)
+    made["spec"] = {
+        "nodeName": NODE,
+        "initContainers": [
+            container(kind, count)
+            | ({"restartPolicy": "Always"} if kind == "sidecar" else {})
+            for kind, count in init.items()
+        ],
+        "containers": [container(f"c{i}", count) for i, count in enumerate(counts)],
+    }
+    return made
+
+
+def container(name: str, count: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "image": "x",
+        "resources": {"limits": {RESOURCE: str(count)}},
+    }
+
+
+async def until(
+    site: Site, name: str, wanted: Callable[[Object], bool]
+) -> dict[str, Any]:
+    """Wait until a pod is as wanted; fail with how it is."""
+    found: dict[str, Any] = {}
+    try:
+        async with asyncio.timeout(SETTLED_S):
+            while not wanted(found := await site.api.get(f"{PODS}/{name}")):
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(found) from None
+    return found
+
+
+def runs(found: Object) -> bool:
+    return bool(found["status"]["phase"] == "Running")
+
+
+async def run(site: Site, *pods: Object) -> None:
+    for each in pods:
+        await site.api.create(PODS, each)
+    for each in pods:
+        await until(site, each["metadata"]["name"], runs)
+
+
+def mounted(site: Site, name: str) -> dict[str, int]:
+    """{container: mask of the chips that it sees}, of one running pod."""
+    return {
+        record.container: chip_sets.mask_of(
+            map(int, record.env["ASCEND_VISIBLE_DEVICES"].split(","))
+        )
+        for record in site.kubelet.containers()
+        if record.pod == name and record.running
+    }
+
+
+def union(masks: dict[str, int]) -> int:
+    return chip_sets.mask_of(c for m in masks.values() for c in chip_sets.ids_of(m))
+
+
+async def test_pods_of_any_scheduler_get_what_the_core_would_choose(site: Site) -> None:
+    await run(site, pod("one", 1))
+    await run(site, pod("four", 4))
+    await run(site, pod("two", 2))
+    await site.settle()
+
+    assert site.mounted() == {"one": (0,), "two": (1, 2), "four": (4, 5, 6, 7)}
+    four = await site.api.get(f"{PODS}/four")
+    assert four["metadata"]["annotations"]["huawei.com/kltDev"] == (
+        "Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7"
+    )
+
+
+async def test_a_kubelet_that_ignores_the_preference_changes_nothing_but_ids(
+    site: Site,
+) -> None:
+    site.kubelet.switches.scripted_ids.append(
+        ["Ascend910-0", "Ascend910-3", "Ascend910-4", "Ascend910-7"]
+    )
+
+    await run(site, pod("four", 4))
+    await site.settle()
+
+    assert site.mounted() == {"four": (0, 1, 2, 3)}
+    four = await site.api.get(f"{PODS}/four")
+    assert four["metadata"]["annotations"]["huawei.com/kltDev"] == (
+        "Ascend910-0,Ascend910-3,Ascend910-4,Ascend910-7"
+    )
+
+
+async def test_ids_that_are_as_good_as_any_are_followed(site: Site) -> None:
+    site.kubelet.switches.scripted_ids.append(["Ascend910-5", "Ascend910-6"])
+
+    await run(site, pod("two", 2))
+    await site.settle()
+
+    assert site.mounted() == {"two": (5, 6)}
+
+
+async def test_the_containers_of_a_pod_are_legal_together(site: Site) -> None:
+    await run(site, pod("first", 1), pod("team", 1, 1, sidecar=2))
+
+    parts = mounted(site, "team")
+    assert {name: mask.bit_count() for name, mask in parts.items()} == {
+        "sidecar": 2,
+        "c0": 1,
+        "c1": 1,
+    }
+    assert chip_sets.is_legal(PRODUCT, union(parts))
+
+
+async def test_an_init_container_hands_its_chips_on(site: Site) -> None:
+    await run(site, pod("staged", 1, 1, init=2))
+
+    assert union(mounted(site, "staged")).bit_count() == 2
+    assert chip_sets.is_legal(PRODUCT, union(mounted(site, "staged")))
+    await until(
+        site,
+        "staged",
+        lambda found: (
+            found["metadata"].get("annotations", {}).get("huawei.com/AscendReal")
+            == "Ascend910-0,Ascend910-1"
+        ),
+    )
+
+
+async def test_many_at_once_share_the_node_without_overlap(site: Site) -> None:
+    await run(site, *(pod(f"p{i}", 1) for i in range(8)))
+
+    await site.settle()
+
+    assert sorted(site.mounted().values()) == [(chip,) for chip in range(8)]
+
+
+async def test_another_agent_goes_on_where_the_last_one_was(site: Site) -> None:
+    await run(site, pod("old", 2))
+    await site.settle()
+
+    await site.restart_agent()
+    await run(site, pod("new", 2))
+    await site.settle()
+
+    assert site.mounted() == {"old": (0, 1), "new": (2, 3)}
+
+
+async def test_chips_come_back_when_a_pod_has_ended(site: Site) -> None:
+    await run(site, pod("all", 8))
+    await site.settle()
+
+    await site.api.delete(f"{PODS}/all")
+    async with asyncio.timeout(SETTLED_S):
+        while await site.api.items(PODS):
+            await asyncio.sleep(0.02)
+    await run(site, pod("next", 8))
+    await site.settle()
+
+    assert site.mounted() == {"next": tuple(range(8))}
+
+
+async def test_an_unusual_count_is_served_close_together(site: Site) -> None:
+    await run(site, pod("two", 2), pod("three", 3))
+
+    await site.settle()
+
+    assert site.mounted() == {"two": (0, 1), "three": (4, 5, 6)}
+
+
+async def test_a_pod_whose_chips_are_apart_runs_and_is_told_so(site: Site) -> None:
+    site.kubelet.switches.scripted_ids.extend([["Ascend910-0"], ["Ascend910-4"]])
+    await run(site, pod("a", 1))
+    await run(site, pod("b", 1))
+
+    await run(site, pod("four", 4))
+    await site.settle()
+
+    assert site.mounted() == {"a": (0,), "b": (4,), "four": (1, 2, 3, 5)}
+    async with asyncio.timeout(SETTLED_S):
+        while not (
+            told := [
+                (event["involvedObject"]["name"], event["message"])
+                for event in await site.api.items("/api/v1/namespaces/default/events")
+                if event["reason"] == "NpuChipsApart"
+            ]
+        ):
+            await asyncio.sleep(0.02)
+    ((name, text),) = told
+    assert name == "four"
+    assert text == (
+        "the pod's chips are not together: when it came, no group of chips on this "
+        "node had enough free ones, and in standalone mode nobody looks at other nodes"
+    )
+
+
+async def test_a_pod_that_reads_its_annotation_is_refused_with_what_to_do(
+    site: Site,
+) -> None:
+    reader = pod("reader", 1)
+    reader["spec"]["containers"][0]["env"] = [READS_ANNOTATION]
+
+    await site.api.create(PODS, reader)
+    found = await until(site, "reader", lambda f: f["status"]["phase"] == "Failed")
+
+    assert found["status"]["reason"] == "UnexpectedAdmissionError"
+    assert (
+        "leave the variable out, the device plugin sets it"
+        in (found["status"]["message"])
+    )
+    await run(site, pod("next", 1))
+    await site.settle()
+
+
+async def test_a_pod_that_says_itself_what_to_mount_is_refused(site: Site) -> None:
+    literal = pod("literal", 1)
+    literal["spec"]["containers"][0]["env"] = [
+        {"name": "ASCEND_VISIBLE_DEVICES", "value": "0"}
+    ]
+
+    await site.api.create(PODS, literal)
+    found = await until(site, "literal", lambda f: f["status"]["phase"] == "Failed")
+
+    assert (
+        "default/literal: ASCEND_VISIBLE_DEVICES is set by the pod: leave it out"
+        in (found["status"]["message"])
+    )

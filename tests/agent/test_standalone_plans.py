@@ -1,0 +1,101 @@
+"""Every answer of the planner for one container, and how it thinks of the next."""
+
+import pytest
+
+from agent.claims import standalone
+from agent.claims.events import ChipsRead, PodSeen
+from agent.claims.standalone import Plan, Wish
+from agent.claims.values import Ledger
+from agent.current import Current
+from scheduler_core import chips as chip_sets
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
+from tests.agent.node import NODE, RESOURCE, Effects
+
+ALL = PRODUCT.all_chips
+
+
+def ledger(free: int = ALL) -> Ledger:
+    """A node of which only these chips may be given."""
+    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+    now.apply(ChipsRead(unhealthy=ALL & ~free, busy=0))
+    return now.ledger
+
+
+def planned(free: int, wished: Wish, *places: int) -> Plan:
+    node = ledger(free)
+    slot = standalone.slot_of_nobody(node, wished.now)
+    return standalone.plan(node, slot, wished, places or (ALL,))
+
+
+def pod(name: str, created: str) -> NpuPod:
+    found = npu_pod(
+        PodMeta(
+            uid=name,
+            namespace="default",
+            name=name,
+            node=NODE,
+            annotations={},
+            created=created,
+        ),
+        [RawContainer("main", limits={RESOURCE: "1"})],
+        RESOURCE,
+    )
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_every_mask_gives_the_cores_choice_or_as_many_chips_as_asked(
+    count: int,
+) -> None:
+    for free in range(ALL + 1):
+        found = planned(free, Wish(given=0, now=count, later=0))
+        best = chip_sets.choose(PRODUCT, free, count)
+        if best:
+            assert found == Plan(now=best, whole=best)
+        elif free.bit_count() >= count:
+            assert found.now == found.whole
+            assert found.now.bit_count() == count
+            assert not found.now & ~free
+        else:
+            assert found == Plan(now=0, whole=0)
+
+
+def test_chips_that_the_kubelet_names_are_taken_where_they_are_legal() -> None:
+    wished = Wish(given=0, now=2, later=0)
+
+    assert planned(ALL, wished, 0b0110_0000, ALL).now == 0b0110_0000
+    assert planned(ALL, wished, 0b0001_1000, ALL).now == 0b0000_0011
+
+
+def test_a_container_leaves_room_for_those_after_it() -> None:
+    # a ring with one free chip is no place for the first of two
+    assert planned(0b0111_0001, Wish(given=0, now=1, later=1)) == Plan(
+        now=0b0001_0000, whole=0b0011_0000
+    )
+    # what the pod has already decides about the rest
+    assert planned(0b1111_0010, Wish(given=0b1, now=1, later=0)).now == 0b10
+
+
+def test_a_container_is_legal_by_itself_where_its_pod_cannot_be() -> None:
+    # two and one are three: no pod may have three, but a container two
+    assert planned(0b1001_0011, Wish(given=0, now=2, later=1)) == Plan(
+        now=0b0000_0011, whole=0b0000_0011
+    )
+
+
+def test_pods_are_served_in_the_order_of_their_creation() -> None:
+    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+    later, early, same = (
+        pod("a", "2026-01-01T00:00:02Z"),
+        pod("c", "2026-01-01T00:00:01Z"),
+        pod("b", "2026-01-01T00:00:01Z"),
+    )
+    for each in (later, early, same):
+        now.apply(PodSeen(each))
+
+    slots = sorted(now.ledger.slots.values(), key=lambda slot: slot.predicate_time)
+
+    assert [slot.uid for slot in slots] == ["c", "b", "a"]
+    assert all(slot.chips == 0 for slot in slots)
