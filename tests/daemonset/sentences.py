@@ -1,0 +1,109 @@
+"""The texts of the programs that reach people, as their source says.
+
+A value that is filled in at run time is shown as an ellipsis.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.daemonset.rendered import ROOT
+
+#: Modules whose sentences end in events, in answers to schedulers and the kubelet, or
+#: in /readyz.
+SPEAKING = (
+    "agent/app.py",
+    "agent/claims/ledger.py",
+    "agent/claims/pairing.py",
+    "agent/claims/settling.py",
+    "agent/observe/news.py",
+    "agent/plugin/exclusive.py",
+    "agent/plugin/server.py",
+    "agent/reporter.py",
+    "extender/app.py",
+    "extender/binding.py",
+    "extender/server.py",
+    "extender/storms.py",
+    "extender/verdicts.py",
+    "scheduler_core/reasons.py",
+    "scheduler_core/shapes.py",
+    "scheduler_core/wire/pods.py",
+)
+PROGRAMS = ("agent", "extender", "kube", "service")
+_LOUD = {"warning", "error", "critical", "exception"}
+_QUIET = {"info", "debug"}
+_ELLIPSIS = "…"
+#: Fewer words are a key, a name or a part that stands inside a sentence.
+_WORDS = 3
+
+
+def spoken() -> set[str]:
+    """Every sentence of the speaking modules, apart from what they log."""
+    return {
+        text
+        for name in SPEAKING
+        for text in _sentences(ast.parse((ROOT / name).read_text()))
+    }
+
+
+def logged() -> set[str]:
+    """What the programs log at warning and above."""
+    return {
+        text
+        for program in PROGRAMS
+        for path in sorted((ROOT / program).rglob("*.py"))
+        for call, level in _log_calls(_tree(path))
+        if level in _LOUD and call.args and (text := _text(call.args[0]))
+    }
+
+
+def event_reasons() -> set[str]:
+    """The reasons of all events: one word in CamelCase each."""
+    return {
+        each.value
+        for program in ("agent", "extender")
+        for path in (ROOT / program).rglob("*.py")
+        for each in ast.walk(_tree(path))
+        if isinstance(each, ast.Constant)
+        and isinstance(each.value, str)
+        and re.fullmatch(r"(Npu|Ascend)([A-Z][a-z]+){1,4}", each.value)
+    }
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _sentences(tree: ast.Module) -> Iterator[str]:
+    said = [argument for call, _ in _log_calls(tree) for argument in call.args]
+    skipped = {id(node) for argument in said for node in ast.walk(argument)}
+    skipped |= {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.JoinedStr):
+            skipped |= {id(part) for part in each.values}
+        if id(each) not in skipped and len(_text(each).split()) >= _WORDS:
+            yield _text(each)
+
+
+def _log_calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
+    for each in ast.walk(tree):
+        match each:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="log"), attr=level)) if (
+                level in _LOUD | _QUIET
+            ):
+                yield each, level
+            case _:
+                pass
+
+
+def _text(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return re.sub(r"\{\w+\}", _ELLIPSIS, text)
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) for part in parts)
+        case ast.FormattedValue():
+            return _ELLIPSIS
+        case _:
+            return ""

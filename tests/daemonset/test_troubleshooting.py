@@ -1,0 +1,36 @@
+"""docs/troubleshooting.md has every message that a person can meet."""
+
+import re
+
+from tests.daemonset import sentences
+from tests.daemonset.rendered import ROOT
+
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
+QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
+#: They stand inside another sentence, which is on the page as a whole.
+PARTS = {"… or …"}
+#: Written like the reason of an event, but no event of ours.
+NOT_OURS = {
+    "AscendAffinity",
+    "FailedScheduling",
+    "Forbidden",
+    "UnexpectedAdmissionError",
+}
+
+
+def test_every_sentence_has_its_entry() -> None:
+    assert sorted(sentences.spoken() - QUOTED - PARTS) == []
+
+
+def test_every_event_has_its_entry() -> None:
+    assert sorted(sentences.event_reasons() - QUOTED) == []
+
+
+def test_every_loud_log_message_has_its_entry() -> None:
+    assert sorted(sentences.logged() - QUOTED) == []
+
+
+def test_no_event_is_explained_that_nobody_sends() -> None:
+    told = {each for each in QUOTED if re.fullmatch(r"([A-Z][a-z]+){2,}", each)}
+
+    assert sorted(told - sentences.event_reasons() - NOT_OURS) == []
