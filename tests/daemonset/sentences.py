@@ -14,12 +14,9 @@ from tests.daemonset.rendered import ROOT
 #: in /readyz.
 SPEAKING = (
     "agent/app.py",
-    "agent/claims/ledger.py",
-    "agent/claims/pairing.py",
-    "agent/claims/settling.py",
+    "agent/claims/*.py",
     "agent/observe/news.py",
-    "agent/plugin/exclusive.py",
-    "agent/plugin/server.py",
+    "agent/plugin/*.py",
     "agent/reporter.py",
     "extender/app.py",
     "extender/binding.py",
@@ -42,8 +39,9 @@ def spoken() -> set[str]:
     """Every sentence of the speaking modules, apart from what they log."""
     return {
         text
-        for name in SPEAKING
-        for text in _sentences(ast.parse((ROOT / name).read_text()))
+        for names in SPEAKING
+        for path in ROOT.glob(names)
+        for text in _sentences(_tree(path))
     }
 
 
