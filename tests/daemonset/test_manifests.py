@@ -40,6 +40,11 @@ BUILT_IN = {
 PROGRAMS = {"agent": AgentSettings, "extender": ExtenderSettings}
 
 
+def programs(name: str) -> list[str]:
+    """Which of ours are in the base or an overlay."""
+    return [each for each in PROGRAMS if f"ascend-{each}" in containers(name)]
+
+
 @pytest.mark.parametrize("name", RENDERED)
 def test_kubernetes_knows_every_field(name: str) -> None:
     assert [unknown_fields(each) for each in objects(name)] == [[]] * len(objects(name))
@@ -133,23 +138,40 @@ def test_images_have_a_version(name: str) -> None:
 def test_the_image_is_of_this_version(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    for program in PROGRAMS:
+    for program in programs(name):
         container = containers(name)[f"ascend-{program}"]
         assert container["image"] == f"ascend-affinity:{project['version']}"
         assert container["command"][0] in project["scripts"]
 
 
 @pytest.mark.parametrize("name", RENDERED)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_the_programs_understand_their_arguments(name: str, program: str) -> None:
-    container = containers(name)[f"ascend-{program}"]
-    environ = {each["name"]: "n1" for each in container.get("env", [])}
+def test_the_programs_understand_their_arguments(name: str) -> None:
+    for program in programs(name):
+        container = containers(name)[f"ascend-{program}"]
+        environ = {each["name"]: "n1" for each in container.get("env", [])}
 
-    told: Any = settings.load(PROGRAMS[program], container["args"], environ)
+        told: Any = settings.load(PROGRAMS[program], container["args"], environ)
 
-    (port,) = container["ports"]
-    everywhere = service.endpoints.parse_listen(f":{port['containerPort']}")
-    assert service.endpoints.parse_listen(told.listen) == everywhere
+        (port,) = container["ports"]
+        everywhere = service.endpoints.parse_listen(f":{port['containerPort']}")
+        assert service.endpoints.parse_listen(told.listen) == everywhere
+
+
+def test_without_an_extender_the_agent_chooses_by_itself() -> None:
+    alone = {name for name in RENDERED if programs(name) == ["agent"]}
+    modes = {
+        name: settings.load(
+            AgentSettings,
+            containers(name)["ascend-agent"]["args"],
+            {"NODE_NAME": "n1"},
+        ).mode
+        for name in RENDERED
+    }
+
+    assert alone == {"overlays/standalone"}
+    assert modes == {
+        name: "standalone" if name in alone else "scheduled" for name in RENDERED
+    }
 
 
 def test_the_agent_finds_the_kubelet_where_it_is_mounted() -> None:
