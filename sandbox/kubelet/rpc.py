@@ -18,9 +18,17 @@ _GO_NAMES = {"CANCELLED": "Canceled", "OK": "OK"}
 
 
 def channel(socket: Path) -> grpc.aio.Channel:
-    """Return a channel to a unix socket, as Go's client makes it."""
+    """Return a channel to a unix socket, as Go's client makes it.
+
+    With a connection of its own: Python's clients share one for each address, also
+    with who listened there before.
+    """
     return grpc.aio.insecure_channel(
-        f"unix:{socket}", options=[("grpc.default_authority", "localhost")]
+        f"unix:{socket}",
+        options=[
+            ("grpc.default_authority", "localhost"),
+            ("grpc.use_local_subchannel_pool", 1),
+        ],
     )
 
 

@@ -81,6 +81,18 @@ async def test_a_plugin_may_register_again_on_another_socket(site: Site) -> None
     assert await site.counts() == (4, 4)
 
 
+async def test_a_plugin_that_takes_over_socket_and_resource_is_called_from_then_on(
+    site: Site,
+) -> None:
+    first = await site.plugin()
+    site.socket.unlink()
+
+    second = await site.plugin(site.socket, count=4)
+
+    await site.until_counts(capacity=4, allocatable=4)
+    assert (first.streams, second.streams) == (1, 1)
+
+
 async def test_an_old_stream_that_ends_takes_the_new_registration_down(
     site: Site,
 ) -> None:
