@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
@@ -19,8 +20,8 @@ from prometheus_client import CollectorRegistry
 from agent import holdbook, picture
 from agent.api import Api
 from agent.claims import ledger as ledgers
-from agent.claims import occupancy, values
-from agent.claims.events import ChipsRead, PodGone, PodSeen
+from agent.claims import occupancy, settling, values
+from agent.claims.events import ChipsRead, Effect, Noted, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
@@ -144,6 +145,8 @@ class Agent:
         self._reading = reading
         self._health = Health()
         self._product: Product = reading.product
+        #: uids of pods that came while the kubelet had no plugin but us
+        self._awaited: set[str] = set()
         self._loop_s = asyncio.get_running_loop().time
         self._news = News(metrics, api.recorder, node=settings.node_name)
         self._current = Current(
@@ -152,7 +155,7 @@ class Agent:
                 node=settings.node_name,
                 standalone=settings.mode == STANDALONE,
             ),
-            self._news.tell,
+            self._told,
         )
         self._news.follow(self._current)
         boot = boot_id()
@@ -184,16 +187,21 @@ class Agent:
             heartbeat_s=settings.heartbeat_s,
             metrics=metrics,
             wall_s=clock.wall_s,
+            on_rival=partial(self._news.rival, "configmap"),
             namespace=settings.namespace,
         )
         self._publisher = Publisher(
-            self._current, send=api.send, host_ip=lambda: self._reporter.host_ip
+            self._current,
+            send=api.send,
+            host_ip=lambda: self._reporter.host_ip,
+            is_silent=lambda: bool(self._server.rival),
         )
         self._server = Server(
             self._servicer,
             product=self._product,
             kubelet_dir=settings.kubelet_dir,
-            on_registered=metrics.registrations.inc,
+            offered=self._resources.offered,
+            tell=self,
         )
         ready.ask(self._server.problem)
         ready.ask(self._reporter.problem)
@@ -230,6 +238,18 @@ class Agent:
         await self._reporter.farewell()
         await self._resources.close()
 
+    # What the server tells
+
+    def registered(self) -> None:
+        """The kubelet has taken us."""
+        self._metrics.registrations.inc()
+
+    def rival(self, text: str) -> None:
+        """Another plugin serves our resource; the node is its to report meanwhile."""
+        self._news.rival("kubelet", text)
+        self._reporter.hush(is_silent=bool(text))
+        self._current.wake()
+
     # What feeds the ledger
 
     async def _restore(self) -> None:
@@ -262,12 +282,31 @@ class Agent:
             case Upserted(obj):
                 pod = self._api.npu_pod(obj, self._product.resource)
                 if pod is not None:
+                    self._await(pod)
                     self._current.apply(PodSeen(pod))
             case Deleted(obj):
+                self._awaited.discard(obj.metadata.uid)
                 self._current.apply(PodGone(obj.metadata.uid))
             case Synced():
                 self._synced.set()
                 self._ready.has("pods")
+
+    def _await(self, pod: NpuPod) -> None:
+        """Remember a pod that waits for its devices while the kubelet has only us."""
+        known = pod.uid in self._current.ledger.pods
+        if not known and pod.phase == "Pending" and self._server.problem() is None:
+            self._awaited.add(pod.uid)
+
+    def _told(self, effect: Effect) -> None:
+        """Take note of an effect; a pod that was served without us is a rival's."""
+        self._news.tell(effect)
+        if not isinstance(effect, Noted) or effect.uid not in self._awaited:
+            return
+        if effect.reason == settling.RESTORED:
+            self._server.suspect(
+                f"another device plugin serves {self._product.resource}: the kubelet "
+                f"gave devices to a pod without asking us ({effect.text})"
+            )
 
     async def _kubelet_pods(self) -> Iterable[NpuPod]:
         try:

@@ -51,7 +51,12 @@ class Publisher:
     """
 
     def __init__(
-        self, current: Current, *, send: SendPatch, host_ip: Callable[[], str]
+        self,
+        current: Current,
+        *,
+        send: SendPatch,
+        host_ip: Callable[[], str],
+        is_silent: Callable[[], bool],
     ) -> None:
         """Do nothing yet.
 
@@ -59,10 +64,12 @@ class Publisher:
             current: The ledger.
             send: Sends one patch to the API server.
             host_ip: The node's InternalIP, as far as it is known.
+            is_silent: Whether another plugin serves the node, and annotates its pods.
         """
         self._current = current
         self._send = send
         self._host_ip = host_ip
+        self._is_silent = is_silent
         self._gone: frozenset[str] = frozenset()
         self._put_off: dict[str, _PutOff] = {}
 
@@ -70,9 +77,11 @@ class Publisher:
         """Publish until cancelled."""
         while True:
             version = self._current.version
-            while await self.run_once():
+            while not self._is_silent() and await self.run_once():
                 pass
             again_s = min((p.until_s for p in self._put_off.values()), default=None)
+            if self._is_silent():
+                again_s = None  # whoever ends the silence wakes us
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(again_s):
                     await self._current.changed(version)

@@ -9,6 +9,11 @@ Each write carries the name of its writer. Another name that appears after a wri
 of ours is a second agent for the same node. The younger one is left alone: two
 agents that correct each other would leave readers with neither's truth. We write
 again when it has been silent for three heartbeats, or has taken its name away.
+
+A program that gives no name (another make of device plugin) is told from a hand by
+what it writes: a CheckCode that is right, on a report that is not older than ours.
+Nobody computes that by hand. And whoever changes our keys five times within ten
+minutes is a program too, whatever it writes. Every other change is restored.
 """
 
 from collections.abc import Mapping
@@ -16,7 +21,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from agent.picture import MANUAL_KEY, Picture
-from scheduler_core.wire.deviceinfo import LABELS
+from scheduler_core.wire.deviceinfo import DEVICE_INFO_KEY, LABELS, sealed_at
 
 #: Annotation that names the agent process that wrote last.
 WRITER = "ascend-affinity/writer"
@@ -25,6 +30,11 @@ SPACING_S = 1.0
 #: But a chip that breaks or recovers does not wait behind a write about occupancy:
 #: a scheduler would bind to it meanwhile. Unit: seconds.
 URGENT_SPACING_S = 0.2
+#: So many changes by others within so long are no hand's.
+MOST_EDITS = 4
+EDITS_WITHIN_S = 600.0
+#: Stands for the name of a writer that gives none.
+NAMELESS = "a program that gives no name"
 #: A rival that misses so many heartbeats is gone.
 SILENT_HEARTBEATS = 3
 
@@ -78,11 +88,18 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Hushed:
+    """Event: from now on say nothing, or speak again: the node is another's or ours."""
+
+    is_silent: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Event: nothing but time has passed."""
 
 
-Event = Drawn | Watched | Vanished | Landed | Failed | Tick
+Event = Drawn | Watched | Vanished | Landed | Failed | Hushed | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +159,10 @@ class State:
     uncertain: bool = False
     rival: str = ""
     rival_seen_at: float = -inf
+    #: Whether another plugin serves the node, so that it is not ours to report.
+    is_silent: bool = False
+    #: When others have changed our keys, the oldest first. Loop seconds.
+    edits: tuple[float, ...] = ()
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
@@ -168,7 +189,7 @@ def due_at(state: State) -> float | None:
     """When something is to be done if nothing happens before; None: never."""
     if state.rival:
         return _silent_at(state)
-    if state.picture is None:
+    if state.picture is None or state.is_silent:
         return None
     return max(state.written_at + _pause_s(state), state.not_before)
 
@@ -204,6 +225,8 @@ def _after(state: State, event: Event, now: float) -> tuple[State, tuple[Effect,
             state = _landed(state, event, now)
         case Failed(pause_s):
             state = replace(state, not_before=now + pause_s, uncertain=True)
+        case Hushed(is_silent):
+            state = replace(state, is_silent=is_silent)
         case Tick():
             pass
     return state, ()
@@ -226,14 +249,47 @@ def _watched(state: State, seen: Seen, now: float) -> tuple[State, tuple[Effect,
     if seen.version <= state.written_version:
         return state, ()  # older than our own write: a predecessor's, or that write
     before = state.rival
+    is_programs = _is_a_programs(state, seen)
     state = replace(state, seen=seen)
     if seen.writer not in ("", state.me) and state.written is not None:
         state = replace(state, rival=seen.writer, rival_seen_at=now)
         return state, () if seen.writer == before else (RivalAppeared(seen.writer),)
+    if is_programs or before == NAMELESS:
+        state = replace(state, rival=NAMELESS, rival_seen_at=now, edits=())
+        return state, () if before == NAMELESS else (RivalAppeared(NAMELESS),)
     if before:
         return replace(state, rival=""), (RivalVanished(before),)
+    return _edited(state, now)
+
+
+def _edited(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
+    """Restore what a hand has changed; yield to one that never rests."""
     what = "" if state.uncertain else _changed(state)
-    return state, (Restoring(what),) if what else ()
+    if not what:
+        return state, ()
+    recent = tuple(at for at in state.edits if at > now - EDITS_WITHIN_S)
+    state = replace(state, edits=(*recent, now))
+    if len(state.edits) > MOST_EDITS:
+        state = replace(state, rival=NAMELESS, rival_seen_at=now, edits=())
+        return state, (RivalAppeared(NAMELESS),)
+    return state, (Restoring(what),)
+
+
+def _is_a_programs(state: State, seen: Seen) -> bool:
+    """Tell whether a new report, not ours, was written by a program.
+
+    Args:
+        state: Before it was seen.
+        seen: The ConfigMap with it.
+    """
+    if state.written is None or state.uncertain:
+        return False
+    theirs, ours = seen.data.get(DEVICE_INFO_KEY), state.written[DEVICE_INFO_KEY]
+    before = state.seen.data.get(DEVICE_INFO_KEY) if state.seen is not None else None
+    if theirs is None or theirs in (ours, before):
+        return False
+    moment, latest = sealed_at(theirs), sealed_at(ours)
+    return moment is not None and latest is not None and moment >= latest
 
 
 def _vanished(state: State) -> tuple[State, tuple[Effect, ...]]:

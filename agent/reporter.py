@@ -43,6 +43,7 @@ class Reporter:
         heartbeat_s: float,
         metrics: Metrics,
         wall_s: Callable[[], float],
+        on_rival: Callable[[str], None],
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Say nothing yet.
@@ -54,6 +55,8 @@ class Reporter:
             heartbeat_s: Longest time between two writes. Unit: seconds.
             metrics: Where writes are counted.
             wall_s: Unix seconds now, for the readers of the ConfigMap.
+            on_rival: Told in a sentence that somebody else writes the ConfigMap; ""
+                when nobody does any more.
             namespace: Where the ConfigMap lives.
         """
         self._client = client
@@ -62,6 +65,7 @@ class Reporter:
         self._name = deviceinfo.configmap_name(node)
         self._metrics = metrics
         self._wall_s = wall_s
+        self._on_rival = on_rival
         self._state = report.State(me=writer, heartbeat_s=heartbeat_s)
         self._events: asyncio.Queue[report.Event] = asyncio.Queue()
         self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
@@ -95,6 +99,11 @@ class Reporter:
         self._events.put_nowait(report.Drawn(picture))
         self._node_woken.set()
 
+    def hush(self, *, is_silent: bool) -> None:
+        """Say nothing from now on, because the node is another's; or speak again."""
+        self._events.put_nowait(report.Hushed(is_silent))
+        self._node_woken.set()
+
     @property
     def host_ip(self) -> str:
         """The node's InternalIP; empty while it is not known."""
@@ -103,10 +112,23 @@ class Reporter:
     def problem(self) -> str | None:
         """Why the cluster does not know the truth about this node; None: it does."""
         if self._state.rival:
-            return f"another agent writes {self._name}: {self._state.rival}"
+            return self._rivalry(self._state.rival)
         if self._state.published is None:
             return f"{self._name} is not written yet"
         return None
+
+    def _rivalry(self, writer: str) -> str:
+        return (
+            f"{writer} writes the ConfigMap {self._namespace}/{self._name} besides "
+            "this agent, which leaves it alone until the other one has been silent for "
+            f"{report.SILENT_HEARTBEATS * self._state.heartbeat_s:g} s or the "
+            "ConfigMap is deleted"
+        )
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the node is ours to report, as far as is known."""
+        return not self._state.rival and not self._state.is_silent
 
     async def run(self) -> None:
         """Report for ever."""
@@ -118,7 +140,7 @@ class Reporter:
 
     async def farewell(self) -> None:
         """Take our name off the ConfigMap, so that a second agent need not wait."""
-        if self._state.rival or self._state.published is None:
+        if not self._is_ours or self._state.published is None:
             return
         try:
             async with asyncio.timeout(_FAREWELL_S):
@@ -231,14 +253,9 @@ class Reporter:
                 self._metrics.report_restored.inc()
                 log.warning("report was changed, restoring", extra={keys.REASON: what})
             case report.RivalAppeared(writer):
-                self._metrics.rival.set(1)
-                log.error(
-                    "another agent reports this node: silent until it stops",
-                    extra={keys.NODE: self._node_name, keys.WRITER: writer},
-                )
-            case report.RivalVanished(writer):
-                self._metrics.rival.set(0)
-                log.warning("the other agent is gone", extra={keys.WRITER: writer})
+                self._on_rival(self._rivalry(writer))
+            case report.RivalVanished():
+                self._on_rival("")
                 self._node_woken.set()
 
     # The Node
@@ -272,7 +289,7 @@ class Reporter:
 
     async def _mark_node(self) -> None:
         """Set what the Node object lacks, if it is there and nobody else does."""
-        if self._node is None or self._drawn is None or self._state.rival:
+        if self._node is None or self._drawn is None or not self._is_ours:
             return
         patch = pictures.node_patch(self._node, pictures.node_marks(self._drawn))
         if patch:

@@ -27,6 +27,9 @@ from scheduler_core.wire.pods import NpuPod
 #: Two, so that no single reading decides.
 MISSES_TO_RELEASE = 2
 
+#: Reason of the note that a pod has devices which this ledger has not given out.
+RESTORED = "NpuHoldRestored"
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -278,8 +281,8 @@ def _adopt(
         reserved=reserved,
     )
     ledger = replace(_put(ledger, hold), sequence=hold.sequence)
-    text = f"{', '.join(hold.kubelet_ids)} was given out before this agent started"
-    return ledger, (Noted(owner.uid, "NpuHoldRestored", text),)
+    text = f"{', '.join(hold.kubelet_ids)} was not given out by this agent"
+    return ledger, (Noted(owner.uid, RESTORED, text),)
 
 
 def _real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ class Metrics:
             "report_restored", "ConfigMaps set right after somebody changed them"
         )
         self.rival = self._gauge(
-            "rival", "1 while another agent writes this node's ConfigMap"
+            "rival", "1 while somebody else serves the kubelet or the ConfigMap", "of"
         )
 
     def count_request(self, verb: str, resource: str, code: int) -> None:

@@ -18,6 +18,9 @@ from scheduler_core.wire import annotations
 
 log = logging.getLogger(__name__)
 
+#: What two can fight over: the kubelet's resource, the node's ConfigMap.
+RIVALS = ("kubelet", "configmap")
+
 
 class News:
     """Protects what was said last, so that nothing is said twice."""
@@ -36,6 +39,8 @@ class News:
         self._recorder = recorder
         self._current: Current | None = None
         self._driver_problem = ""
+        for of in RIVALS:
+            metrics.rival.labels(of).set(0)
 
     def follow(self, current: Current) -> None:
         """Count the claims and holds of this ledger whenever metrics are read."""
@@ -111,6 +116,25 @@ class News:
             log.error("driver cannot be read", extra={keys.REASON: problem})
         else:
             log.info("driver is read again")
+
+    def rival(self, of: str, text: str) -> None:
+        """Tell that somebody else does our work, or no longer does.
+
+        Args:
+            of: What the two have in common: one of RIVALS.
+            text: A sentence; "" when we are alone again.
+        """
+        self._metrics.rival.labels(of).set(bool(text))
+        if text:
+            log.error("rival", extra={keys.REASON: text})
+        else:
+            log.warning("rival has gone", extra={keys.REASON: of})
+        self._recorder.record(
+            self._node,
+            reason="NpuRival" if text else "NpuRivalGone",
+            message=text or f"nobody else serves this node's {of} any more",
+            type="Warning" if text else "Normal",
+        )
 
     def journal_failed(self, why: str) -> None:
         """Tell that a hold was given out without being on disk."""

@@ -73,6 +73,19 @@ class Resources:
         answer = await self._stub.Get(request, timeout=CALL_S)
         return translate.device_ids(answer.pod_resources, self._resource)
 
+    async def offered(self) -> frozenset[str] | None:
+        """Return the ids that the kubelet would give out; None: it does not say.
+
+        Whoever has listed them: the kubelet knows the resource, not the plugin.
+        """
+        try:
+            answer = await self._stub.GetAllocatableResources(
+                api_pb2.AllocatableResourcesRequest(), timeout=CALL_S
+            )
+        except grpc.aio.AioRpcError:
+            return None
+        return translate.offered(answer.devices, self._resource)
+
     async def let_go(self) -> frozenset[str]:
         """Make the kubelet forget the ids of pods that have ended.
 

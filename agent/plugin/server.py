@@ -4,17 +4,23 @@ The kubelet forgets its plugins when it restarts, and drops one whose stream
 ends. So one round is: serve, register, wait for a sign that the registration
 is no longer good, stop serving. The old stream ends before the new
 registration: the other way round the kubelet would disconnect the new one.
+
+While another plugin serves our resource there is no round, or the one that is under
+way stands still: see `agent.plugin.rivals`.
 """
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import grpc
 
+from agent.plugin import rivals
+from agent.plugin.rivals import KUBELET_SOCKET, Offered, Own, Rivals
 from agent.plugin.servicer import Servicer, options
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products import Product
@@ -23,7 +29,6 @@ from service.backoff import Backoff
 log = logging.getLogger(__name__)
 
 API_VERSION = "v1beta1"
-KUBELET_SOCKET = "kubelet.sock"
 
 #: Two calls of stat() each time; a kubelet that restarts is noticed within it
 #: even if the stream does not end.
@@ -44,8 +49,19 @@ DIAL_OPTIONS = (("grpc.default_authority", "localhost"),)
 REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
+class Tell(Protocol):
+    """Who wants to know what becomes of the registration."""
+
+    @property
+    def registered(self) -> Callable[[], object]:
+        """Called when the kubelet has taken us."""
+
+    def rival(self, text: str) -> None:
+        """Another plugin serves our resource, in a sentence; "": none any more."""
+
+
 class Server:
-    """Protects the registration: whether the kubelet knows us now."""
+    """Protects the registration: whether the kubelet knows us now, or somebody else."""
 
     def __init__(
         self,
@@ -53,7 +69,8 @@ class Server:
         *,
         product: Product,
         kubelet_dir: Path,
-        on_registered: Callable[[], object],
+        offered: Offered,
+        tell: Tell,
         backoff: Backoff | None = None,
     ) -> None:
         """Do nothing yet.
@@ -62,15 +79,23 @@ class Server:
             make_servicer: A new servicer for each round.
             product: Names the resource.
             kubelet_dir: The kubelet's device plugin directory.
-            on_registered: Told each time that the kubelet has taken us.
+            offered: Asks the kubelet which devices it would give out.
+            tell: Who wants to know.
             backoff: Pauses while this kubelet does not take us.
         """
         self._make_servicer = make_servicer
         self._product = product
         self._kubelet_socket = kubelet_dir / KUBELET_SOCKET
         self._own_socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
-        self._on_registered = on_registered
+        self._rivals = Rivals(
+            self._own_socket, resource=product.resource, offered=offered
+        )
+        self._tell = tell
         self._backoff = backoff or Backoff()
+        self._suspicion = ""
+        self._asked_before = 0
+        #: who serves our resource besides us, in a sentence; "" for nobody
+        self.rival = ""
         self._problem: str | None = "not registered with the kubelet yet"
         self._servicer: Servicer | None = None
 
@@ -80,6 +105,8 @@ class Server:
         It takes the list in after it has answered Register: a pod that it admits
         between the two is rejected.
         """
+        if self.rival:
+            return f"{self.rival}; waiting until it has gone"
         if self._problem is None and not self._is_followed():
             return "the kubelet does not follow the device list"
         return self._problem
@@ -87,10 +114,28 @@ class Server:
     def _is_followed(self) -> bool:
         return self._servicer is not None and self._servicer.is_followed
 
+    def suspect(self, evidence: str) -> None:
+        """Take note of what only another plugin can have done.
+
+        It is one, unless the kubelet asks us for devices before we look again.
+
+        Args:
+            evidence: A sentence.
+        """
+        self._suspicion = evidence
+        self._asked_before = self._asked_count()
+
+    def _asked_count(self) -> int:
+        return self._servicer.asked_count if self._servicer is not None else 0
+
     async def run(self) -> NoReturn:
         """Keep registered until cancelled."""
         while True:
             kubelet = await self._wait_for_kubelet()
+            self._take_note(await self._rivals.before())
+            if self.rival:
+                await asyncio.sleep(rivals.LOOK_EACH_S)
+                continue
             try:
                 await self.run_once(kubelet)
                 self._backoff.reset()
@@ -111,18 +156,16 @@ class Server:
             kubelet: Its socket, by which its successor is known.
         """
         servicer = self._servicer = self._make_servicer()
-        self._own_socket.unlink(missing_ok=True)
+        self._suspicion = ""
         server = grpc.aio.server()
         api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
-        self._bind(server)
-        await server.start()
+        inode = await self._serve(server)
         try:
-            self._own_socket.chmod(0o600)
             await self._register()
             self._problem = None
-            self._on_registered()
+            self._tell.registered()
             log.info("registered", extra={"resource": self._product.resource})
-            reason = await self._until_stale(servicer, kubelet)
+            reason = await self._until_stale(servicer, kubelet, inode)
             log.info("registration ended", extra={"reason": reason})
         finally:
             self._problem = (
@@ -131,13 +174,28 @@ class Server:
                 else "registering with the kubelet again"
             )
             await asyncio.shield(asyncio.ensure_future(_stop(server, servicer)))
-            self._own_socket.unlink(missing_ok=True)
+            if rivals.inode_of(self._own_socket) == inode:
+                self._own_socket.unlink(missing_ok=True)
 
-    def _bind(self, server: grpc.aio.Server) -> None:
+    async def _serve(self, server: grpc.aio.Server) -> int:
+        """Start a server at our socket; return the inode of that.
+
+        It is made under another name: gRPC removes the name that it was told, also
+        when that is somebody else's by then.
+        """
+        making = self._own_socket.with_name(f".{self._own_socket.name}-{os.getpid()}")
         try:
-            server.add_insecure_port(f"unix://{self._own_socket}")
+            server.add_insecure_port(f"unix://{making}")
         except RuntimeError as error:  # all that grpc says of a directory that is gone
             raise OSError(f"cannot serve at {self._own_socket}") from error
+        await server.start()
+        try:
+            making.chmod(0o600)
+            making.rename(self._own_socket)
+        except OSError:
+            await server.stop(None)
+            raise
+        return rivals.inode_of(self._own_socket)
 
     async def _wait_for_kubelet(self) -> tuple[int, int]:
         while True:
@@ -173,10 +231,13 @@ class Server:
             stub = api_pb2_grpc.RegistrationStub(channel)
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
 
-    async def _until_stale(self, servicer: Servicer, kubelet: tuple[int, int]) -> str:
+    async def _until_stale(
+        self, servicer: Servicer, kubelet: tuple[int, int], inode: int
+    ) -> str:
         """Wait for any sign that the kubelet no longer knows us; say which."""
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
+        look_at = loop.time() + rivals.LOOK_EACH_S
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EACH_S):
@@ -189,6 +250,34 @@ class Server:
                 return "our socket was removed"
             if not servicer.streams and loop.time() > opens_by:
                 return "the kubelet did not ask for the device list"
+            if loop.time() >= look_at:
+                reason = await self._look_around(servicer, inode)
+                look_at = loop.time() + rivals.LOOK_EACH_S
+                if reason:
+                    return reason
+
+    async def _look_around(self, servicer: Servicer, inode: int) -> str:
+        """Look for another plugin; return why to register again, "" for no reason."""
+        own = Own(inode=inode, listed=servicer.listed)
+        if self.rival:
+            gone = await self._rivals.is_gone(own)
+            return "the other device plugin has gone" if gone else ""
+        found = await self._rivals.beside(own)
+        if self._suspicion and servicer.asked_count == self._asked_before:
+            found = found or self._suspicion
+        self._suspicion = ""
+        if found:
+            servicer.freeze()
+            self._take_note(found)
+            return ""
+        if self._rivals.are_we_forgotten:
+            return "the kubelet has no device of ours any more"
+        return ""
+
+    def _take_note(self, rival: str) -> None:
+        if rival != self.rival:
+            self.rival = rival
+            self._tell.rival(rival)
 
 
 async def _stop(server: grpc.aio.Server, servicer: Servicer) -> None:

@@ -90,12 +90,21 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         self._waited_until = float("-inf")
         self.streams = 0
         self._followers = 0
+        self._frozen = False
+        #: healthy ids of the last list; None: none was sent
+        self.listed: frozenset[str] | None = None
+        #: how often the kubelet has asked for a preference or for devices
+        self.asked_count = 0
         self.stream_ended = asyncio.Event()
 
     @property
     def is_followed(self) -> bool:
         """Whether somebody has been sent the device list and listens for more."""
         return self._followers > 0 and not self._closing
+
+    def freeze(self) -> None:
+        """Send no list any more, but keep the stream: its end would drop a rival."""
+        self._frozen = True
 
     def close(self) -> None:
         """End the device-list streams."""
@@ -111,6 +120,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     @contextmanager
     def _answering(self) -> Iterator[None]:
         self._asked += 1
+        self.asked_count += 1
         self._all_answered.clear()
         try:
             yield
@@ -135,10 +145,11 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             while not self._closing:
                 version = self._current.version
                 devices = translate.listed(self._current.ledger, self._hardware().numa)
-                if devices != sent:
+                if devices != sent and not self._frozen:
                     yield translate.device_list(devices)
                     self._followers += sent is None
                     sent = devices
+                    self.listed = translate.healthy(devices)
                 await self._current.changed(version)
         finally:
             self.streams -= 1

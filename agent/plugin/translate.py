@@ -49,6 +49,11 @@ def listed(ledger: Ledger, numa: Sequence[int]) -> tuple[Listed, ...]:
     )
 
 
+def healthy(devices: Iterable[Listed]) -> frozenset[str]:
+    """Return the ids that the kubelet may give out."""
+    return frozenset(device.name for device in devices if device.is_healthy)
+
+
 def device_list(devices: Iterable[Listed]) -> deviceplugin.ListAndWatchResponse:
     """Render the device list."""
     return deviceplugin.ListAndWatchResponse(
@@ -89,6 +94,18 @@ def allocation(hold: Hold, stand_in: str) -> deviceplugin.ContainerAllocateRespo
             for chip in chips
             if stand_in
         ],
+    )
+
+
+def offered(
+    devices: Iterable[podresources.ContainerDevices], resource: str
+) -> frozenset[str]:
+    """Return the ids of one resource among all that the kubelet would give out."""
+    return frozenset(
+        kubelet_id
+        for each in devices
+        if each.resource_name == resource
+        for kubelet_id in each.device_ids
     )
 
 

@@ -208,6 +208,23 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
     )
 
 
+def sealed_at(text: str) -> int | None:
+    """When a report was written whose CheckCode is right; None for any other text.
+
+    A program computes a CheckCode, a hand that edits a report does not.
+    """
+    path = DEVICE_INFO_KEY
+    try:
+        root = as_object(parse_json(text, path), path)
+        inner = as_object(root.get("DeviceInfo"), f"{path}.DeviceInfo")
+        listed = as_object(inner.get("DeviceList"), f"{path}.DeviceInfo.DeviceList")
+        texts = {key: as_string(each, f"{path}[{key}]") for key, each in listed.items()}
+        moment = as_integer(inner.get("UpdateTime"), f"{path}.DeviceInfo.UpdateTime")
+    except WireError:
+        return None
+    return moment if root.get("CheckCode") == check_code(texts, moment) else None
+
+
 def parse_affinity(text: str, product: Product) -> Affinity:
     """What the text under `AscendAffinity` says; keys that we do not know are left.
 

@@ -7,11 +7,11 @@ from agent.observe.metrics import Metrics
 
 def test_two_agents_in_one_process_have_their_own_figures() -> None:
     one, other = CollectorRegistry(), CollectorRegistry()
-    Metrics(one).rival.set(1)
+    Metrics(one).driver_stale.set(1)
     Metrics(other)
 
-    assert one.get_sample_value("ascend_agent_rival") == 1
-    assert other.get_sample_value("ascend_agent_rival") == 0
+    assert one.get_sample_value("ascend_agent_driver_stale") == 1
+    assert other.get_sample_value("ascend_agent_driver_stale") == 0
 
 
 def test_requests_are_counted_as_the_client_names_them() -> None:

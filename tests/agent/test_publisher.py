@@ -61,7 +61,9 @@ def allocated(now: Current, chips: tuple[int, ...], owner: str) -> None:
 
 
 async def publish(now: Current, api: FakeApi) -> None:
-    publisher = Publisher(now, send=api.send, host_ip=lambda: "10.0.0.1")
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
     while await publisher.run_once():
         pass
 
@@ -128,7 +130,9 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back() -> None:
     now, api = current(train), FakeApi(train)
     api.is_down = True
     allocated(now, (0,), "train")
-    publisher = Publisher(now, send=api.send, host_ip=lambda: "10.0.0.1")
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
     task = asyncio.create_task(publisher.run())
 
     await asyncio.sleep(60)
@@ -147,7 +151,9 @@ async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     now, api = current(train, *others), FakeApi(train, *others)
     api.refused.add(train.name)
     allocated(now, (0,), train.name)
-    publisher = Publisher(now, send=api.send, host_ip=lambda: "10.0.0.1")
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
     task = asyncio.create_task(publisher.run())
     await asyncio.sleep(60)
 
@@ -183,7 +189,9 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
 
     allocated(now, (0,), "slow")
     allocated(now, (1,), "train")
-    publisher = Publisher(now, send=send, host_ip=lambda: "10.0.0.1")
+    publisher = Publisher(
+        now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
     task = asyncio.create_task(publisher.run())
     await asyncio.sleep(30)
     task.cancel()

@@ -13,6 +13,7 @@ from agent.picture import Picture
 from agent.report import (
     Drawn,
     Failed,
+    Hushed,
     Landed,
     Restoring,
     RivalAppeared,
@@ -24,6 +25,7 @@ from agent.report import (
     Watched,
     Write,
 )
+from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import LABELS, Affinity
 
 HEARTBEAT_S = 300.0
@@ -38,6 +40,7 @@ def drawn(sequence: int) -> Picture:
 
 ONE, TWO = drawn(1), drawn(2)
 OURS: Mapping[str, str] = {"DeviceInfoCfg": "a", "AscendAffinity": "b"}
+SEALED: Mapping[str, str] = picture.wanted(ONE, update_time=1000)
 STANDING: Mapping[str, str] = {**OURS, "ManuallySeparateNPU": "Ascend910-3"}
 
 START = State(me="me", heartbeat_s=HEARTBEAT_S)
@@ -279,3 +282,89 @@ def test_of_two_agents_exactly_one_goes_on() -> None:
         second, _ = report.step(second, Watched(seen(version, writer=writer)), 0.2)
 
     assert (first.rival, second.rival) == ("second", "")
+
+
+def sealed(available: int, update_time: int) -> str:
+    """A report as another make of device plugin writes it."""
+    info = replace(ONE.info, available=(available,), update_time=update_time)
+    return deviceinfo.render(info, ONE.affinity, ONE.product)["DeviceInfoCfg"]
+
+
+def published_sealed() -> State:
+    """ONE was written at version 10, with a CheckCode that is right."""
+    state, _ = report.step(START, Drawn(ONE), 0.0)
+    found = Seen(data=SEALED, labels=LABELS, writer="me", version=10)
+    state, _ = report.step(state, Landed(ONE, SEALED, found), 0.0)
+    return state
+
+
+def changed(version: int, text: str, *, writer: str = "me") -> Watched:
+    data = {**SEALED, "DeviceInfoCfg": text}
+    return Watched(Seen(data=data, labels=LABELS, writer=writer, version=version))
+
+
+@pytest.mark.parametrize("writer", ["me", ""])  # it patches, or it replaces
+def test_a_right_check_code_is_a_programs(writer: str) -> None:
+    rival = changed(11, sealed(3, 1001), writer=writer)
+
+    state, effects = report.step(published_sealed(), rival, 5.0)
+
+    assert effects == (RivalAppeared(report.NAMELESS),)
+    assert report.due_at(state) == 5.0 + 3 * HEARTBEAT_S
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SEALED["DeviceInfoCfg"].replace("Ascend910-7", ""),  # edited
+        sealed(3, 999),  # an old one, put back
+        "{}",
+        "",
+    ],
+)
+def test_what_a_hand_has_changed_is_restored(text: str) -> None:
+    state, effects = report.step(published_sealed(), changed(11, text), 5.0)
+
+    assert effects == (Restoring("DeviceInfoCfg"), Write(ONE))
+    assert state.rival == ""
+
+
+def test_a_hand_that_never_rests_is_a_program() -> None:
+    state = published_sealed()
+    said = []
+    for number in range(6):
+        event, at = changed(11 + number, f"{number}"), 60.0 * (number + 1)
+        state, effects = report.step(state, event, at)
+        said.append(effects)
+
+    assert said[:4] == [(Restoring("DeviceInfoCfg"), Write(ONE))] * 4
+    assert said[4:] == [(RivalAppeared(report.NAMELESS),), ()]
+
+
+def test_edits_of_long_ago_do_not_count() -> None:
+    state = published_sealed()
+    for number in range(6):
+        event = changed(11 + number, f"{number}")
+        state, effects = report.step(state, event, 200.0 * number)
+        assert effects[0] == Restoring("DeviceInfoCfg")
+
+
+def test_a_nameless_program_that_has_gone_is_replaced() -> None:
+    rival = changed(11, sealed(3, 1001), writer="")
+    state, _ = report.step(published_sealed(), rival, 5.0)
+    again, _ = report.step(state, changed(12, sealed(4, 1002), writer=""), 305.0)
+
+    assert report.due_at(again) == 305.0 + 3 * HEARTBEAT_S
+    _, effects = report.step(again, Tick(), 305.0 + 3 * HEARTBEAT_S)
+    assert effects == (RivalVanished(report.NAMELESS), Write(ONE))
+    _, effects = report.step(again, Vanished(), 306.0)
+    assert effects == (RivalVanished(report.NAMELESS), Write(ONE))
+
+
+def test_a_node_that_is_anothers_is_not_reported() -> None:
+    silent, _ = report.step(published(), Hushed(is_silent=True), 1.0)
+    silent, effects = report.step(silent, Drawn(TWO), 100.0)
+
+    assert (report.due_at(silent), effects) == (None, ())
+    _, effects = report.step(silent, Hushed(is_silent=False), 200.0)
+    assert effects == (Write(TWO),)

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pytest
@@ -22,6 +22,7 @@ from kube.credentials import direct
 from kube.errors import NotFoundError
 from kube.objects import ConfigMap, Node, encode
 from sandbox.apiserver import ApiServer
+from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity
 
 T = TypeVar("T")
@@ -75,7 +76,8 @@ class World:
     client: Client
     reporter: Reporter
     registry: CollectorRegistry
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock
+    told: list[str] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
@@ -125,9 +127,10 @@ async def reporting(
         heartbeat_s=heartbeat_s,
         metrics=Metrics(registry),
         wall_s=clock,
+        on_rival=(told := list[str]()).append,
     )
     task = asyncio.create_task(reporter.run())
-    yield World(client, reporter, registry, clock)
+    yield World(client, reporter, registry, clock, told)
     task.cancel()
     await asyncio.wait({task})
 
@@ -255,9 +258,14 @@ async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
             await second.standing(TWO)
 
             async def noticed() -> str | None:
-                return first.reporter.problem() if first.metric("rival") else None
+                return first.reporter.problem() if first.told else None
 
-            assert await eventually(noticed) == f"another agent writes {NAME}: other"
+            text = await eventually(noticed)
+            assert text == (
+                f"other writes the ConfigMap kube-system/{NAME} besides this agent, "
+                "which leaves it alone until the other one has been silent for 900 s "
+                "or the ConfigMap is deleted"
+            )
             assert second.reporter.problem() is None
             first.reporter.publish(drawn(3))
             await asyncio.sleep(0.1)
@@ -267,7 +275,50 @@ async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
 
         await first.standing(drawn(3))
 
-        assert (first.reporter.problem(), first.metric("rival")) == (None, 0)
+        assert (first.reporter.problem(), first.told) == (None, [text, ""])
+
+
+async def test_a_nameless_program_is_noticed_at_once_and_not_fought(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        found = await world.standing(ONE)
+        theirs = deviceinfo.render(
+            replace(TWO.info, available=(1,), update_time=int(world.clock.now_s) + 1),
+            TWO.affinity,
+            TWO.product,
+        )[deviceinfo.DEVICE_INFO_KEY]
+        await edit(client, DeviceInfoCfg=theirs)
+
+        async def noticed() -> str | None:
+            return world.reporter.problem()
+
+        text = await eventually(noticed)
+        world.reporter.publish(drawn(3))
+        await asyncio.sleep(0.1)
+        left = await configmaps.get(client, NAMESPACE, NAME)
+
+        assert text.startswith("a program that gives no name writes the ConfigMap ")
+        assert (left.data or {})[deviceinfo.DEVICE_INFO_KEY] == theirs
+        assert world.metric("report_writes_total", outcome="ok") == 1
+        assert found.data != left.data
+
+
+async def test_while_the_node_is_anothers_nothing_is_said_about_it(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+
+        world.reporter.hush(is_silent=True)
+        world.reporter.publish(TWO)
+        await asyncio.sleep(1.2)  # longer than between two writes
+        await world.standing(ONE)
+        world.reporter.hush(is_silent=False)
+
+        await world.standing(TWO)
 
 
 async def test_the_next_agent_takes_over_at_once(client: Client) -> None:

@@ -2,6 +2,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -88,6 +89,17 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
             return await self.requests.get()
 
 
+@dataclass
+class Told:
+    """Whoever wants to know what becomes of the registration."""
+
+    registered: Callable[[], object]
+    rivals: list[str] = field(default_factory=list)
+
+    def rival(self, text: str) -> None:
+        self.rivals.append(text)
+
+
 @asynccontextmanager
 async def serving(
     directory: Path,
@@ -99,6 +111,9 @@ async def serving(
 
     async def no_pods() -> tuple[()]:
         return ()
+
+    async def no_word() -> None:
+        return  # this kubelet has no pod-resources
 
     now = current()
     server = Server(
@@ -112,7 +127,8 @@ async def serving(
         ),
         product=PRODUCT,
         kubelet_dir=directory,
-        on_registered=registered,
+        offered=no_word,
+        tell=Told(registered),
         backoff=backoff,
     )
     task = asyncio.create_task(server.run())

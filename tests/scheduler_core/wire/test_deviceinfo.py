@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault, check_code
+from scheduler_core.wire.deviceinfo import (
+    Affinity,
+    DeviceInfo,
+    Fault,
+    check_code,
+    sealed_at,
+)
 
 RESOURCE = PRODUCT.resource
 ALL_FREE = ",".join(f"Ascend910-{chip}" for chip in range(8))
@@ -388,3 +394,13 @@ def test_keys_of_a_later_version_one_are_read_over() -> None:
     text = '{"version":1,"held":["Ascend910-3"],"sequence":4,"more":[]}'
 
     assert deviceinfo.parse_affinity(text, PRODUCT) == Affinity(held=(3,), sequence=4)
+
+
+def test_a_report_is_sealed_when_its_check_code_is_right() -> None:
+    info = DeviceInfo(available=(0, 3), update_time=1234)
+    text = deviceinfo.render(info, Affinity(sequence=0), PRODUCT)["DeviceInfoCfg"]
+
+    assert sealed_at(text) == 1234
+    edited = text.replace("Ascend910-3", "Ascend910-4")
+    later = text.replace("1234", "1235")
+    assert [sealed_at(each) for each in (edited, later, "{}", "no", "")] == [None] * 5

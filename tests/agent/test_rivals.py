@@ -1,0 +1,300 @@
+"""Another device plugin for our resource: seen, said, not fought, and replaced."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sandbox.apiclient import Object
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
+from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
+from tests.contract.kubelet.plugin import Plugin
+
+#: Longer than it takes to notice, so that what has not happened by then does not.
+CALM_S = 2.0
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    # Not tmp_path: the sockets' paths must stay below 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="ri-") as root:
+        site = Site(Path(root), "--address-file", f"{root}/address")
+        await site.start()
+        yield site
+        await site.stop()
+
+
+Serve = Callable[..., Awaitable[Plugin]]
+
+
+@pytest.fixture
+async def serve(site: Site) -> AsyncIterator[Serve]:
+    """Start a plugin of another make and register it."""
+    async with AsyncExitStack() as stack:
+
+        async def start(name: str, *, prefix: str = "Ascend910-") -> Plugin:
+            socket = site.kubelet.device_plugin_dir / name
+            socket.unlink(missing_ok=True)  # as such plugins do
+            plugin = Plugin(RESOURCE)
+            plugin.devices = {f"{prefix}{chip}": "Healthy" for chip in range(8)}
+            await plugin.serve(socket)
+            stack.push_async_callback(plugin.stop)
+            await plugin.register(socket)
+            return plugin
+
+        yield start
+
+
+async def told(site: Site, page: str = "readyz") -> str:
+    """What the agent says; "" while it does not answer."""
+    try:
+        where = (site.root / "address").read_text().strip()
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"http://{where}/{page}") as answer,
+        ):
+            return (await answer.text()).strip()
+    except (OSError, aiohttp.ClientError):
+        return ""
+
+
+async def until_told(site: Site, words: str) -> str:
+    said = ""
+    try:
+        async with asyncio.timeout(SETTLED_S):
+            while words not in (said := await told(site)):
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(said) from None
+    return said
+
+
+async def registrations(site: Site) -> float:
+    for line in (await told(site, "metrics")).splitlines():
+        if line.startswith("ascend_agent_registrations_total"):
+            return float(line.split()[1])
+    raise AssertionError("no such metric")
+
+
+async def events(site: Site, reason: str) -> list[str]:
+    return [
+        event["message"]
+        for event in await site.api.items("/api/v1/namespaces/default/events")
+        if event["reason"] == reason
+        and event["involvedObject"]["kind"] == "Node"
+        and event["involvedObject"]["name"] == NODE
+    ]
+
+
+async def until_event(site: Site, reason: str) -> str:
+    async with asyncio.timeout(SETTLED_S):
+        while not (found := await events(site, reason)):
+            await asyncio.sleep(0.02)
+    return found[-1]
+
+
+async def report(site: Site) -> Object:
+    path = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
+    return await site.api.get(path)
+
+
+async def serves(site: Site, name: str) -> None:
+    """Bind a pod to free chips and see it run on them."""
+    assert await site.bind(name, 2)
+    await site.settle()
+    async with asyncio.timeout(SETTLED_S):
+        while name not in site.mounted():
+            await asyncio.sleep(0.02)
+    await site.settle()
+
+
+async def test_a_plugin_that_was_there_first_is_left_alone_until_it_goes(
+    site: Site, serve: Serve
+) -> None:
+    rival = await serve("Other910.sock")
+    await site.until_allocatable()
+
+    site.start_agent()
+    said = await until_told(site, "another device plugin")
+    await asyncio.sleep(CALM_S)
+
+    assert said == (
+        "another device plugin serves huawei.com/Ascend910: the kubelet has its "
+        "devices (sockets beside ours: Other910.sock); waiting until it has gone"
+    )
+    assert (rival.streams, await registrations(site)) == (1, 0)
+    assert 'ascend_agent_rival{of="kubelet"} 1.0' in await told(site, "metrics")
+    assert said.startswith(await until_event(site, "NpuRival"))
+
+    await rival.stop()
+    await until_told(site, "ok")
+    await site.until_allocatable()
+    assert await registrations(site) == 1
+    assert await until_event(site, "NpuRivalGone") == (
+        "nobody else serves this node's kubelet any more"
+    )
+    await serves(site, "train")
+
+
+async def test_a_plugin_of_the_same_socket_is_not_robbed_of_it(
+    site: Site, serve: Serve
+) -> None:
+    rival = await serve("Ascend910.sock")
+    await site.until_allocatable()
+
+    site.start_agent()
+    said = await until_told(site, "another device plugin")
+    await site.stop_agent()
+
+    assert "serves at our socket" in said
+    assert rival.streams == 1
+    assert (site.kubelet.device_plugin_dir / "Ascend910.sock").exists()
+
+
+async def test_a_plugin_that_takes_our_socket_over_is_noticed_and_outlives_us(
+    site: Site, serve: Serve
+) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+    before = await report(site)
+
+    rival = await serve("Ascend910.sock")
+    said = await until_told(site, "another device plugin")
+    await asyncio.sleep(CALM_S)
+
+    assert "has put its socket in the place of ours" in said
+    assert (rival.streams, await registrations(site)) == (1, 1)
+    assert (await report(site))["data"] == before["data"]
+    await rival.stop()
+    (site.kubelet.device_plugin_dir / "Ascend910.sock").unlink(missing_ok=True)
+    await until_told(site, "ok")
+    await site.until_allocatable()
+    await serves(site, "train")
+
+
+async def test_a_plugin_with_other_devices_is_noticed_by_the_kubelets_list(
+    site: Site, serve: Serve
+) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+
+    rival = await serve("Other910.sock", prefix="npu-")
+    said = await until_told(site, "another device plugin")
+    await asyncio.sleep(CALM_S)
+
+    assert "the kubelet has other devices than we have listed" in said
+    assert (rival.streams, await registrations(site)) == (1, 1)
+    await rival.stop()
+    await until_told(site, "ok")
+    await serves(site, "train")
+
+
+async def test_a_plugin_with_the_same_devices_is_noticed_by_the_pod_it_serves(
+    site: Site, serve: Serve
+) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+    rival = await serve("Other910.sock")
+
+    assert await site.bind("stolen", 1)
+    said = await until_told(site, "another device plugin")
+    stolen = await site.api.get(f"{PODS}/stolen")
+    await asyncio.sleep(CALM_S)
+
+    assert "the kubelet gave devices to a pod without asking us" in said
+    assert (rival.streams, await registrations(site)) == (1, 1)
+    later = await site.api.get(f"{PODS}/stolen")
+    assert later["metadata"]["annotations"] == stolen["metadata"]["annotations"]
+    await rival.stop()
+    await until_told(site, "ok")
+    assert await registrations(site) == 2
+
+
+async def test_a_kubelet_that_has_dropped_us_in_silence_is_registered_with_again(
+    site: Site, serve: Serve
+) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+    rival = await serve("Other910.sock")
+
+    # the kubelet drops whom it knows, and our stream stays open
+    await rival.stop()
+
+    async with asyncio.timeout(SETTLED_S):
+        while await registrations(site) == 1:
+            await asyncio.sleep(0.05)
+    await until_told(site, "ok")
+    await serves(site, "train")
+
+
+async def test_a_restart_of_the_agent_is_no_rival(site: Site) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+    await serves(site, "before")
+
+    await site.restart_agent()
+    await serves(site, "after")
+
+    assert await events(site, "NpuRival") == []
+
+
+async def test_a_plugin_of_another_resource_is_no_rival(
+    site: Site, serve: Serve
+) -> None:
+    socket = site.kubelet.device_plugin_dir / "gpu.sock"
+    other = Plugin("example.com/gpu")
+    await other.serve(socket)
+    await other.register(socket)
+
+    site.start_agent()
+    await until_told(site, "ok")
+    await serves(site, "train")
+    await site.restart_agent()
+    await asyncio.sleep(CALM_S)
+
+    assert await told(site) == "ok"
+    assert await events(site, "NpuRival") == []
+    await other.stop()
+
+
+async def test_a_configmap_that_another_program_writes_is_left_to_it(
+    site: Site,
+) -> None:
+    site.start_agent()
+    await until_told(site, "ok")
+    found = await report(site)
+    path = f"/api/v1/namespaces/kube-system/configmaps/{found['metadata']['name']}"
+
+    # edited by hand: set right again
+    found["data"]["DeviceInfoCfg"] = "{}"
+    await site.api.patch(path, {"data": {"DeviceInfoCfg": "{}"}})
+    async with asyncio.timeout(SETTLED_S):
+        while (found := await report(site))["data"]["DeviceInfoCfg"] == "{}":
+            await asyncio.sleep(0.02)
+
+    # replaced by a program, as MindCluster's does: left as it is
+    theirs = deviceinfo_of_another_make()
+    del found["metadata"]["resourceVersion"], found["metadata"]["annotations"]
+    found["data"] = {"DeviceInfoCfg": theirs}
+    await site.api.request("PUT", path, body=found)
+    said = await until_told(site, "a program that gives no name")
+    await asyncio.sleep(CALM_S)
+
+    assert (await report(site))["data"] == {"DeviceInfoCfg": theirs}
+    assert 'ascend_agent_rival{of="configmap"} 1.0' in await told(site, "metrics")
+    assert await until_event(site, "NpuRival") == said
+
+    await site.api.delete(path)
+    await until_told(site, "ok")
+    with_key = (await report(site))["data"]
+    assert "AscendAffinity" in with_key
+
+
+def deviceinfo_of_another_make() -> str:
+    info = DeviceInfo(available=(1, 2), update_time=4_000_000_000)
+    return render(info, Affinity(sequence=0), PRODUCT)["DeviceInfoCfg"]
