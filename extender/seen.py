@@ -2,14 +2,14 @@
 
 from extender import changes
 from kube import objects, pods
-from scheduler_core import products
+from scheduler_core import finding, products
 from scheduler_core.products import Product
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.pods import NpuPod
 
 #: The resources that pods may ask us for, each once.
 RESOURCES: tuple[str, ...] = tuple(
-    sorted({product.resource for product in products.PRODUCTS})
+    dict.fromkeys(product.resource for product in products.PRODUCTS)
 )
 
 _REPORT_PREFIX = deviceinfo.configmap_name("")
@@ -77,14 +77,23 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 
 
 def _product(node: objects.Node) -> Product | None:
-    """The node's product: its kubelet offers the resource, or its agent is known."""
-    has_agent = inventory.BASE_DEVICE_INFOS in node.annotations
-    for resource in RESOURCES:
-        if has_agent or resource in node.capacity or resource in node.allocatable:
-            found = products.find(resource, node.labels)
-            if found is not None:
-                return found
-    return None
+    """The node's product: its kubelet offers the resource, or its agent is known.
+
+    What the kubelet does not offer yet, the agent's list of chips tells by their
+    names; of a list that names none we take the first product that the labels allow.
+    """
+    of_labels = [finding.of_node(resource, node.labels) for resource in RESOURCES]
+    rows = [row for row in of_labels if row is not None]
+    listed = node.annotations.get(inventory.BASE_DEVICE_INFOS)
+    offered = [
+        row
+        for row in rows
+        if row.resource in node.capacity or row.resource in node.allocatable
+    ]
+    if offered or listed is None:
+        return next(iter(offered), None)
+    named = (row for row in rows if f'"{row.chip_prefix}' in listed)
+    return next(named, next(iter(rows), None))
 
 
 def _whole(quantity: objects.Quantity) -> int:

@@ -8,20 +8,23 @@ from collections.abc import Container
 
 from scheduler_core import chips, scoring
 from scheduler_core.names import SortedNames
+from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason, Refusal, refusal
 
 #: the rank of a node that cannot serve
 NEVER = 1 << 30
-#: said of a node that we know nothing about, and of one with another resource
+#: said of a node that we know nothing about, and of one that serves other jobs
 NO_SUCH_NPU = Refusal(reason=Reason.NO_SUCH_NPU, text="no such NPU")
+#: states of nodes whose bucket is remembered; then all are forgotten
+_REMEMBERED = 1 << 16
 
 #: a rank or `NEVER`, and a reason, by count from 0
 _Verdicts = tuple[tuple[int, ...], tuple[Reason | None, ...]]
 
 
 class Bucket:
-    """Nodes of one product that give the same answer to every count."""
+    """Nodes that give the same answer to every count, by the rule of one row."""
 
     __slots__ = ("names", "product", "ranks", "reasons")
 
@@ -39,59 +42,68 @@ class Bucket:
         self.reasons = reasons
         self.names = SortedNames()
 
-    def rank(self, resource: str, count: int) -> int:
+    def rank(self, count: int) -> int:
         """How good its nodes are for `count` chips, or `NEVER`."""
-        if resource != self.product.resource or not 0 < count < len(self.ranks):
-            return NEVER
-        return self.ranks[count]
+        return self.ranks[count] if 0 < count < len(self.ranks) else NEVER
 
-    def refusal(self, resource: str, count: int) -> Refusal:
+    def refusal(self, count: int) -> Refusal:
         """Why its nodes cannot serve; if they can, that they are to be avoided."""
-        if resource != self.product.resource:
-            return NO_SUCH_NPU
         # Index 0 carries what holds for any illegal count.
         reason = self.reasons[count if 0 < count < len(self.reasons) else 0]
         return refusal(reason or Reason.CONFLICT, self.product, count)
 
 
 class Shelf:
-    """The buckets of one product, and which ranks are to be had.
+    """The buckets of one row, and which ranks are to be had.
 
-    Invariant: bit r of `_occupied[count]` is set exactly when a bucket of
-    `_by_rank[count][r]` has a node.
+    Invariant: `_by_rank[count][r]` are the buckets of that rank that have nodes, and
+    bit r of `_occupied[count]` is set exactly when there are any.
     """
 
-    __slots__ = ("_buckets", "_by_masks", "_by_rank", "_occupied", "product")
+    __slots__ = (
+        *("_buckets", "_by_rank", "_by_state", "_large", "_occupied"),
+        "product",
+    )
 
     def __init__(self, product: Product) -> None:
         """Begin without nodes."""
         counts = range(product.chip_count + 1)
         self.product = product
+        #: too many states to tell them apart by their masks
+        self._large = product.chip_count > chips.SMALL
         self._buckets: dict[_Verdicts, Bucket] = {}
-        #: {(barred, healthy, free): its bucket}: most states have been seen before
-        self._by_masks: dict[tuple[Reason | None, int, int], Bucket] = {}
-        #: by count: {rank: buckets of that rank, empty ones too}
+        #: {what matters of a node: its bucket}: most states have been seen before
+        self._by_state: dict[tuple[object, ...], Bucket] = {}
         self._by_rank: list[dict[int, list[Bucket]]] = [{} for _ in counts]
-        #: by count: a bit for each rank
         self._occupied = [0 for _ in counts]
 
-    def bucket(self, barred: Reason | None, healthy: int, free: int) -> Bucket:
+    def bucket(self, state: NodeState) -> Bucket:
         """The bucket of a node in this state."""
-        key = (barred, healthy, free)
-        bucket = self._by_masks.get(key)
+        product, healthy = self.product, state.healthy
+        usable = state.usable(product) if product.for_distributed else healthy
+        free = state.free & usable
+        key: tuple[object, ...] = (state.barred, healthy, free, usable)
+        if self._large:
+            seen = (chips.shape(product, mask) for mask in (healthy, free, usable))
+            key = (state.barred, *seen)
+        bucket = self._by_state.get(key)
         if bucket is None:
-            verdicts = _verdicts(self.product, barred, healthy, free)
-            bucket = self._by_masks[key] = self._of(verdicts)
+            if len(self._by_state) == _REMEMBERED:
+                self._by_state.clear()
+            verdicts = _verdicts(product, state.barred, healthy, usable, free)
+            bucket = self._by_state[key] = self._of(verdicts)
         return bucket
 
     def add(self, bucket: Bucket, name: str) -> None:
         """Lay a node into one of our buckets."""
         was_empty = not bucket.names
         bucket.names.add(name)
-        if was_empty:
-            for count, rank in enumerate(bucket.ranks):
-                if rank != NEVER:
-                    self._occupied[count] |= 1 << rank
+        if not was_empty:
+            return
+        for count, rank in enumerate(bucket.ranks):
+            if rank != NEVER:
+                self._by_rank[count].setdefault(rank, []).append(bucket)
+                self._occupied[count] |= 1 << rank
 
     def remove(self, bucket: Bucket, name: str) -> None:
         """Take a node out of one of our buckets, in which it lies."""
@@ -99,13 +111,14 @@ class Shelf:
         if bucket.names:
             return
         for count, rank in enumerate(bucket.ranks):
-            if rank != NEVER and not any(
-                other.names for other in self._by_rank[count][rank]
-            ):
-                self._occupied[count] &= ~(1 << rank)
+            if rank != NEVER:
+                others = self._by_rank[count][rank]
+                others.remove(bucket)
+                if not others:
+                    self._occupied[count] &= ~(1 << rank)
 
-    def best(self, count: int, avoid: Container[str]) -> tuple[str, int] | None:
-        """The first name outside `avoid` of the best rank that has one, and the rank.
+    def best(self, count: int, avoid: Container[str]) -> tuple[int, str] | None:
+        """The best rank that has a name outside `avoid`, and the first such name.
 
         Cost:
             One bucket, and a step for each name that is avoided.
@@ -121,7 +134,7 @@ class Shelf:
                 if (head := _first_outside(bucket.names, avoid)) is not None
             ]
             if heads:
-                return min(heads), rank
+                return rank, min(heads)
             left &= left - 1
         return None
 
@@ -133,18 +146,15 @@ class Shelf:
         bucket = self._buckets.get(verdicts)
         if bucket is None:
             bucket = self._buckets[verdicts] = Bucket(self.product, *verdicts)
-            for count, rank in enumerate(bucket.ranks):
-                if rank != NEVER:
-                    self._by_rank[count].setdefault(rank, []).append(bucket)
         return bucket
 
 
 def _verdicts(
-    product: Product, barred: Reason | None, healthy: int, free: int
+    product: Product, barred: Reason | None, healthy: int, usable: int, free: int
 ) -> _Verdicts:
     counts = range(product.chip_count + 1)
     reasons = tuple(
-        barred or chips.why_not(product, free, healthy, count) for count in counts
+        barred or _why_not(product, healthy, usable, free, count) for count in counts
     )
     keys = [scoring.rank(product, healthy, free, count) for count in counts]
     ranks = tuple(
@@ -152,6 +162,15 @@ def _verdicts(
         for reason, key in zip(reasons, keys, strict=True)
     )
     return ranks, reasons
+
+
+def _why_not(
+    product: Product, healthy: int, usable: int, free: int, count: int
+) -> Reason | None:
+    reason = chips.why_not(product, free, usable, count)
+    if reason is Reason.CHIP_UNHEALTHY and chips.choose(product, healthy, count):
+        return Reason.NETWORK_UNHEALTHY
+    return reason
 
 
 def _first_outside(names: SortedNames, avoid: Container[str]) -> str | None:

@@ -1,46 +1,45 @@
-"""Which chips of one node: the tightest group by the product's preference.
+"""Which chips of one node: the ways of the product's row, tried in their order.
 
-A set of chips of one node is a bit mask: bit i is the chip with physical id i. The
-answer for every mask and count is computed once per product, so that a decision is
-one look-up; the alternative, to search each time, costs a hundred times as much.
-Equal groups go to the lower one, and within a group the lowest ids go first.
+For products of up to eight chips the answer for every mask and count is computed
+once, so that a decision is one look-up; to search each time costs ten times as much.
+For larger ones the table fills as it is asked.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from itertools import combinations
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
+from scheduler_core.bits import ids_of, mask_of
+from scheduler_core.layouts import LAYOUTS
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
 
+__all__ = [
+    "choose",
+    "complete",
+    "ids_of",
+    "is_legal",
+    "mask_of",
+    "shape",
+    "table",
+    "why_not",
+]
 
-def mask_of(ids: Iterable[int]) -> int:
-    """The mask of the chips with these physical ids, in any order.
-
-    Raises:
-        ValueError: An id is negative.
-    """
-    mask = 0
-    for chip in ids:
-        mask |= 1 << chip
-    return mask
-
-
-@cache
-def ids_of(mask: int) -> tuple[int, ...]:
-    """The physical ids in `mask`, ascending."""
-    return tuple(chip for chip in range(mask.bit_length()) if mask >> chip & 1)
+#: chips of a server up to which all answers are computed at once: 2,304 entries
+SMALL = 8
+#: answers that are remembered of larger servers, all products together
+_REMEMBERED = 1 << 17
 
 
 def choose(product: Product, free: int, count: int) -> int:
     """Choose which chips of one node a pod gets.
 
-    The group whose number of free chips comes first in the product's preference for
-    `count` wins, so that whole groups stay whole for those who need them; equal
-    groups go to the lower one. A count above the size of a group takes whole groups.
+    The first way of the row that can be had decides (`layouts.py`): for most, the
+    group whose number of free chips comes first in the preference for `count`, so
+    that whole groups stay whole for those who need them. Equal groups go to the
+    lower one, and within a group the lowest ids go first.
 
     Args:
-        product: The node's row.
+        product: The row.
         free: Mask of the chips that may be given; any subset of the product's.
         count: Chips wanted by the whole pod.
 
@@ -48,12 +47,14 @@ def choose(product: Product, free: int, count: int) -> int:
         A mask of `count` chips, all in `free`; 0 when the node cannot serve.
 
     Cost:
-        One look-up.
+        One look-up; for more than eight chips a search on the first time.
 
     Source:
         Node Affinity K8s Scheduling Algorithm Design, "Affinity Policy Description",
-        priority 1.
+        priority 1; Affinity Scheduling Description, table 1.
     """
+    if product.chip_count > SMALL:
+        return _remembered(product, free, count)
     by_count = table(product)
     return by_count[count][free] if 0 < count < len(by_count) else 0
 
@@ -62,7 +63,7 @@ def complete(product: Product, free: int, taken: int, count: int) -> int:
     """Choose `count` more chips for a pod that has some already.
 
     Args:
-        product: The node's row.
+        product: The row.
         free: Mask of the chips that may be given.
         taken: Mask of the chips that containers of the same pod have; 0 is none.
         count: How many more are wanted: all that the pod still needs, because
@@ -75,27 +76,38 @@ def complete(product: Product, free: int, taken: int, count: int) -> int:
     free &= ~taken
     if not taken:
         return choose(product, free, count)
-    if count < 1:
+    if count < 1 or taken & ~product.all_chips:
         return 0
     wanted = count + taken.bit_count()
-    for home in _homes(product, wanted):
-        more = _lowest(free & home, count)
-        if not taken & ~home and more and is_legal(product, taken | more):
+    for way in product.ways.get(wanted, ()):
+        if more := LAYOUTS[way].complete(product, free, taken, wanted):
             return more
     return 0
 
 
 def is_legal(product: Product, chips: int) -> bool:
-    """Whether a pod may have exactly these chips.
-
-    A legal count, inside one group; or whole groups, when it is more than a group.
-    """
-    count = chips.bit_count()
-    if count not in product.counts or chips & ~product.all_chips:
+    """Whether a pod may have exactly these chips: a legal count, laid out in a way."""
+    if chips & ~product.all_chips:
         return False
-    if count <= product.group_size:
-        return any(not chips & ~group for group in product.groups)
-    return all(chips & group in (0, group) for group in product.groups)
+    ways = product.ways.get(chips.bit_count(), ())
+    return any(LAYOUTS[way].admits(product, chips) for way in ways)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def shape(product: Product, mask: int) -> object:
+    """What of a set of chips can matter to any answer about it; sets may share it.
+
+    How many chips there are in each group, whichever group it is; and how many pairs
+    of matching positions, where the row gives out such pairs.
+    """
+    if not product.group_preference:
+        return mask.bit_count()
+    parts = sorted((mask & group).bit_count() for group in product.groups)
+    if product.in_pairs:
+        parts.append(
+            (mask & mask >> product.group_size & product.groups[0]).bit_count()
+        )
+    return tuple(parts)
 
 
 def why_not(product: Product, free: int, healthy: int, count: int) -> Reason | None:
@@ -105,7 +117,7 @@ def why_not(product: Product, free: int, healthy: int, count: int) -> Reason | N
     node its healthy chips would not do; too few chips are free; they are not together.
 
     Args:
-        product: The node's row.
+        product: The row.
         free: Mask of its free chips, all of them healthy.
         healthy: Mask of its healthy chips.
         count: Chips wanted.
@@ -113,7 +125,7 @@ def why_not(product: Product, free: int, healthy: int, count: int) -> Reason | N
     Returns:
         The reason, or None when the node can serve.
     """
-    if count not in product.counts:
+    if count not in product.ways:
         return Reason.ILLEGAL_COUNT
     if choose(product, free, count):
         return None
@@ -142,28 +154,10 @@ def table(product: Product) -> Sequence[Sequence[int]]:
 
 
 def _search(product: Product, free: int, count: int) -> int:
-    if count not in product.counts:
-        return 0
-    if count > product.group_size:
-        whole = [group for group in product.groups if free & group == group]
-        wanted = sum(whole[: count // product.group_size])
-        return wanted if wanted.bit_count() == count else 0
-    for left in product.group_preference[count]:
-        for group in product.groups:
-            if (free & group).bit_count() == left:
-                return _lowest(free & group, count)
+    for way in product.ways.get(count, ()):
+        if chosen := LAYOUTS[way].choose(product, free, count):
+            return chosen
     return 0
 
 
-def _homes(product: Product, count: int) -> Iterator[int]:
-    """Where `count` chips of one pod may lie: a group, or as many whole groups."""
-    if count <= product.group_size:
-        yield from product.groups
-    else:
-        for some in combinations(product.groups, count // product.group_size):
-            yield sum(some)
-
-
-def _lowest(mask: int, count: int) -> int:
-    """The `count` lowest chips of `mask`; 0 when it has fewer."""
-    return mask_of(ids_of(mask)[:count]) if mask.bit_count() >= count else 0
+_remembered = lru_cache(maxsize=_REMEMBERED)(_search)

@@ -1,9 +1,9 @@
 """Which node is best for a count, without looking at every node.
 
-Nodes of one product that give the same answer to every count lie in one bucket, so
-that a decision looks at buckets, of which there are a few dozen, and takes the first
-name of the best. The index is the core's one mutable value: it belongs to whoever
-keeps it up to date, one thread only.
+Nodes that give the same answer to every count lie in one bucket, so that a decision
+looks at buckets, of which there are a few dozen, and takes the first name of the
+best. The index is the core's one mutable value: it belongs to whoever keeps it up to
+date, one thread only.
 """
 
 from collections import Counter
@@ -11,40 +11,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from scheduler_core.buckets import NEVER, NO_SUCH_NPU, Bucket, Shelf
+from scheduler_core.buckets import NEVER, NO_SUCH_NPU, Bucket
+from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
-from scheduler_core.reasons import Reason, Refusal
+from scheduler_core.reasons import Refusal
+from scheduler_core.rows import distributed
+from scheduler_core.sections import Section, first
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
-    """One node at one moment. Masks of physical ids; free ⊆ healthy ⊆ inventory."""
-
-    name: str
-    product: Product
-    #: chips that the node has
-    inventory: int
-    healthy: int
-    free: int
-    #: why nothing goes to this node whatever is free, or None
-    barred: Reason | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a node that cannot be.
-
-        Raises:
-            ValueError: The masks do not lie in each other.
-        """
-        if (
-            self.free & ~self.healthy
-            or self.healthy & ~self.inventory
-            or self.inventory & ~self.product.all_chips
-        ):
-            raise ValueError(
-                f"node {self.name!r}: expected free within healthy within inventory "
-                f"within {self.product.chip_count} chips, found {self.free:#b}, "
-                f"{self.healthy:#b}, {self.inventory:#b}"
-            )
+__all__ = ["Cluster", "Found", "NodeState", "Survey"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +26,8 @@ class Found:
     """The best node for a count."""
 
     node: NodeState
+    #: the row by whose rule it serves
+    row: Product
     #: how good it is (`scoring.number`)
     rank: int
 
@@ -71,21 +47,29 @@ class Survey:
 class Cluster:
     """All nodes with NPUs, indexed.
 
+    What is wanted is said as a resource, then each node serves by its own row; or as
+    a row, then every node that can serve by that one does. With `in_network` the job
+    has several pods that talk over the network (`rows.distributed`).
+
     Cost:
-        `put` and `drop`: one node's chips, whatever the size. `best` over all nodes:
-        one bucket. Anything with `names`: a look-up for each name.
+        `put` and `drop`: one node's chips for each row that was asked for, whatever
+        the size. `best` over all nodes: one bucket. Anything with `names`: a look-up
+        for each name. The first question for a row looks at all nodes once.
     """
 
-    __slots__ = ("_bucket_of", "_of_resource", "_shelves", "_states")
+    __slots__ = ("_asked", "_lying", "_own", "_sections", "_states")
 
     def __init__(self, states: Iterable[NodeState] = ()) -> None:
         """Begin with these nodes; of two with one name, the later."""
         self._states: dict[str, NodeState] = {}
-        self._bucket_of: dict[str, Bucket] = {}
-        #: {key of a product: its buckets}
-        self._shelves: dict[str, Shelf] = {}
-        #: {resource: its products' buckets, by key}
-        self._of_resource: dict[str, tuple[Shelf, ...]] = {}
+        #: {in network: {name: bucket by the node's own row}}
+        self._lying: dict[bool, dict[str, Bucket]] = {False: {}, True: {}}
+        #: rows that nodes have or had, in the order they came
+        self._own: dict[Product, None] = {}
+        #: {resource: {(row, whether of guests): its nodes}}
+        self._sections: dict[str, dict[tuple[Product, bool], Section]] = {}
+        #: {what was wanted: sections by row, in the order in which rows are tried}
+        self._asked: dict[tuple[Product | str, bool], list[list[Section]]] = {}
         for state in states:
             self.put(state)
 
@@ -103,101 +87,114 @@ class Cluster:
 
     def put(self, state: NodeState) -> None:
         """Take in a node, or what has become of it."""
-        name = state.name
-        shelf = self._shelves.get(state.product.key) or self._shelf(state.product)
-        bucket = shelf.bucket(state.barred, state.healthy, state.free)
-        old = self._bucket_of.get(name)
-        self._states[name] = state
-        if old is bucket:
-            return
-        if old is not None:
-            self._shelves[old.product.key].remove(old, name)
-        shelf.add(bucket, name)
-        self._bucket_of[name] = bucket
+        product = state.product
+        old = self._states.get(state.name)
+        if old is not None and (
+            old.product is not product or old.inventory != state.inventory
+        ):
+            self.drop(state.name)
+        if product not in self._own:
+            self._own[product] = None
+            self._asked.clear()
+            self._section(product, guests=False)
+        self._states[state.name] = state
+        for section in self._sections[product.resource].values():
+            if section.takes(state):
+                section.put(state)
 
     def drop(self, name: str) -> None:
         """Forget a node; nothing happens when it is not known."""
-        bucket = self._bucket_of.pop(name, None)
-        if bucket is not None:
-            self._shelves[bucket.product.key].remove(bucket, name)
-            del self._states[name]
+        state = self._states.pop(name, None)
+        if state is not None:
+            for section in self._sections[state.product.resource].values():
+                if section.takes(state):
+                    section.drop(name)
 
     def best(
         self,
-        resource: str,
+        wanted: Product | str,
         count: int,
         *,
         names: Iterable[str] | None = None,
         avoid: Container[str] = (),
+        in_network: bool = False,
     ) -> Found | None:
         """The best node for `count` chips, of equals the one with the first name.
 
-        Products of one resource are tried in the order of their keys.
+        Nodes with different rows of one resource are tried in the order of the rows'
+        keys.
 
         Args:
-            resource: The Kubernetes resource.
+            wanted: The Kubernetes resource, or a row.
             count: Chips wanted by the whole pod.
             names: Only these nodes, in any order; None is all.
             avoid: Not these nodes.
+            in_network: Whether the pod's job has several pods.
         """
         if names is not None:
-            survey = self.survey(resource, count, names, avoid=avoid)
+            survey = self.survey(
+                wanted, count, names, avoid=avoid, in_network=in_network
+            )
             if not survey.best:
                 return None
             name = min(survey.best)
+            (bucket,) = self._buckets(wanted, (name,), in_network=in_network)
+            if bucket is None:
+                raise KeyError(name)
             return Found(
-                node=self._states[name],
-                rank=self._bucket_of[name].rank(resource, count),
+                node=self._states[name], row=bucket.product, rank=bucket.rank(count)
             )
-        for shelf in self._of_resource.get(resource, ()):
-            head = shelf.best(count, avoid)
+        for sections in self._rows(wanted, in_network=in_network):
+            head = first(sections, count, avoid)
             if head is not None:
-                return Found(node=self._states[head[0]], rank=head[1])
+                rank, name = head
+                return Found(node=self._states[name], row=sections[0].row, rank=rank)
         return None
 
     def survey(
         self,
-        resource: str,
+        wanted: Product | str,
         count: int,
         names: Iterable[str],
         *,
         avoid: Container[str] = (),
+        in_network: bool = False,
     ) -> Survey:
         """What each of these nodes can do for `count` chips.
 
         Args:
-            resource: The Kubernetes resource.
+            wanted: The Kubernetes resource, or a row.
             count: Chips wanted by the whole pod.
             names: Nodes to look at, each once; unknown ones are refused.
             avoid: Those of them that are refused although they could serve.
+            in_network: Whether the pod's job has several pods.
 
         Cost:
             A look-up for each name, a few steps for each bucket that they lie in.
         """
         asked, shunned = _parted(names, avoid)
-        lying = list(map(self._bucket_of.get, asked))
+        lying = self._buckets(wanted, asked, in_network=in_network)
         buckets = set(lying)
         ranks = {
             bucket: (bucket.product.key, rank)
             for bucket in buckets
-            if bucket is not None and (rank := bucket.rank(resource, count)) != NEVER
+            if bucket is not None and (rank := bucket.rank(count)) != NEVER
         }
         best = min(ranks.values(), default=None)
         first = {bucket for bucket in ranks if ranks[bucket] == best}
         second = ranks.keys() - first
         refusals = {
-            bucket: _refusal(bucket, resource, count)
-            for bucket in buckets - ranks.keys()
+            bucket: _refusal(bucket, count) for bucket in buckets - ranks.keys()
         }
         refused = {
             name: refusals[bucket]
             for name, bucket in zip(asked, lying, strict=True)
             if bucket in refusals
         }
-        for name in shunned:
-            bucket = self._bucket_of.get(name)
+        out = self._buckets(wanted, shunned, in_network=in_network)
+        for name, bucket in zip(shunned, out, strict=True):
             if bucket not in refusals:  # one that can serve: its nodes share one text
-                refusals[bucket] = _refusal(bucket, resource, count)
+                refusals[bucket] = _refusal(bucket, count)
             refused[name] = refusals[bucket]
         return Survey(
             best=tuple(compress(asked, map(first.__contains__, lying))),
@@ -206,7 +203,12 @@ class Cluster:
         )
 
     def refusals(
-        self, resource: str, count: int, *, names: Iterable[str] | None = None
+        self,
+        wanted: Product | str,
+        count: int,
+        *,
+        names: Iterable[str] | None = None,
+        in_network: bool = False,
     ) -> tuple[tuple[str, int], ...]:
         """Why none of these nodes serves: texts with counts of nodes.
 
@@ -218,27 +220,77 @@ class Cluster:
         """
         tally: Counter[str] = Counter()
         if names is None:
-            for shelf in self._shelves.values():
-                for bucket in shelf.buckets():
-                    text = bucket.refusal(resource, count).text
-                    tally[text] += len(bucket.names)
+            for sections in self._rows(wanted, in_network=in_network):
+                for section in sections:
+                    for bucket in section.shelf.buckets():
+                        tally[bucket.refusal(count).text] += len(bucket.names)
+            tally[NO_SUCH_NPU.text] += len(self._states) - tally.total()
         else:
-            lying = map(self._bucket_of.get, names)
-            tally.update(_refusal(bucket, resource, count).text for bucket in lying)
-        return tuple(sorted(tally.items(), key=lambda item: (-item[1], item[0])))
+            lying = self._buckets(wanted, tuple(names), in_network=in_network)
+            tally.update(_refusal(bucket, count).text for bucket in lying)
+        said = [(text, nodes) for text, nodes in tally.items() if nodes]
+        return tuple(sorted(said, key=lambda item: (-item[1], item[0])))
 
-    def _shelf(self, product: Product) -> Shelf:
-        shelf = self._shelves[product.key] = Shelf(product)
-        self._of_resource[product.resource] = tuple(
-            self._shelves[key]
-            for key in sorted(self._shelves)
-            if self._shelves[key].product.resource == product.resource
-        )
-        return shelf
+    def _rows(
+        self, wanted: Product | str, *, in_network: bool
+    ) -> Sequence[Sequence[Section]]:
+        """Sections of those that serve, one list for each row."""
+        rows = self._asked.get((wanted, in_network))
+        if rows is None:
+            rows = self._find_rows(wanted, in_network=in_network)
+            self._asked[wanted, in_network] = rows
+        return rows
+
+    def _find_rows(
+        self, wanted: Product | str, *, in_network: bool
+    ) -> list[list[Section]]:
+        if isinstance(wanted, Product):
+            row = distributed(wanted) if in_network else wanted
+            return [[self._section(row, guests=guests) for guests in (False, True)]]
+        own = [product for product in self._own if product.resource == wanted]
+        rows = [distributed(product) if in_network else product for product in own]
+        rows.sort(key=lambda row: row.key)
+        return [[self._section(row, guests=False)] for row in rows]
+
+    def _section(self, row: Product, *, guests: bool) -> Section:
+        """That section; made, from all nodes, when it is asked for first."""
+        sections = self._sections.setdefault(row.resource, {})
+        section = sections.get((row, guests))
+        if section is None:
+            bucket_of = {} if guests else self._lying[row.for_distributed]
+            section = sections[row, guests] = Section(row, bucket_of, guests=guests)
+            for state in self._states.values():
+                if section.takes(state):
+                    section.put(state)
+        return section
+
+    def _buckets(
+        self, wanted: Product | str, names: Sequence[str], *, in_network: bool
+    ) -> Sequence[Bucket | None]:
+        """The bucket of each node, None for those that do not serve such jobs."""
+        sections = [
+            section
+            for of_row in self._rows(wanted, in_network=in_network)
+            for section in of_row
+            if section.bucket_of
+        ]
+        rows = {section.row for section in sections}
+        dicts = {id(section.bucket_of): section.bucket_of for section in sections}
+        found: list[Bucket | None] = [None] * len(names)
+        for bucket_of in dicts.values():
+            lying = list(map(bucket_of.get, names))
+            alien = {each for each in set(lying) if each and each.product not in rows}
+            if alien or len(dicts) > 1:
+                lying = [
+                    known if bucket in alien else bucket or known
+                    for bucket, known in zip(lying, found, strict=True)
+                ]
+            found = lying
+        return found
 
 
-def _refusal(bucket: Bucket | None, resource: str, count: int) -> Refusal:
-    return NO_SUCH_NPU if bucket is None else bucket.refusal(resource, count)
+def _refusal(bucket: Bucket | None, count: int) -> Refusal:
+    return NO_SUCH_NPU if bucket is None else bucket.refusal(count)
 
 
 def _parted(

@@ -8,9 +8,13 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scheduler_core import chips, scoring
+from scheduler_core import chips
 from scheduler_core.cluster import Cluster
-from scheduler_core.products import Product
+from scheduler_core.layouts import LAYOUTS
+from scheduler_core.rows import Product, Way
+
+#: sentences that are remembered
+_REMEMBERED = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +54,21 @@ def place(
     *,
     names: Iterable[str] | None = None,
     avoid: Container[str] = (),
+    in_network: bool = False,
 ) -> Placement | Rejection:
     """Choose a node for one pod, and chips of it.
 
-    First the nodes with the most healthy chips, then the best group of free chips,
-    then the node that is fullest besides, then the first name.
+    The node that comes first by the order of its row, then by name; of it the chips
+    that the row prefers.
 
     Args:
-        wanted: The resource that the pod asks for, or a product that offers it.
+        wanted: The resource that the pod asks for, and each node serves by its own
+            row; or the row that the pod's job means (`finding.wanted`).
         count: Chips that the whole pod occupies.
         cluster: The nodes; not changed.
         names: Only these nodes, each once, in any order; None is all.
         avoid: Not these nodes; one that could serve counts as a conflict.
+        in_network: Whether the pod's job has several pods (`rows.distributed`).
 
     Returns:
         Node and chips, or the reasons; their counts add up to the nodes looked at.
@@ -71,42 +78,65 @@ def place(
         them, a look-up for each.
 
     Source:
-        Node Affinity K8s Scheduling Algorithm Design, "Scenario Classification".
+        Node Affinity K8s Scheduling Algorithm Design, "Scenario Classification";
+        Node Scoring, "Common Node Selection Principle".
     """
-    resource = wanted if isinstance(wanted, str) else wanted.resource
     if names is not None:
         names = tuple(names)
-    found = cluster.best(resource, count, names=names, avoid=avoid)
+    found = cluster.best(wanted, count, names=names, avoid=avoid, in_network=in_network)
     if found is None:
-        return Rejection(reasons=cluster.refusals(resource, count, names=names))
-    node = found.node
+        reasons = cluster.refusals(wanted, count, names=names, in_network=in_network)
+        return Rejection(reasons=reasons)
+    node, row = found.node, found.row
+    free = node.free & node.usable(row) if row.for_distributed else node.free
+    chosen = chips.choose(row, free, count)
+    # A chip that is not there is missing only where a whole server is expected.
+    of = row.chip_count if row.capacity_staged else node.inventory.bit_count()
     return Placement(
         node=node.name,
-        chips=chips.ids_of(chips.choose(node.product, node.free, count)),
-        reason=sentence(node.product, count, found.rank, node.healthy.bit_count()),
+        chips=chips.ids_of(chosen),
+        reason=_sentence(row, free, chosen, node.healthy.bit_count(), of),
     )
 
 
-@lru_cache(maxsize=4096)
-def sentence(product: Product, count: int, rank: int, healthy: int) -> str:
-    """Why a node of this rank was chosen for `count` chips.
+@lru_cache(maxsize=_REMEMBERED)
+def _sentence(row: Product, free: int, chosen: int, healthy: int, of: int) -> str:
+    """Why `chosen` of `free`, on a node with so many healthy chips of so many."""
+    those = "all" if healthy == of else f"{healthy} of"
+    return f"{_share(row, free, chosen)}, on a node with {those} {of} chips healthy"
 
-    Args:
-        product: The node's row.
-        count: Chips that were given.
-        rank: How good the node is (`scoring.number`).
-        healthy: How many of its chips are healthy.
-    """
-    key = scoring.key_of(product, rank)
-    group = product.group_kind.value
-    whole = "all" if healthy == product.chip_count else f"{healthy} of"
-    having = f"on a node with {whole} {product.chip_count} chips healthy"
-    if count > product.group_size:
-        return f"{count // product.group_size} whole {group}s, {having}"
-    left = product.group_preference[count][key.group]
-    share = (
-        f"{count} of the {left} free chips of one {group}"
-        if left > count
-        else f"the last {count} free of one {group}"
+
+def _share(row: Product, free: int, chosen: int) -> str:
+    """What was given of what."""
+    count = chosen.bit_count()
+    way = next(way for way in row.ways[count] if LAYOUTS[way].admits(row, chosen))
+    if way is Way.GROUPS:
+        return _share_of_groups(row, free, chosen)
+    if way is Way.HALVES:
+        return f"{count // 2} chips of each {row.group_kind.value}"
+    if way is Way.PAIRS:
+        group = row.group_kind.value
+        return f"{count // 2} chips of each {group}, at matching positions"
+    return _of(count, free.bit_count())
+
+
+def _share_of_groups(row: Product, free: int, chosen: int) -> str:
+    count, group = chosen.bit_count(), row.group_kind
+    home = sum(used := [group for group in row.groups if group & chosen])
+    near = (free & home).bit_count()
+    if len(used) == 1:
+        share = f"{_of(count, near)} of one {group.value}"
+        return f"{share} ({(free & ~home).bit_count()} more free on the node)"
+    whole, rest = divmod(count, row.group_size)
+    if not rest:
+        return group.whole(whole)
+    more = _of(rest, near - whole * row.group_size)
+    return f"{group.whole(whole)} and {more} of one more"
+
+
+def _of(count: int, left: int) -> str:
+    return (
+        f"the last {count} free"
+        if left == count
+        else f"{count} of the {left} free chips"
     )
-    return f"{share} ({key.other} more free on the node), {having}"

@@ -7,6 +7,7 @@ from itertools import chain
 from scheduler_core.cluster import NodeState
 from scheduler_core.products import ATLAS_800_TRAINING, Product
 from scheduler_core.reasons import Reason
+from scheduler_core.rows import Way
 
 #: physical ids of the Atlas 800 training server's HCCS rings
 RINGS = ((0, 1, 2, 3), (4, 5, 6, 7))
@@ -59,7 +60,7 @@ def three_rings() -> Product:
         ATLAS_800_TRAINING,
         key="three-rings",
         chip_count=12,
-        counts=(1, 2, 4, 8, 12),
+        ways=dict.fromkeys((1, 2, 4, 8, 12), (Way.GROUPS,)),
     )
 
 

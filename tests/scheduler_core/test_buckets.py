@@ -3,9 +3,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.buckets import NEVER, Bucket, Shelf
+from scheduler_core.nodes import NodeState
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 
 masks = st.integers(0, 255)
+
+
+def node(healthy: int, free: int) -> NodeState:
+    return NodeState(
+        name="n",
+        product=PRODUCT,
+        inventory=0xFF,
+        healthy=healthy,
+        free=free & healthy,
+    )
 
 
 @pytest.mark.property
@@ -21,7 +32,7 @@ def test_exactly_the_ranks_that_have_nodes_are_marked(
         if name in lies:
             shelf.remove(lies.pop(name), name)
         else:
-            lies[name] = shelf.bucket(None, healthy, free & healthy)
+            lies[name] = shelf.bucket(node(healthy, free))
             shelf.add(lies[name], name)
 
     for count, marks in enumerate(shelf._occupied):
@@ -32,8 +43,8 @@ def test_exactly_the_ranks_that_have_nodes_are_marked(
 def test_nodes_with_the_same_answers_share_a_bucket() -> None:
     shelf = Shelf(PRODUCT)
 
-    left, right = shelf.bucket(None, 0xFF, 0x07), shelf.bucket(None, 0xFF, 0xE0)
-    hurt = shelf.bucket(None, 0x7F, 0x07)
+    left, right = shelf.bucket(node(0xFF, 0x07)), shelf.bucket(node(0xFF, 0xE0))
+    hurt = shelf.bucket(node(0x7F, 0x07))
 
     assert left is right
     assert left is not hurt
@@ -42,24 +53,24 @@ def test_nodes_with_the_same_answers_share_a_bucket() -> None:
 def test_a_rank_stays_marked_while_another_bucket_of_it_has_nodes() -> None:
     """Six healthy chips as 4 + 2 and as 3 + 3 refuse differently, but rank alike."""
     shelf = Shelf(PRODUCT)
-    uneven, even = shelf.bucket(None, 0x3F, 0x01), shelf.bucket(None, 0x77, 0x01)
+    uneven, even = shelf.bucket(node(0x3F, 0x01)), shelf.bucket(node(0x77, 0x01))
     assert uneven is not even
     shelf.add(uneven, "a")
     shelf.add(even, "b")
 
     shelf.remove(uneven, "a")
 
-    assert shelf.best(1, ()) == ("b", even.ranks[1])
+    assert shelf.best(1, ()) == (even.ranks[1], "b")
 
 
 def test_avoided_nodes_are_passed_over_rank_by_rank() -> None:
     shelf = Shelf(PRODUCT)
     for name, free in (("a", 0x01), ("b", 0x11), ("c", 0x13)):
-        shelf.add(shelf.bucket(None, 0xFF, free), name)
+        shelf.add(shelf.bucket(node(0xFF, free)), name)
 
     assert [shelf.best(1, avoid) for avoid in ((), ("a",), ("a", "b"), "abc")] == [
-        ("a", 0),
-        ("b", 1),
-        ("c", 2),
+        (0, "a"),
+        (1, "b"),
+        (2, "c"),
         None,
     ]

@@ -59,7 +59,7 @@ def by_hand(model: Sequence[NodeState], count: int) -> Found | None:
     if not ranked:
         return None
     number, _, state = min(ranked, key=lambda item: item[:2])
-    return Found(node=state, rank=number)
+    return Found(node=state, row=PRODUCT, rank=number)
 
 
 @pytest.mark.property
@@ -238,7 +238,9 @@ def test_a_node_that_becomes_another_product_leaves_its_old_place() -> None:
 
     assert cluster.best(RESOURCE, 1) is None
     assert cluster.best(OTHER.resource, 1) == Found(
-        node=atlas("a", product=OTHER), rank=scoring.number(OTHER, Rank(0, 3, 4))
+        node=atlas("a", product=OTHER),
+        row=OTHER,
+        rank=scoring.number(OTHER, Rank(0, 3, 4)),
     )
     assert len(cluster) == 1
 

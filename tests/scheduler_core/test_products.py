@@ -5,6 +5,7 @@ import pytest
 from scheduler_core import products
 from scheduler_core.errors import UnknownProductError
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.rows import Network, Order, Way
 from tests.machines import RINGS, mask
 
 
@@ -16,18 +17,20 @@ def test_groups_are_the_rings_of_the_machine() -> None:
 @pytest.mark.parametrize("row", products.PRODUCTS, ids=lambda row: row.key)
 def test_every_row_is_sound(row: products.Product) -> None:
     assert row.chip_count % row.group_size == 0
-    assert row.counts == tuple(sorted(set(row.counts)))
-    assert all(
-        sorted(left) == [n for n in range(1, row.group_size + 1) if n in left]
-        and min(left) >= count
-        for count, left in (
-            (count, sorted(left)) for count, left in row.group_preference.items()
-        )
-    )
-    assert {count for count in row.counts if count <= row.group_size} == set(
-        row.group_preference
-    )
+    assert row.counts
+    assert 1 <= min(row.counts) <= max(row.counts) <= row.chip_count
     assert row.source
+    for count, left in row.group_preference.items():
+        assert len(set(left)) == len(left)
+        assert count <= min(left)
+        assert max(left) == row.group_size  # a whole group serves any part of it
+    for count, ways in row.ways.items():
+        if Way.GROUPS in ways and count % row.group_size:
+            assert count % row.group_size in row.group_preference
+        if {Way.PAIRS, Way.HALVES} & set(ways):
+            assert (len(row.groups), count % 2) == (2, 0)
+    if row.order is Order.MISFIT:
+        assert len(row.groups) == 2
 
 
 def test_keys_are_unique_and_lead_to_their_rows() -> None:
@@ -37,25 +40,37 @@ def test_keys_are_unique_and_lead_to_their_rows() -> None:
 
 
 def test_an_unknown_key_is_refused_with_the_known_ones() -> None:
-    message = "product: expected one of atlas-800-training, found 'atlas-900'"
+    keys = tuple(row.key for row in products.PRODUCTS)
+    message = f"product: expected one of {', '.join(keys)}, found 'atlas-900'"
     with pytest.raises(UnknownProductError, match=re.escape(message)) as caught:
         products.by_key("atlas-900")
 
     assert caught.value.key == "atlas-900"
-    assert caught.value.known == ("atlas-800-training",)
+    assert caught.value.known == keys
 
 
+@pytest.mark.seed("001-09")
 @pytest.mark.parametrize(
-    ("resource", "labels", "expected"),
+    ("server", "networks"),
     [
-        ("huawei.com/Ascend910", {}, PRODUCT),
-        ("huawei.com/Ascend910", {"accelerator-type": "module"}, PRODUCT),
-        ("huawei.com/Ascend910", {"accelerator-type": "half"}, None),
-        ("huawei.com/Ascend910", {"accelerator-type": "module-910b-8"}, None),
-        ("huawei.com/Ascend310", {}, None),
+        ("Atlas 800T A2 training server", {Network.ROCE, Network.ROCE_SINGLE_LAYER}),
+        ("Atlas 800I A2 inference server", {Network.ROCE, Network.ROCE_SINGLE_LAYER}),
+        ("A200I A2 Box heterogeneous", {Network.ROCE, Network.ROCE_SINGLE_LAYER}),
+        ("Atlas 200T A2 Box16 heterogeneous subrack", {Network.ROCE}),
+        ("Atlas 200I A2 Box16 heterogeneous subrack", {Network.ROCE}),
+        ("Atlas 800 training server (model 9000)", {Network.ROCE}),
+        ("Atlas 800 training server (model 9010)", {Network.ROCE}),
+        ("Atlas 900 A3 SuperPoD", {Network.UNIFIED_BUS}),
     ],
 )
-def test_the_labels_of_a_node_tell_its_product(
-    resource: str, labels: dict[str, str], expected: products.Product | None
+def test_servers_are_joined_by_the_networks_of_the_documents(
+    server: str, networks: set[Network]
 ) -> None:
-    assert products.find(resource, labels) is expected
+    rows = [
+        row
+        for row in products.PRODUCTS
+        if any(name.startswith(server) for name in row.servers)
+    ]
+
+    assert rows
+    assert {network for row in rows for network in row.networks} == networks

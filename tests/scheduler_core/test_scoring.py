@@ -1,6 +1,6 @@
 import pytest
 
-from scheduler_core import scoring
+from scheduler_core import products, scoring
 from scheduler_core.chips import ids_of
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.scoring import Rank
@@ -97,7 +97,7 @@ def test_three_and_three_is_the_last_of_group_c_for_two_chips() -> None:
     )
 
 
-def test_the_number_of_a_rank_keeps_the_order_and_leads_back() -> None:
+def test_the_number_of_a_rank_keeps_the_order() -> None:
     keys = sorted(
         {
             key
@@ -110,7 +110,6 @@ def test_the_number_of_a_rank_keeps_the_order_and_leads_back() -> None:
     numbers = [scoring.number(PRODUCT, key) for key in keys]
 
     assert numbers == sorted(set(numbers))
-    assert [scoring.key_of(PRODUCT, number) for number in numbers] == keys
 
 
 def test_a_product_without_stages_does_not_look_at_health() -> None:
@@ -131,3 +130,121 @@ def test_of_whole_rings_the_fuller_node_comes_first() -> None:
     assert scoring.rank(row, 0xFFF, 0x0FF, 8) == Rank(0, 0, 0)
     assert scoring.rank(row, 0xFFF, 0xFFF, 8) == Rank(0, 0, 4)
     assert scoring.rank(row, 0xFFF, 0x7F7, 8) is None
+
+
+def order(key: str, count: int, frees: list[int]) -> list[int]:
+    """These free sets, the best first; those that cannot serve left out."""
+    row = products.by_key(key)
+    ranked = [(scoring.rank(row, row.all_chips, free, count), free) for free in frees]
+    return [free for rank, free in sorted(r for r in ranked if r[0] is not None)]
+
+
+@pytest.mark.seed("003-02")
+@pytest.mark.parametrize(
+    ("count", "row"),
+    [(6, [8, 8, 8, 8, 8, 0, 1, 2]), (4, [8, 8, 8, 0, 1, 2, 3, 4])],
+)
+@pytest.mark.parametrize("key", ["atlas-a2-8", "a300t", "flat-8"])
+def test_of_flat_servers_the_fewest_chips_left_over_is_best(
+    key: str, count: int, row: list[int]
+) -> None:
+    """The two rows of the matrix that the document gives; 8 is never."""
+    frees = [(1 << free) - 1 for free in range(1, 9)]
+
+    ranked = sorted((said, free) for said, free in zip(row, frees, strict=True))
+
+    assert order(key, count, frees) == [free for said, free in ranked if said < 8]
+
+
+def test_of_a_box_a_missing_chip_weighs_as_much_as_one_left_over() -> None:
+    row = products.by_key("atlas-a2-box16")
+    all_but_two = row.all_chips & ~0xC000
+
+    exact_but_hurt = scoring.rank(row, all_but_two, 0b111, 3)
+    two_left_over = scoring.rank(row, row.all_chips, 0b11111, 3)
+    three_left_over = scoring.rank(row, row.all_chips, 0b111111, 3)
+
+    assert [exact_but_hurt, two_left_over, three_left_over] == [
+        Rank(0, 2, 3),
+        Rank(0, 2, 5),
+        Rank(0, 3, 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "count", "frees"),
+    [
+        pytest.param(
+            "atlas-a3-16",
+            1,
+            [0b1, 0b111, 0b11111, 0b11, 0b1111],
+            id="A3, one chip: a module in use first, then fewer free",
+        ),
+        pytest.param(
+            "atlas-a3-16",
+            2,
+            [0b11, 0b1011, 0b1111, 0b111111],
+            id="A3, two chips: the fewest left over",
+        ),
+        pytest.param(
+            "mesh-16",
+            2,
+            [0b0011, 0b0111, 0b0001_0111, 0b0011_0011, 0b1111_1111],
+            id="meshes: fewest that could serve, then fewest left over",
+        ),
+        pytest.param(
+            "mesh-16",
+            8,
+            [0xFF, 0x1FF, 0xFFF, 0xFFFF],
+            id="meshes: fewest whole ones beyond the need",
+        ),
+        pytest.param(
+            "mesh-8", 5, [0x37, 0x3F, 0x7F, 0xFF], id="meshes: five, the fewest left"
+        ),
+        pytest.param(
+            "atlas-300i-card",
+            1,
+            [0b1, 0b10001, 0b0111, 0b0011, 0b1111],
+            id="300I: 1, 3, 2, 4 on the card",
+        ),
+        pytest.param(
+            "atlas-300i-duo-chip",
+            1,
+            [0b1, 0b1101, 0b11, 0b1111],
+            id="Duo: a card with one left first",
+        ),
+        pytest.param(
+            "atlas-300i-duo-chip",
+            2,
+            [0b11, 0b1110, 0b101, 0b10101],
+            id="Duo: one whole card first",
+        ),
+        pytest.param(
+            "atlas-300i-duo-distributed",
+            3,
+            [0b1101, 0b110101, 0b1111, 0b111111],
+            id="Duo, distributed: a card with one left first",
+        ),
+    ],
+)
+def test_nodes_of_this_row_are_preferred_in_this_order(
+    key: str, count: int, frees: list[int]
+) -> None:
+    assert order(key, count, frees[::-1]) == frees
+
+
+@pytest.mark.parametrize("row", products.PRODUCTS, ids=lambda row: row.key)
+def test_the_number_of_a_rank_keeps_the_order_of_every_row(
+    row: products.Product,
+) -> None:
+    keys = {
+        key
+        for healthy in (row.all_chips, row.all_chips >> 1)
+        for free in (0x1, 0x3, 0x13, 0x37, 0xFF, 0xF5F, 0xFFFF, row.all_chips)
+        for count in row.counts
+        if (key := scoring.rank(row, healthy, free & healthy, count)) is not None
+    }
+
+    numbers = [scoring.number(row, key) for key in sorted(keys)]
+
+    assert numbers == sorted(set(numbers))

@@ -5,11 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import PRODUCTS
 from scheduler_core.reasons import Reason
 from scheduler_core.wire import snapshot
 from scheduler_core.wire.reader import SnapshotError
 from scheduler_core.wire.snapshot import Job, Snapshot, SnapshotNode, SnapshotPod
 from tests.machines import EIGHT, atlas
+
+KEYS = ", ".join(row.key for row in PRODUCTS)
 
 chips = st.frozensets(st.integers(0, 7)).map(lambda some: tuple(sorted(some)))
 
@@ -120,7 +123,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_path() -> None:
         "nods: no such key, expected 'nodes'",
         "zzz: no such key, expected one of version, nodes, pods",
         "nodes[0].unhealty: no such key, expected 'unhealthy'",
-        "nodes[0].product: expected one of atlas-800-training, found 'atlas'",
+        f"nodes[0].product: expected one of {KEYS}, found 'atlas'",
         "nodes[0].chips[1]: expected each chip once, found 0",
         "nodes[0].chips[2]: expected one of the chips 0, 1, 2, 3, 4, 5, 6, 7, found 9",
         "nodes[0].chips[3]: expected a whole number, found 'x'",
@@ -184,7 +187,8 @@ def test_a_job_asks_for_chips_of_a_resource() -> None:
             (
                 "chips: expected 1 or more, found 0",
                 (
-                    "resource: expected one of huawei.com/Ascend910, "
+                    "resource: expected one of huawei.com/Ascend310, "
+                    "huawei.com/Ascend310P, huawei.com/Ascend910, huawei.com/npu, "
                     "found 'huawei.com/Ascend911'"
                 ),
             ),

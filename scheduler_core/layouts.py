@@ -1,0 +1,194 @@
+"""The ways in which the chips of one pod lie on a node.
+
+A way is three functions: which chips to choose, which more for a pod that has some,
+and whether a set of chips lies that way. The rows of the table name ways; `chips.py`
+tries them in their order.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from scheduler_core.bits import ids_of, lowest
+from scheduler_core.rows import Product, Way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One way. Counts are legal ones, masks lie within the row's chips."""
+
+    #: (row, free, count) -> mask, 0 for none: equal groups go to the lower one, and
+    #: within a group the lowest ids go first
+    choose: Callable[[Product, int, int], int]
+    #: (row, free, taken, count in all) -> mask of those that are missing, 0 for none
+    complete: Callable[[Product, int, int, int], int]
+    #: (row, chips) -> whether they lie that way
+    admits: Callable[[Product, int], bool]
+
+
+def _choose_groups(product: Product, free: int, count: int) -> int:
+    size, groups = product.group_size, product.groups
+    whole, rest = divmod(count, size)
+    left = [(free & group).bit_count() for group in groups]
+    taken = 0
+    for index, group in enumerate(groups):
+        if not whole:
+            break
+        if left[index] == size:
+            taken |= group
+            left[index] = 0
+            whole -= 1
+    if whole or not rest:
+        return 0 if whole else taken
+    for preferred in product.group_preference[rest]:
+        if preferred in left:
+            return taken | lowest(free & groups[left.index(preferred)], rest)
+    return 0
+
+
+def _complete_groups(product: Product, free: int, taken: int, count: int) -> int:
+    """The lowest ids of all that would be legal."""
+    missing = count - taken.bit_count()
+    found = (
+        more
+        for home, rest in _homes(product, count)
+        if not taken & ~(home | rest)
+        and (more := _within(free, taken, home, rest, missing))
+    )
+    return min(found, key=ids_of, default=0)
+
+
+def _homes(product: Product, count: int) -> Iterator[tuple[int, int]]:
+    """Whole groups, and the group where the rest may lie; 0 is no such group."""
+    whole, rest = divmod(count, product.group_size)
+    for some in combinations(product.groups, whole):
+        home = sum(some)
+        if not rest:
+            yield home, 0
+            continue
+        for group in product.groups:
+            if not group & home:
+                yield home, group
+
+
+def _within(free: int, taken: int, home: int, rest: int, missing: int) -> int:
+    """All of `home`, and of `rest` what is still missing then; 0 when it cannot be."""
+    needed = home & ~taken
+    left = missing - needed.bit_count()
+    if needed & ~free or left < 0:
+        return 0
+    more = lowest(free & rest, left)
+    return needed | more if more.bit_count() == left else 0
+
+
+def _admits_groups(product: Product, chips: int) -> bool:
+    parts = [chips & group for group in product.groups]
+    return sum(0 < part != group for part, group in _beside(parts, product)) <= 1
+
+
+def _beside(parts: list[int], product: Product) -> Iterator[tuple[int, int]]:
+    return zip(parts, product.groups, strict=True)
+
+
+def _halves(product: Product, mask: int) -> tuple[int, int]:
+    """The chips of the two groups, each as a mask of positions."""
+    return mask & product.groups[0], mask >> product.group_size
+
+
+def _choose_pairs(product: Product, free: int, count: int) -> int:
+    left, right = _halves(product, free)
+    half = lowest(left & right, count // 2)
+    return half | half << product.group_size
+
+
+def _complete_pairs(product: Product, free: int, taken: int, count: int) -> int:
+    has_left, has_right = _halves(product, taken)
+    left, right = _halves(product, free | taken)
+    begun = has_left | has_right
+    if begun & ~(left & right) or begun.bit_count() > count // 2:
+        return 0
+    half = begun | lowest(left & right & ~begun, count // 2 - begun.bit_count())
+    chosen = half | half << product.group_size
+    return chosen & ~taken if chosen.bit_count() == count else 0
+
+
+def _admits_pairs(product: Product, chips: int) -> bool:
+    left, right = _halves(product, chips)
+    return left == right
+
+
+def _choose_halves(product: Product, free: int, count: int) -> int:
+    left, right = _halves(product, free)
+    one, other = lowest(left, count // 2), lowest(right, count // 2)
+    return one | other << product.group_size if one and other else 0
+
+
+def _complete_halves(product: Product, free: int, taken: int, count: int) -> int:
+    more = 0
+    for group in product.groups:
+        left = count // 2 - (taken & group).bit_count()
+        here = lowest(free & group, left) if left > 0 else 0
+        if here.bit_count() != left:
+            return 0
+        more |= here
+    return more
+
+
+def _admits_halves(product: Product, chips: int) -> bool:
+    left, right = _halves(product, chips)
+    return left.bit_count() == right.bit_count()
+
+
+def _choose_lowest(_product: Product, free: int, count: int) -> int:
+    return lowest(free, count)
+
+
+def _choose_whole_first(product: Product, free: int, count: int) -> int:
+    if free.bit_count() < count:
+        return 0
+    whole = [group for group in product.groups if free & group == group]
+    taken = sum(whole[: count // product.group_size])
+    return taken | lowest(free & ~taken, count - taken.bit_count())
+
+
+def _choose_emptiest_first(product: Product, free: int, count: int) -> int:
+    if free.bit_count() < count:
+        return 0
+    taken = 0
+    parts = [part for group in product.groups if (part := free & group)]
+    for part in sorted(parts, key=int.bit_count):  # stable: equal groups by their ids
+        missing = count - taken.bit_count()
+        taken |= part if part.bit_count() <= missing else lowest(part, missing)
+        if taken.bit_count() == count:
+            break
+    return taken
+
+
+def _complete_lowest(_product: Product, free: int, taken: int, count: int) -> int:
+    return lowest(free, count - taken.bit_count())
+
+
+def _admits_any(_product: Product, _chips: int) -> bool:
+    return True
+
+
+LAYOUTS = {
+    Way.GROUPS: Layout(
+        choose=_choose_groups, complete=_complete_groups, admits=_admits_groups
+    ),
+    Way.PAIRS: Layout(
+        choose=_choose_pairs, complete=_complete_pairs, admits=_admits_pairs
+    ),
+    Way.HALVES: Layout(
+        choose=_choose_halves, complete=_complete_halves, admits=_admits_halves
+    ),
+    Way.WHOLE_FIRST: Layout(
+        choose=_choose_whole_first, complete=_complete_lowest, admits=_admits_any
+    ),
+    Way.EMPTIEST_FIRST: Layout(
+        choose=_choose_emptiest_first, complete=_complete_lowest, admits=_admits_any
+    ),
+    Way.LOWEST: Layout(
+        choose=_choose_lowest, complete=_complete_lowest, admits=_admits_any
+    ),
+}

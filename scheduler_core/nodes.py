@@ -1,0 +1,63 @@
+"""One node at one moment, as decisions see it."""
+
+from dataclasses import dataclass
+
+from scheduler_core.products import Product
+from scheduler_core.reasons import Reason
+from scheduler_core.rows import distributed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """One node at one moment. Masks of physical ids; free ⊆ healthy ⊆ inventory."""
+
+    name: str
+    #: the row of its hardware, by which jobs are served that ask for no other
+    product: Product
+    #: chips that the node has
+    inventory: int
+    healthy: int
+    free: int
+    #: chips whose network is faulty: not for jobs of several pods, where the row of
+    #: the job says so
+    network_unhealthy: int = 0
+    #: why nothing goes to this node whatever is free, or None
+    barred: Reason | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a node that cannot be.
+
+        Raises:
+            ValueError: The masks do not lie in each other.
+        """
+        if (
+            self.free & ~self.healthy
+            or self.healthy & ~self.inventory
+            or self.inventory & ~self.product.all_chips
+        ):
+            raise ValueError(
+                f"node {self.name!r}: expected free within healthy within inventory "
+                f"within {self.product.chip_count} chips, found {self.free:#b}, "
+                f"{self.healthy:#b}, {self.inventory:#b}"
+            )
+
+    def serves(self, row: Product) -> bool:
+        """Whether pods may be served here by the rule of `row`.
+
+        Its own row may; another if the resource is the same, the node's chips lie
+        within that row's, and the node carries the labels that it demands.
+        """
+        own = self.product
+        if row is own or row is distributed(own):
+            return True
+        return (
+            row.resource == own.resource
+            and not self.inventory & ~row.all_chips
+            and row.node_labels.items() <= own.node_labels.items()
+        )
+
+    def usable(self, row: Product) -> int:
+        """The mask of the healthy chips that pods served by `row` may have."""
+        if row.for_distributed and row.network_health:
+            return self.healthy & ~self.network_unhealthy
+        return self.healthy
