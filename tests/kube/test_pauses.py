@@ -1,0 +1,79 @@
+import pytest
+
+from kube.client import Client
+from kube.credentials import Credentials
+from kube.errors import (
+    TooManyRequestsError,
+)
+from tests.kube.server import (
+    Script,
+    Watch,
+    line,
+    page,
+    pod,
+    refusal,
+)
+from tests.kube.watches import steps, watch_of
+
+
+async def test_overload_asks_us_to_wait_and_we_do(
+    script: Script, client: Client
+) -> None:
+    busy = refusal(429, "TooManyRequests", **{"Retry-After": "17"})
+    script.will(busy, page(5), busy, Watch())
+    watch = watch_of(client)
+
+    assert await watch.attempt(lambda _: None) == 17.0
+    with pytest.raises(TooManyRequestsError):
+        await steps(watch)
+    assert await steps(watch) == [], "it goes on watching, without another list"
+    assert watch.relists == 2
+
+
+async def test_pauses_grow_to_thirty_seconds_while_the_server_is_away() -> None:
+    async with Client(Credentials("http://127.0.0.1:1")) as client:
+        watch = watch_of(client)
+
+        pauses = [await watch.attempt(lambda _: None) for _ in range(7)]
+
+    ceilings = [1, 2, 4, 8, 16, 30, 30]
+    assert all(c / 2 <= p <= c for p, c in zip(pauses, ceilings, strict=True)), pauses
+
+
+async def test_a_watch_that_worked_starts_the_pauses_anew(
+    script: Script, client: Client
+) -> None:
+    down = refusal(503, "ServiceUnavailable")
+    worked = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
+    script.will(down, down, down, page(5), worked, down)
+    watch = watch_of(client)
+
+    pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
+
+    assert pauses[2] >= 2.0
+    assert pauses[3] <= 1.0
+    assert pauses[4] <= 2.0
+
+
+async def test_watches_that_end_at_once_do_not_spin(
+    script: Script, client: Client
+) -> None:
+    script.will(page(5), *[Watch()] * 4)
+    watch = watch_of(client)
+
+    pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
+
+    assert pauses[0] >= 0.5
+    assert pauses[3] >= 4.0
+
+
+async def test_a_server_that_always_expires_does_not_spin(
+    script: Script, client: Client
+) -> None:
+    for _ in range(4):
+        script.will(page(5), refusal(410, "Expired"))
+    watch = watch_of(client)
+
+    pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
+
+    assert pauses[3] >= 4.0
