@@ -8,6 +8,7 @@ from extender.cache import Cache, step
 from extender.choice import Choice
 from scheduler_core import chips
 from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.reasons import Reason
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, RawEnv, npu_pod
@@ -150,6 +151,20 @@ def free(cache: Cache, name: str) -> tuple[int, ...]:
     state = cache.cluster.get(name)
     assert state is not None
     return chips.ids_of(state.free)
+
+
+def barred(cache: Cache, name: str = "n1") -> Reason | None:
+    """Why the index takes no pod for a node; None: it does."""
+    state = cache.cluster.get(name)
+    assert state is not None
+    return state.barred
+
+
+def running(name: str, ids: dict[str, str], where: str = "n1") -> changes.PodSeen:
+    """A running pod with these annotations."""
+    return changes.PodSeen(
+        pod=pod(Spec(name=name, node=where, phase="Running", annotations=ids))
+    )
 
 
 def bind(cache: Cache, wanted: NpuPod, name: str) -> Choice:

@@ -1,90 +1,20 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from extender import changes
-from extender.binding import Binder, Clock
-from extender.cache import Cache
-from extender.choice import Choice
-from extender.metrics import Metrics
-from extender.protocol import BindArgs
-from scheduler_core.wire.pods import NpuPod
-from tests.extender import apiserver
-from tests.extender.apiserver import Api, Fate
+from tests.extender.apiserver import Fate
+from tests.extender.binds import ALL_FREE, until, world
 from tests.extender.clusters import (
     NOW_NS,
-    NOW_S,
     RESOURCE,
     Spec,
-    apply,
     claim,
     cluster,
     free,
     pod,
     tenant,
 )
-
-ALL_FREE = (0, 1, 2, 3, 4, 5, 6, 7)
-UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    api: Api
-    cache: Cache
-    binder: Binder
-    told: list[tuple[NpuPod, Choice]]
-
-    async def bind(self, name: str = "a", where: str = "n1", uid: str = "") -> str:
-        return await self.binder.bind(
-            BindArgs(
-                namespace="default", name=name, uid=uid or f"uid-{name}", node=where
-            )
-        )
-
-    def add(self, name: str, count: int = 1) -> None:
-        """A pod that API server and watch know."""
-        self.api.add(name, f"uid-{name}", count)
-        apply(self.cache, changes.PodSeen(pod=pod(Spec(name=name, count=count))))
-
-    def show(self, name: str) -> None:
-        """Let the watch show a pod as the API server has it."""
-        meta = self.api.pods["default", name]["metadata"]
-        spec = Spec(
-            name=name,
-            uid=meta["uid"],
-            node=self.api.node_of(name),
-            annotations=meta.get("annotations", {}),
-        )
-        apply(self.cache, changes.PodSeen(pod=pod(spec)))
-
-
-@asynccontextmanager
-async def world(cache: Cache, *, open_s: float = 60.0) -> AsyncIterator[World]:
-    told: list[tuple[NpuPod, Choice]] = []
-    async with apiserver.serving() as (api, pods):
-        binder = Binder(
-            cache,
-            pods,
-            clock=Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS),
-            metrics=Metrics(CollectorRegistry()),
-            told=lambda pod, made: told.append((pod, made)),
-            open_s=open_s,
-        )
-        try:
-            yield World(api=api, cache=cache, binder=binder, told=told)
-        finally:
-            await binder.stop()
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not is_so():  # what changes has no event to wait for
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.seed("000-02")
@@ -146,149 +76,6 @@ async def test_a_bind_that_no_longer_fits_is_refused_without_a_call() -> None:
 
         assert await w.bind() == "no HCCS ring has 2 free chips"
         assert w.api.bindings == []
-
-
-async def test_an_answer_that_is_lost_is_read_again() -> None:
-    async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.DONE_AND_CUT)
-
-        assert await w.bind() == ""
-
-        assert w.api.reads == 1
-        assert list(w.cache.assumed) == ["uid-a"]  # until the watch shows it
-
-
-async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
-    async with world(cluster()) as w:
-        w.add("a", 8)
-        w.add("b", 8)
-        w.api.fates.append(Fate.CUT)
-
-        assert await w.bind("a") == UNKNOWN
-        assert await w.bind("b") == "fewer than 8 free chips"
-
-
-async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
-    async with world(cluster(), open_s=0.06) as w:
-        w.add("a", 8)
-        w.api.fates.append(Fate.CUT)
-        await w.bind()
-        assert free(w.cache, "n1") == ()
-
-        await until(lambda: not w.cache.assumed)
-
-        assert free(w.cache, "n1") == ALL_FREE
-
-
-async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
-    async with world(cluster(), open_s=0.3) as w:
-        w.add("a", 8)
-        w.api.fates.append(Fate.CUT)
-        await w.bind()
-        assert w.api.execute(w.api.bindings[0]).status == 201
-
-        await until(lambda: not w.binder._open)
-
-        assert list(w.cache.assumed) == ["uid-a"]
-        w.show("a")
-        assert free(w.cache, "n1") == ()
-
-
-async def test_the_same_bind_tried_again_writes_the_same() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
-        w.api.fates.append(Fate.CUT)
-        await w.bind()
-
-        assert await w.bind() == ""
-
-        first, second = w.api.bindings
-        assert first == second
-
-
-async def test_a_retry_that_succeeds_ends_the_looking() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
-        w.api.fates.append(Fate.CUT)
-        await w.bind()
-
-        await w.bind()
-
-        assert w.binder._open == {}
-        assert list(w.cache.assumed) == ["uid-a"]
-
-
-async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
-    async with world(cluster(), open_s=0.06) as w:
-        w.add("a", 8)
-        w.api.fates.extend([Fate.CUT, Fate.WAIT])
-        await w.bind()
-        again = asyncio.create_task(w.bind())
-        await until(lambda: len(w.api.bindings) == 2)
-
-        await asyncio.sleep(0.12)  # the first try is over by now
-
-        assert free(w.cache, "n1") == ()
-        w.api.go_on.set()
-        assert await again == ""
-        assert free(w.cache, "n1") == ()
-
-
-async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
-        w.api.fates.append(Fate.CUT)
-        await w.bind()
-        w.api.execute(w.api.bindings[0])
-
-        assert await w.bind() == ""  # the call was answered with 409
-        assert len(w.api.bindings) == 2
-
-
-async def test_a_refused_retry_does_not_void_the_first_try() -> None:
-    async with world(cluster(), open_s=60) as w:
-        w.add("a", 2)
-        w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
-        await w.bind()
-
-        assert await w.bind() == UNKNOWN
-
-        assert list(w.cache.assumed) == ["uid-a"]
-
-
-async def test_an_open_bind_is_not_tried_on_another_node() -> None:
-    async with world(cluster(nodes=("n1", "n2"))) as w:
-        w.add("a")
-        w.api.fates.append(Fate.CUT)
-        await w.bind()
-
-        said = await w.bind(where="n2")
-
-        assert said == "an earlier bind of this pod has no known outcome yet"
-
-
-async def test_a_server_error_is_no_outcome() -> None:
-    async with world(cluster()) as w:
-        w.add("a")
-        w.api.fates.append(Fate.BROKEN)
-
-        assert await w.bind() == UNKNOWN
-        assert list(w.cache.assumed) == ["uid-a"]
-
-
-async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() -> None:
-    async with world(cluster(), open_s=0.06) as w:
-        w.add("a")
-        w.api.is_readable = False
-        w.api.fates.append(Fate.CUT)
-        assert await w.bind() == UNKNOWN
-        await until(lambda: w.api.reads > 3)
-        assert list(w.cache.assumed) == ["uid-a"]
-
-        w.api.is_readable = True
-
-        await until(lambda: not w.cache.assumed)
 
 
 async def test_a_refusal_gives_the_chips_back_at_once() -> None:

@@ -1,0 +1,85 @@
+"""A binder over a cache and an API server, and what a test asks of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from extender import changes
+from extender.binding import Binder, Clock
+from extender.cache import Cache
+from extender.choice import Choice
+from extender.metrics import Metrics
+from extender.protocol import BindArgs
+from scheduler_core.wire.pods import NpuPod
+from tests.extender import apiserver
+from tests.extender.apiserver import Api
+from tests.extender.clusters import (
+    NOW_NS,
+    NOW_S,
+    Spec,
+    apply,
+    pod,
+)
+
+ALL_FREE = (0, 1, 2, 3, 4, 5, 6, 7)
+
+
+UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    api: Api
+    cache: Cache
+    binder: Binder
+    told: list[tuple[NpuPod, Choice]]
+
+    async def bind(self, name: str = "a", where: str = "n1", uid: str = "") -> str:
+        return await self.binder.bind(
+            BindArgs(
+                namespace="default", name=name, uid=uid or f"uid-{name}", node=where
+            )
+        )
+
+    def add(self, name: str, count: int = 1) -> None:
+        """A pod that API server and watch know."""
+        self.api.add(name, f"uid-{name}", count)
+        apply(self.cache, changes.PodSeen(pod=pod(Spec(name=name, count=count))))
+
+    def show(self, name: str) -> None:
+        """Let the watch show a pod as the API server has it."""
+        meta = self.api.pods["default", name]["metadata"]
+        spec = Spec(
+            name=name,
+            uid=meta["uid"],
+            node=self.api.node_of(name),
+            annotations=meta.get("annotations", {}),
+        )
+        apply(self.cache, changes.PodSeen(pod=pod(spec)))
+
+
+@asynccontextmanager
+async def world(cache: Cache, *, open_s: float = 60.0) -> AsyncIterator[World]:
+    told: list[tuple[NpuPod, Choice]] = []
+    async with apiserver.serving() as (api, pods):
+        binder = Binder(
+            cache,
+            pods,
+            clock=Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS),
+            metrics=Metrics(CollectorRegistry()),
+            told=lambda pod, made: told.append((pod, made)),
+            open_s=open_s,
+        )
+        try:
+            yield World(api=api, cache=cache, binder=binder, told=told)
+        finally:
+            await binder.stop()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not is_so():  # what changes has no event to wait for
+            await asyncio.sleep(0.005)

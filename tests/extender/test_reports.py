@@ -1,0 +1,169 @@
+"""What an agent reports of its node: chips that are free, and signs of life."""
+
+import dataclasses
+
+import pytest
+
+from extender import changes
+from extender.cache import Cache
+from scheduler_core.reasons import Reason
+from tests.extender.clusters import (
+    NOW_S,
+    apply,
+    barred,
+    claim,
+    cluster,
+    free,
+    node,
+    report,
+    running,
+)
+
+
+def test_the_report_may_come_before_the_node() -> None:
+    cache = Cache()
+
+    apply(cache, report("n1"), node("n1"))
+
+    assert barred(cache) is None
+    assert len(free(cache, "n1")) == 8
+
+
+@pytest.mark.seed("004-13")
+def test_unhealthy_recovering_held_and_releasing_chips_are_not_free() -> None:
+    found = report("n1", unhealthy=(0,), recovering=(1,), held=(2,), releasing=(3,))
+
+    cache = cluster(found)
+
+    assert free(cache, "n1") == (4, 5, 6, 7)
+
+
+@pytest.mark.seed("000-06")
+def test_in_the_agents_mode_its_list_bounds_what_is_free() -> None:
+    cache = Cache(self_maintain=False)
+
+    apply(cache, node("n1"), report("n1", available=(4, 5, 6, 7)))
+
+    assert free(cache, "n1") == (4, 5, 6, 7)
+
+
+@pytest.mark.seed("000-08")
+def test_in_our_own_mode_the_agents_list_takes_no_effect() -> None:
+    cache = cluster(report("n1", available=()))
+
+    assert len(free(cache, "n1")) == 8
+
+
+def test_in_the_agents_mode_a_claim_newer_than_the_list_is_subtracted() -> None:
+    cache = Cache(self_maintain=False)
+    apply(cache, node("n1"), report("n1"), running("a", claim((0, 1))))
+
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+def test_a_node_whose_kubelet_lost_ids_is_barred_until_that_is_settled() -> None:
+    cache = cluster(report("n1", lost=(3,)))
+    assert barred(cache) is Reason.IDS_LOST
+
+    apply(cache, report("n1"))
+
+    assert barred(cache) is None
+
+
+def test_a_node_without_a_report_is_silent() -> None:
+    cache = Cache()
+    apply(cache, node("n1"))
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_deleted_report_silences_the_node_until_it_is_written_again() -> None:
+    cache = cluster(changes.ReportSeen(node="n1"))
+    assert barred(cache) is Reason.AGENT_SILENT
+
+    apply(cache, report("n1"))
+
+    assert barred(cache) is None
+
+
+def test_an_agent_is_silent_after_fifteen_minutes_without_a_new_report() -> None:
+    cache = cluster()
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 900)
+    assert barred(cache) is None
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_an_old_report_is_silent_from_the_first() -> None:
+    cache = Cache()
+
+    apply(cache, node("n1"), report("n1", update_time=NOW_S - 901))
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_the_same_report_again_is_no_sign_of_life() -> None:
+    cache = cluster()
+
+    apply(cache, report("n1"), now_s=NOW_S + 800)
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_new_report_is_a_sign_of_life_however_wrong_the_agents_clock_is() -> None:
+    cache = cluster(report("n1", update_time=NOW_S - 5000))
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+    assert barred(cache) is Reason.AGENT_SILENT
+
+    apply(cache, report("n1", update_time=NOW_S - 4700), now_s=NOW_S + 1000)
+
+    assert barred(cache) is None
+
+
+def test_a_clock_that_runs_ahead_does_not_keep_a_dead_agent_alive() -> None:
+    cache = Cache()
+    apply(cache, node("n1"), report("n1", update_time=NOW_S + 10_000))
+
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_a_report_spoilt_by_hand_bars_the_node_until_the_agent_repairs_it() -> None:
+    spoilt = dataclasses.replace(report("n1"), device_info="{")
+    cache = cluster(spoilt)
+    assert barred(cache) is Reason.BAD_NODE_REPORT
+
+    apply(cache, report("n1"))
+
+    assert barred(cache) is None
+
+
+def test_an_unreadable_inventory_bars_the_node() -> None:
+    spoilt = dataclasses.replace(node("n1"), inventory="[]")
+
+    assert barred(cluster(spoilt)) is Reason.BAD_NODE_REPORT
+
+
+def test_a_report_of_another_make_of_agent_has_no_holds() -> None:
+    cache = cluster(dataclasses.replace(report("n1", held=(0,)), affinity=""))
+
+    assert len(free(cache, "n1")) == 8
+
+
+def test_a_node_that_has_not_said_which_chips_it_has_is_silent() -> None:
+    cache = cluster(dataclasses.replace(node("n1"), inventory=""))
+
+    assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_an_edit_by_hand_is_no_sign_of_life() -> None:
+    cache = cluster()
+
+    apply(cache, report("n1", held=(0,)), now_s=NOW_S + 800)
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert barred(cache) is Reason.AGENT_SILENT
