@@ -61,6 +61,14 @@ def test_in_the_agents_mode_a_claim_newer_than_the_list_is_subtracted() -> None:
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
 
+def test_in_the_agents_mode_what_its_list_has_not_dropped_yet_is_not_free() -> None:
+    cache = Cache(self_maintain=False)
+
+    apply(cache, node("n1"), report("n1", held=(0,), releasing=(5,)))
+
+    assert free(cache, "n1") == (1, 2, 3, 4, 6, 7)
+
+
 def test_a_node_whose_kubelet_lost_ids_is_barred_until_that_is_settled() -> None:
     cache = cluster(report("n1", lost=(3,)))
     assert barred(cache) is Reason.IDS_LOST
@@ -149,8 +157,11 @@ def test_an_unreadable_inventory_bars_the_node() -> None:
 
 
 def test_a_report_of_another_make_of_agent_has_no_holds() -> None:
-    cache = cluster(dataclasses.replace(report("n1", held=(0,)), affinity=""))
+    cache = Cache()
 
+    apply(cache, node("n1"), dataclasses.replace(report("n1"), affinity=""))
+
+    assert barred(cache) is None
     assert len(free(cache, "n1")) == 8
 
 

@@ -15,7 +15,16 @@ from extender.notes import Notes
 from extender.server import Server
 from service.endpoints import Endpoints
 from tests.extender import apiserver
-from tests.extender.clusters import NOW_NS, NOW_S, Spec, apply, cluster, pod, tenant
+from tests.extender.clusters import (
+    NOW_NS,
+    NOW_S,
+    Spec,
+    apply,
+    bind,
+    cluster,
+    pod,
+    tenant,
+)
 from tests.extender.test_protocol import recorded
 
 #: The nodes of the recorded bodies: one with its best ring, one empty, one full.
@@ -205,6 +214,27 @@ async def test_decisions_and_refusals_are_counted() -> None:
         assert extender.metric(refused) == "2.0"
         assert extender.metric(seconds) == "2.0"
         assert extender.metric("ascend_extender_cached_nodes") == "3.0"
+
+
+async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -> None:
+    cache = cluster(nodes=("n1", "n2"))
+    bind(cache, pod(Spec(name="reader", reads_annotation=True)), "n1")
+    apply(cache, changes.PodSeen(pod=pod(Spec(name="p", uid="u"))))
+    ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "n2"]}).encode()
+    to_n1 = {"PodNamespace": "default", "PodName": "p", "PodUID": "u", "Node": "n1"}
+
+    async with served(cache) as (extender, _):
+        filtered = await extender.post("filter", ask)
+        refused = await extender.post("bind", json.dumps(to_n1).encode())
+
+        counted = "ascend_extender_conflicts_total"
+        by_verb = [
+            extender.metric(f'{counted}{{verb="{verb}"}}')
+            for verb in ("filter", "bind")
+        ]
+    assert filtered["NodeNames"] == ["n2"]
+    assert refused["Error"] == filtered["FailedAndUnresolvableNodes"]["n1"]
+    assert by_verb == ["1.0", "1.0"]
 
 
 async def test_a_pending_pod_is_explained_with_counts_and_node_by_node() -> None:

@@ -219,3 +219,12 @@ def test_classes_of_nodes_are_scored_from_ten_downwards() -> None:
     found = verdicts.scores(cache, pod(Spec(name="p")), ("n4", "n3", "n2", "n1"), 10)
 
     assert list(found.items()) == [("n4", 8), ("n3", 0), ("n2", 9), ("n1", 10)]
+
+
+def test_a_node_where_an_unlike_pod_waits_scores_nothing() -> None:
+    cache = cluster(nodes=("n1", "n2"))
+    bind(cache, pod(Spec(name="reader", reads_annotation=True)), "n1")
+
+    found = verdicts.scores(cache, pod(Spec(name="p")), ("n1", "n2"), 10)
+
+    assert found == {"n1": 0, "n2": 10}
