@@ -25,6 +25,8 @@ AT_ONCE = 8
 #: Ceiling of the pause after a patch that did not land: once the API server is
 #: back, people should not wait long for the truth. Unit: seconds.
 LONGEST_PAUSE_S = 10.0
+#: So much sooner than asked an event loop may wake us.
+EARLY_S = 0.001
 
 
 class PatchError(Exception):
@@ -57,6 +59,7 @@ class Publisher:
         send: SendPatch,
         host_ip: Callable[[], str],
         is_silent: Callable[[], bool],
+        new_backoff: Callable[[], Backoff] = lambda: Backoff(cap_s=LONGEST_PAUSE_S),
     ) -> None:
         """Do nothing yet.
 
@@ -65,11 +68,13 @@ class Publisher:
             send: Sends one patch to the API server.
             host_ip: The node's InternalIP, as far as it is known.
             is_silent: Whether another plugin serves the node, and annotates its pods.
+            new_backoff: Pauses of a pod whose patch did not land.
         """
         self._current = current
         self._send = send
         self._host_ip = host_ip
         self._is_silent = is_silent
+        self._new_backoff = new_backoff
         self._gone: frozenset[str] = frozenset()
         self._put_off: dict[str, _PutOff] = {}
 
@@ -93,7 +98,8 @@ class Publisher:
         uids = {patch.uid for patch in wanted}
         self._gone &= ledger.pods.keys()
         self._put_off = {u: p for u, p in self._put_off.items() if u in uids}
-        waiting = {u for u, p in self._put_off.items() if p.until_s > _now()}
+        due_s = _now() + EARLY_S
+        waiting = {u for u, p in self._put_off.items() if p.until_s > due_s}
         batch = [p for p in wanted if p.uid not in self._gone | waiting][:AT_ONCE]
         # all of them, also when one fails: none may land behind its successor
         await asyncio.gather(*(self._publish(patch) for patch in batch))
@@ -113,7 +119,7 @@ class Publisher:
 
     def _delay(self, patch: Patch, error: PatchError) -> None:
         before = self._put_off.get(patch.uid)
-        backoff = before.backoff if before else Backoff(cap_s=LONGEST_PAUSE_S)
+        backoff = before.backoff if before else self._new_backoff()
         pause_s = backoff.next_s()
         self._put_off[patch.uid] = _PutOff(backoff, _now() + pause_s)
         log.warning(

@@ -1,4 +1,5 @@
 import asyncio
+import random  # noqa: TID251  # fixed seeds: the test knows the jitter
 from contextlib import suppress
 from dataclasses import replace
 
@@ -7,8 +8,9 @@ import pytest
 from agent.claims.events import AllocateAsked, ResourcesRead
 from agent.claims.publishing import Patch
 from agent.current import Current
-from agent.publisher import PatchError, Publisher
+from agent.publisher import LONGEST_PAUSE_S, PatchError, Publisher
 from scheduler_core.wire.pods import NpuPod
+from service.backoff import Backoff
 from tests.agent.node import RESOURCE, current, ids, pod
 
 SERVED = "18446744073709551615"
@@ -125,13 +127,19 @@ async def test_a_pod_that_has_gone_is_left_alone() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_api_server_that_is_down_is_tried_until_it_is_back() -> None:
+@pytest.mark.parametrize("seed", [1, 120])  # with 120 a timer is a hair early
+async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -> None:
     train = pod("train", [0])
     now, api = current(train), FakeApi(train)
     api.is_down = True
     allocated(now, (0,), "train")
+    jitter = random.Random(seed)  # noqa: S311  # no secret
     publisher = Publisher(
-        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+        now,
+        send=api.send,
+        host_ip=lambda: "10.0.0.1",
+        is_silent=lambda: False,
+        new_backoff=lambda: Backoff(cap_s=LONGEST_PAUSE_S, rng=jitter),
     )
     task = asyncio.create_task(publisher.run())
 
