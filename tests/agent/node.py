@@ -1,6 +1,6 @@
 """A small node for tests of the agent: pods with claims, and a ledger of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agent.claims.events import Effect, PodSeen
 from agent.claims.values import Ledger
@@ -17,7 +17,7 @@ def ids(*chips: int) -> tuple[str, ...]:
     return tuple(f"Ascend910-{chip}" for chip in chips)
 
 
-def pod(
+def pod(  # noqa: PLR0913  # the parts of a pod
     name: str,
     chips: Iterable[int],
     predicate_time: int = 1,
@@ -25,8 +25,9 @@ def pod(
     phase: str = "Pending",
     uid: str = "",
     annotations: dict[str, str] | None = None,
+    containers: Sequence[RawContainer] = (),
 ) -> NpuPod:
-    """A pod of one container whose claim names these chips."""
+    """A pod whose claim names these chips; one container asks for them all."""
     chips = tuple(chips)
     claim = {RESOURCE: ",".join(ids(*chips)), "predicate-time": str(predicate_time)}
     found = npu_pod(
@@ -38,7 +39,7 @@ def pod(
             phase=phase,
             annotations={**claim, **(annotations or {})},
         ),
-        [RawContainer("main", limits={RESOURCE: str(len(chips))})],
+        containers or [RawContainer("main", limits={RESOURCE: str(len(chips))})],
         RESOURCE,
     )
     assert found is not None

@@ -1,5 +1,6 @@
 import asyncio
 import random  # noqa: TID251  # a fixed seed: the test knows the jitter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 
 from agent.claims import values
 from agent.claims.events import AllocateAsked, PodSeen
+from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
 from agent.plugin.traffic import Traffic
@@ -23,10 +25,14 @@ class FakeResources:
         self.ended: set[str] = set()
         self.is_down = False
         self.reads: list[str] = []
+        self.lists = 0
+        #: Called in the middle of reading a pod of that name.
+        self.meanwhile: dict[str, Callable[[], object]] = {}
 
     async def read(self, namespace: str, name: str) -> Containers:
         await asyncio.sleep(0)
         self.reads.append(name)
+        self.meanwhile.get(name, bool)()
         if self.is_down:
             raise ResourcesError("UNAVAILABLE: the kubelet restarts")
         if name not in self.shown:
@@ -34,6 +40,7 @@ class FakeResources:
         return {"main": frozenset(self.shown[name])}
 
     async def let_go(self) -> frozenset[str]:
+        self.lists += 1
         for name in self.ended:
             self.shown.pop(name, None)
         return frozenset().union(*self.shown.values())
@@ -130,6 +137,77 @@ async def test_nothing_is_released_while_devices_are_given_out() -> None:
     assert (during, values.held(now.ledger)) == (0b1, 0)
 
 
+async def test_what_is_not_shown_during_an_allocate_is_not_taken_for_lost() -> None:
+    train = pod("train", [0])
+    now, resources = current(train), FakeResources(train=ids(0))
+    traffic = Traffic(lambda: 0.0)
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    passes = reconciler(now, resources, traffic)
+    await passes.run_once(thorough=True)
+
+    resources.shown["train"] = ()
+    with traffic.allocating():
+        await passes.run_once(thorough=True)
+        during = affinity(now.ledger).lost
+    await passes.run_once(thorough=True)
+
+    assert (during, affinity(now.ledger).lost) == ((), (0,))
+
+
+async def test_a_pass_in_which_devices_were_given_out_is_no_proof_of_absence() -> None:
+    rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
+    now, resources = current(rejected, train), FakeResources(train=ids(1))
+    traffic = Traffic(lambda: 0.0)
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    now.apply(AllocateAsked(ids(1), last_call=True))
+    now.apply(PodSeen(replace(rejected, phase="Failed")))
+    passes = reconciler(now, resources, traffic)
+
+    def give_out() -> None:
+        with traffic.allocating():
+            pass
+
+    resources.meanwhile["train"] = give_out
+    for _ in range(3):
+        await passes.run_once(thorough=True)
+    during = values.held(now.ledger)
+    del resources.meanwhile["train"]
+    for _ in range(2):
+        await passes.run_once(thorough=True)
+
+    assert (during, values.held(now.ledger)) == (0b11, 0b10)
+
+
+async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
+    train = pod("train", [0])
+    now, resources = current(train), FakeResources(train=ids(0))
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    passes = reconciler(now, resources)
+
+    for _ in range(3):
+        await passes.run_once(thorough=True)
+    while_it_lives = resources.lists
+    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    await passes.run_once(thorough=True)
+
+    assert (while_it_lives, resources.lists) == (0, 1)
+
+
+async def test_nothing_is_listed_while_devices_are_given_out() -> None:
+    train = pod("train", [0])
+    now, resources = current(train), FakeResources(train=ids(0))
+    traffic = Traffic(lambda: 0.0)
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    passes = reconciler(now, resources, traffic)
+    await passes.run_once(thorough=True)
+
+    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    with traffic.allocating():
+        put_off_s = await passes.run_once(thorough=True)
+
+    assert (resources.lists, put_off_s) == (0, None)
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize("seed", range(20))  # with 12 a timer is a hair early
 async def test_a_kubelet_that_restarts_is_asked_again_until_it_answers(
@@ -164,6 +242,24 @@ async def test_an_allocate_is_followed_by_a_pass_within_a_second() -> None:
 
     now.apply(AllocateAsked(ids(0), last_call=True))
     await asyncio.sleep(1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert owners(now.ledger) == {(0,): "train"}
+
+
+@pytest.mark.looptime
+async def test_a_kubelet_that_shows_a_pod_late_is_asked_again_within_a_second() -> None:
+    now = current(pod("train", [0]))
+    resources = FakeResources()
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(1)
+
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    await asyncio.sleep(0.6)
+    resources.shown["train"] = ids(0)
+    await asyncio.sleep(0.4)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

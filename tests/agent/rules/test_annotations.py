@@ -1,0 +1,124 @@
+"""What was confirmed is published, and nothing else: rule 8."""
+
+from dataclasses import replace
+
+from agent.claims.events import PodSeen
+from agent.claims.publishing import patches
+from agent.current import Current
+from scheduler_core.wire import annotations, configuration
+from tests.agent.node import RESOURCE, current, pod
+from tests.agent.rules.kubelet import app, init, mounts, shows
+
+HOST = "10.0.0.1"
+
+
+def written(now: Current) -> dict[str, dict[str, str]]:
+    """{pod: the annotations that may be set now}."""
+    found = patches(now.ledger, host_ip=HOST)
+    return {patch.name: dict(patch.annotations) for patch in found}
+
+
+def land(now: Current, name: str) -> None:
+    """The patch of one pod is acknowledged."""
+    before = now.ledger.pods[f"uid-{name}"]
+    after = replace(before, annotations={**before.annotations, **written(now)[name]})
+    now.apply(PodSeen(after))
+
+
+def test_a_confirmed_pod_says_its_chips_its_ids_and_that_it_was_served() -> None:
+    now = current(pod("train", [0, 1]))
+    mounts(now, 6, 7)
+    unconfirmed = written(now)
+    shows(now, "train", main=(6, 7))
+
+    assert unconfirmed == {}
+    assert written(now) == {
+        "train": {
+            annotations.ASCEND_REAL: "Ascend910-0,Ascend910-1",
+            annotations.KLT_DEV: "Ascend910-6,Ascend910-7",
+            annotations.CONFIGURATION: configuration.render(
+                pod_name="train", pod_uid="uid-train", host_ip=HOST, chips=[0, 1]
+            ),
+            annotations.PREDICATE_TIME: "18446744073709551615",
+        }
+    }
+
+
+def test_a_pod_is_confirmed_when_all_its_containers_are_found() -> None:
+    both = [app("one", 1), app("two", 1)]
+    now = current(pod("train", [0, 1], containers=both))
+    mounts(now, 0)
+    mounts(now, 1)
+
+    shows(now, "train", one=(0,))
+    half = written(now)
+    shows(now, "train", one=(0,), two=(1,))
+
+    assert half == {}
+    assert set(written(now)["train"]) == {
+        annotations.ASCEND_REAL,
+        annotations.KLT_DEV,
+        annotations.CONFIGURATION,
+        annotations.PREDICATE_TIME,
+    }
+
+
+def test_what_an_init_container_alone_had_is_told_too() -> None:
+    now = current(pod("train", [0, 1], containers=[init("prepare", 2), app("main", 1)]))
+    mounts(now, 0, 1)
+    mounts(now, 0)
+    shows(now, "train", main=(0,))
+
+    assert written(now)["train"][annotations.ASCEND_REAL] == "Ascend910-0,Ascend910-1"
+
+
+def swapped() -> Current:
+    """A node where the pod that came second got what was meant for the first."""
+    now = current(pod("first", [0, 1], 1), pod("second", [2, 3], 2))
+    mounts(now, 0, 1)
+    shows(now, "second", main=(0, 1))
+    return now
+
+
+def test_a_swap_begins_with_what_its_holder_really_has() -> None:
+    now = swapped()
+
+    assert {name: sorted(keys) for name, keys in written(now).items()} == {
+        "second": [
+            annotations.CONFIGURATION,
+            annotations.ASCEND_REAL,
+            annotations.KLT_DEV,
+        ]
+    }
+
+
+def test_then_the_first_gives_up_chips_that_stand_elsewhere_by_now() -> None:
+    now = swapped()
+    land(now, "second")
+
+    assert written(now) == {"first": {RESOURCE: "Ascend910-2,Ascend910-3"}}
+
+
+def test_and_only_then_the_holder_gives_up_what_the_first_has_claimed() -> None:
+    now = swapped()
+    land(now, "second")
+    land(now, "first")
+
+    assert written(now) == {
+        "second": {
+            RESOURCE: "Ascend910-0,Ascend910-1",
+            annotations.PREDICATE_TIME: "18446744073709551615",
+        }
+    }
+
+
+def test_what_is_not_certain_is_not_told_as_mounted() -> None:
+    now = current(pod("train", [0, 1], phase="Running"))
+
+    shows(now, "train", main=(6, 7))  # its Allocate stands in no journal
+
+    assert written(now) == {"train": {annotations.KLT_DEV: "Ascend910-6,Ascend910-7"}}
+    land(now, "train")
+    assert written(now) == {
+        "train": {annotations.PREDICATE_TIME: "18446744073709551615"}
+    }

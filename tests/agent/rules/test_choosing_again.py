@@ -1,0 +1,121 @@
+"""The agent is the arbiter on its node: rule 2."""
+
+from agent.claims.events import ChipsRead, Identity
+from agent.claims.publishing import patches
+from agent.current import Current
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import RESOURCE, current, pod
+from tests.agent.rules.kubelet import app, identity, mounts, refusal, shows
+
+
+def written(now: Current) -> dict[str, str]:
+    """{pod: the claim that is to be written on it now}."""
+    return {
+        patch.name: patch.annotations[RESOURCE]
+        for patch in patches(now.ledger, host_ip="10.0.0.1")
+        if RESOURCE in patch.annotations
+    }
+
+
+def test_chips_that_another_holds_are_chosen_again() -> None:
+    now = current(pod("first", [0], 1), pod("second", [0], 2))
+    mounts(now, 0)
+
+    assert identity(now, 1) is Identity.RECHOSEN
+    assert len({hold.chips for hold in now.ledger.holds.values()}) == 2
+
+
+def test_chips_on_which_a_process_was_left_are_chosen_again() -> None:
+    now = current(pod("train", [0]))
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+
+    assert mounts(now, 0) != (0,)
+
+
+def test_chips_are_chosen_again_by_the_rules_of_the_core() -> None:
+    now = current(pod("train", [0, 1]), pod("rest", [2], 2), pod("more", [4], 3))
+    now.apply(ChipsRead(unhealthy=0b10, busy=0))
+
+    # not 0 and 3, where a ring would be left with nothing that fits together
+    assert mounts(now, 0, 1) == (0, 3)
+
+
+def test_the_rest_is_chosen_again_so_that_all_of_the_pod_fits_together() -> None:
+    now = current(pod("train", [4, 5], containers=[app("one", 1), app("two", 1)]))
+    assert mounts(now, 4) == (4,)
+    now.apply(ChipsRead(unhealthy=1 << 5, busy=0))
+
+    assert mounts(now, 0) == (6,)
+
+
+def test_what_was_chosen_again_is_written_before_its_holder_is_known() -> None:
+    now = current(pod("train", [0]))
+    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+
+    (chip,) = mounts(now, 0)
+
+    assert written(now) == {"train": f"Ascend910-{chip}"}
+
+
+def unlike(name: str, chips: list[int], time: int) -> NpuPod:
+    """A pod for which other chips may be right."""
+    policy = {"huawei.com/schedule_policy": "chip4-node8"}
+    return pod(name, chips, time, annotations=policy)
+
+
+def test_chips_of_an_unlike_claim_are_not_taken() -> None:
+    now = current(pod("train", [0, 1, 2, 3], 1), unlike("other", [4, 5, 6, 7], 2))
+    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+
+    assert "Ascend910-0 unhealthy" in refusal(now, 0, 1, 2, 3)
+
+
+def full(*claims: NpuPod) -> Current:
+    """A node whose chips from 2 on are claimed, and chip 1 is broken."""
+    now = current(
+        *claims, pod("two", [2, 3], 8, phase="Running"), pod("four", [4, 5, 6, 7], 9)
+    )
+    now.apply(ChipsRead(unhealthy=0b10, busy=0))
+    return now
+
+
+def test_a_refusal_names_chips_that_another_holds() -> None:
+    now = full(pod("first", [0], 1), pod("second", [0], 2))
+    mounts(now, 0)
+
+    assert "Ascend910-0 held by another pod" in refusal(now, 1)
+
+
+def test_a_refusal_names_chips_that_a_process_still_uses() -> None:
+    now = full(pod("train", [0], 1))
+    now.apply(ChipsRead(unhealthy=0b10, busy=0b1))
+
+    assert "Ascend910-0 still used by a process" in refusal(now, 1)
+
+
+def test_a_refusal_names_chips_that_the_pods_other_containers_have() -> None:
+    both = [app("one", 1), app("two", 1)]
+    now = current(
+        pod("train", [0, 1], 1, containers=both),
+        pod("two", [2, 3], 8),
+        pod("four", [4, 5, 6, 7], 9),
+    )
+    mounts(now, 0)
+    now.apply(ChipsRead(unhealthy=0b10, busy=0))
+
+    text = refusal(now, 1)
+
+    assert "Ascend910-1 unhealthy" in text
+    assert "Ascend910-0 given to its other containers" in text
+
+
+def test_a_refused_allocate_leaves_nothing_behind() -> None:
+    now = full(pod("first", [0], 1), pod("second", [0], 2))
+    mounts(now, 0)
+    shows(now, "first", main=(0,))
+    before = now.ledger
+
+    refusal(now, 1)
+
+    assert now.ledger.holds == before.holds
+    assert now.ledger.slots == before.slots

@@ -1,0 +1,94 @@
+"""Who holds what is found by ids and sequence, never by name: rule 6."""
+
+from dataclasses import replace
+
+from agent.claims import values
+from agent.claims.events import PodGone, PodSeen, ResourcesRead
+from agent.claims.publishing import affinity
+from agent.current import Current
+from tests.agent.node import current, ids, pod
+from tests.agent.rules.kubelet import mounts, prefers, shows
+
+EVERY_ID = ids(*range(8))
+
+
+def owners(now: Current) -> dict[int, str]:
+    """{sequence of a hold: uid of the pod that was found to have it}."""
+    return {
+        sequence: hold.owner.uid if hold.owner else ""
+        for sequence, hold in now.ledger.holds.items()
+    }
+
+
+def test_a_pod_is_not_taken_for_the_holder_of_ids_that_it_has_not() -> None:
+    now = current(pod("first", [0], 1), pod("second", [1], 2))
+    mounts(now, 0)
+    mounts(now, 1)
+
+    shows(now, "second", main=(0,))
+
+    assert owners(now) == {1: "uid-second", 2: ""}
+
+
+def test_what_was_given_after_a_reading_began_to_be_answered_is_not_in_it() -> None:
+    now = current(pod("first", [0], 1), pod("second", [1], 2))
+    read_at = now.ledger.sequence
+    mounts(now, 0)
+
+    now.apply(
+        ResourcesRead(
+            uid="uid-second",
+            containers={"main": frozenset(ids(0))},
+            as_of=read_at,
+            until=read_at,
+            quiet=False,
+        )
+    )
+
+    assert owners(now) == {1: ""}
+
+
+def test_of_two_holds_of_one_id_the_newer_is_the_one_that_is_shown() -> None:
+    now = current(pod("rejected", [0], 1), pod("train", [1], 2))
+    mounts(now, 7)
+    prefers(now, EVERY_ID, 1)  # the kubelet has taken the id back
+    mounts(now, 7)
+
+    shows(now, "train", main=(7,))
+
+    assert owners(now) == {1: "", 2: "uid-train"}
+
+
+def test_a_new_pod_of_an_old_name_did_not_get_what_was_given_before_it_came() -> None:
+    now = current(pod("train", [0], 1))
+    mounts(now, 0)
+    now.apply(PodGone("uid-train"))  # by force: it may still run
+    now.apply(PodSeen(pod("train", [1], 2, uid="uid-new")))
+    sequence = now.ledger.sequence
+
+    now.apply(
+        ResourcesRead(
+            uid="uid-new",
+            containers={"main": frozenset(ids(0))},
+            as_of=sequence,
+            until=sequence,
+            quiet=True,
+        )
+    )
+
+    assert owners(now) == {1: ""}
+    assert values.held(now.ledger) == 0b1
+
+
+def test_absence_in_a_reading_during_an_allocate_does_not_mean_lost_ids() -> None:
+    train = pod("train", [0], 1)
+    now = current(train)
+    mounts(now, 0)
+    shows(now, "train", main=(0,))
+    now.apply(PodSeen(replace(train, phase="Running")))
+
+    shows(now, "train", quiet=False, main=())
+    during = affinity(now.ledger).lost
+    shows(now, "train", quiet=True, main=())
+
+    assert (during, affinity(now.ledger).lost) == ((), (0,))

@@ -1,0 +1,173 @@
+"""Chips are released when all sources agree, and not before: rule 7."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.claims import occupancy, values
+from agent.claims.events import ChipsRead, Event, PassEnded, PodGone, PodSeen
+from agent.claims.publishing import affinity
+from agent.current import Current
+from tests.agent.node import current, pod
+from tests.agent.rules.kubelet import knows_not, mounts, passes, shows
+
+TRAIN = pod("train", [0])
+ENDS = [PodGone("uid-train"), PodSeen(replace(TRAIN, phase="Succeeded"))]
+
+
+def confirmed() -> Current:
+    """A node where a pod is known to hold chip 0."""
+    now = current(TRAIN)
+    mounts(now, 0)
+    shows(now, "train", main=(0,))
+    return now
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_chips_of_a_pod_that_ended_everywhere_are_free(end: Event) -> None:
+    now = confirmed()
+
+    now.apply(end)
+    knows_not(now, "train")
+    passes(now)
+
+    assert affinity(now.ledger).held == ()
+
+
+def test_a_living_pod_that_pod_resources_does_not_show_keeps_its_chips() -> None:
+    now = confirmed()
+
+    knows_not(now, "train")
+    passes(now, 3)
+
+    assert affinity(now.ledger).held == (0,)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_pod_that_pod_resources_still_shows_keeps_its_chips(end: Event) -> None:
+    now = confirmed()
+
+    now.apply(end)
+    shows(now, "train", main=(0,))
+    passes(now, 3)
+
+    assert affinity(now.ledger).held == (0,)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_process_on_a_chip_keeps_it(end: Event) -> None:
+    now = confirmed()
+
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+    now.apply(end)
+    knows_not(now, "train")
+    passes(now, 3)
+
+    assert affinity(now.ledger).held == (0,)
+    assert affinity(now.ledger).releasing == (0,)
+
+
+def test_nothing_that_was_not_read_since_proves_an_end() -> None:
+    now = current(TRAIN)
+    mounts(now, 0)
+    shows(now, "train", main=(0,))
+    now.replace(replace(now.ledger, shown={}))  # as after a restart
+
+    now.apply(PodGone("uid-train"))
+    passes(now, 3)
+
+    assert affinity(now.ledger).held == (0,)
+
+
+def test_a_reading_of_before_the_hold_proves_nothing_of_it() -> None:
+    other = pod("other", [1], 2)
+    now = current(TRAIN, other)
+    knows_not(now, "train")
+    old = now.ledger.shown["uid-train"]
+    mounts(now, 0)
+    shows(now, "train", main=(0,))
+
+    now.apply(PodGone("uid-train"))
+    now.replace(replace(now.ledger, shown={"uid-train": old}))
+    passes(now, 3)
+
+    assert affinity(now.ledger).held == (0,)
+
+
+def test_a_reading_during_an_allocate_proves_no_absence() -> None:
+    now = confirmed()
+
+    now.apply(PodGone("uid-train"))
+    knows_not(now, "train", quiet=False)
+    passes(now, 3)
+    during = values.held(now.ledger)
+    knows_not(now, "train")
+    passes(now)
+
+    assert (during, values.held(now.ledger)) == (0b1, 0)
+
+
+def test_a_pass_during_an_allocate_releases_nothing() -> None:
+    now = confirmed()
+    now.apply(PodGone("uid-train"))
+    knows_not(now, "train")
+
+    now.apply(PassEnded(quiet=False, in_use=frozenset()))
+
+    assert affinity(now.ledger).held == (0,)
+
+
+def rejected() -> Current:
+    """A node where the pod of an Allocate was rejected after it."""
+    now = current(TRAIN)
+    mounts(now, 0)
+    now.apply(PodSeen(replace(TRAIN, phase="Failed")))
+    return now
+
+
+def test_what_a_rejected_pod_was_given_is_free_after_two_passes() -> None:
+    now = rejected()
+    held = []
+    for _ in range(2):
+        passes(now)
+        held.append(affinity(now.ledger).held)
+
+    assert held == [(0,), ()]
+
+
+def test_ids_that_pod_resources_lists_for_anybody_are_still_held() -> None:
+    now = rejected()
+
+    passes(now, 3, in_use=(0,))
+    during = affinity(now.ledger).held
+    passes(now)
+
+    assert (during, affinity(now.ledger).held) == ((0,), ())
+
+
+def test_while_it_may_belong_to_a_living_pod_it_is_held() -> None:
+    now = rejected()
+    now.apply(PodSeen(pod("late", [1], 2, phase="Running")))
+
+    passes(now, 3)
+
+    assert affinity(now.ledger).held == (0,)
+
+
+def test_a_process_that_no_living_pod_explains_keeps_its_chip_from_all() -> None:
+    now = current(pod("train", [1]))
+
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+
+    assert affinity(now.ledger).releasing == (0,)
+    assert ("Ascend910-0", False) in occupancy.devices(now.ledger)
+    assert not occupancy.unclaimed(now.ledger) & 0b1
+
+
+def test_a_process_of_a_living_pod_is_nothing_to_wait_for() -> None:
+    now = confirmed()
+
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+
+    assert affinity(now.ledger).releasing == ()
+    assert ("Ascend910-0", True) in occupancy.devices(now.ledger)

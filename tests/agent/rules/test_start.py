@@ -1,0 +1,150 @@
+"""What a new agent makes of what it finds: rules 13 and 15."""
+
+from dataclasses import replace
+
+from agent.claims import ledger as ledgers
+from agent.claims import occupancy
+from agent.claims.events import Noted, PassEnded, PodGone, PodSeen
+from agent.claims.publishing import affinity
+from agent.current import Current
+from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import Effects, current, pod
+from tests.agent.rules.kubelet import app, knows_not, mounts, refusal, shows
+
+RUNNING = pod("train", [0, 1], phase="Running")
+
+
+def restarted(before: Current, *pods: NpuPod) -> Current:
+    """The next agent, after journal and pods were read."""
+    now = current()
+    now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
+    for each in pods:
+        now.apply(PodSeen(each))
+    now.replace(ledgers.resume(now.ledger))
+    return now
+
+
+def test_without_a_journal_ids_and_claim_stay_reserved_until_the_pod_ends() -> None:
+    now = current(RUNNING)
+    shows(now, "train", main=(6, 7))
+    during = set(affinity(now.ledger).held)
+
+    now.apply(PodGone("uid-train"))
+    knows_not(now, "train")
+    now.apply(PassEnded(quiet=True, in_use=frozenset()))
+
+    assert during == {0, 1, 6, 7}
+    assert affinity(now.ledger).held == ()
+
+
+def test_what_was_published_as_mounted_is_certain_without_a_journal() -> None:
+    real = {annotations.ASCEND_REAL: "Ascend910-0,Ascend910-1"}
+    now = current(pod("train", [0, 1], phase="Running", annotations=real))
+
+    shows(now, "train", main=(6, 7))
+
+    assert affinity(now.ledger).held == (0, 1)
+
+
+def test_of_several_containers_nothing_is_certain_without_a_journal() -> None:
+    real = {annotations.ASCEND_REAL: "Ascend910-0,Ascend910-1"}
+    both = [app("one", 1), app("two", 1)]
+    now = current(
+        pod("train", [0, 1], phase="Running", annotations=real, containers=both)
+    )
+
+    shows(now, "train", one=(6,), two=(1,))
+
+    assert set(affinity(now.ledger).held) == {0, 1, 6}
+
+
+def test_a_hold_that_was_found_again_is_said() -> None:
+    effects = Effects()
+    now = current(RUNNING, effects=effects)
+
+    shows(now, "train", main=(6, 7))
+
+    (note,) = effects
+    assert isinstance(note, Noted)
+    assert (note.uid, note.reason) == ("uid-train", "NpuHoldRestored")
+
+
+def test_what_the_journal_holds_is_held() -> None:
+    before = current(pod("train", [0, 1]))
+    mounts(before, 6, 7)
+
+    now = restarted(before, pod("train", [0, 1]))
+
+    assert affinity(now.ledger).held == (0, 1)
+    shows(now, "train", main=(6, 7))
+    assert occupancy.chips_behind(now.ledger)["Ascend910-6"] == 0b1
+
+
+def test_an_exchange_that_was_begun_is_finished_for_both() -> None:
+    first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
+    before = current(first, second)
+    mounts(before, 0, 1)
+    shows(before, "second", main=(0, 1))
+
+    now = restarted(before, first, second)
+
+    assert {uid: slot.chips for uid, slot in now.ledger.slots.items()} == {
+        "uid-first": 0b1100,
+        "uid-second": 0b11,
+    }
+
+
+def bare() -> tuple[Current, Effects]:
+    """A node where a pod runs that was started before any plugin."""
+    effects = Effects()
+    now = current(RUNNING, effects=effects)
+    shows(now, "train", main=())
+    return now, effects
+
+
+def test_a_pod_that_runs_without_its_chips_is_named_once() -> None:
+    now, effects = bare()
+    shows(now, "train", main=())
+
+    (note,) = effects
+    assert isinstance(note, Noted)
+    assert (note.uid, note.reason) == ("uid-train", "NpuDevicesMissing")
+    assert note.text == (
+        "the pod runs without its huawei.com/Ascend910 devices: it was started "
+        "before the device plugin had registered; delete it to have it started again"
+    )
+
+
+def test_its_claim_stays_reserved_until_it_has_ended() -> None:
+    now, _ = bare()
+    during = occupancy.claimed(now.ledger)
+    now.apply(PodSeen(replace(RUNNING, phase="Failed")))
+
+    assert (during, occupancy.claimed(now.ledger)) == (0b11, 0)
+
+
+def test_its_claim_serves_nobody_who_was_not_started_before() -> None:
+    now, _ = bare()
+    now.apply(PodSeen(pod("next", [2, 3], 9)))
+
+    assert mounts(now, 2, 3) == (2, 3)
+
+
+def test_a_pod_that_waits_to_be_admitted_is_not_taken_for_one_without_chips() -> None:
+    effects = Effects()
+    now = current(pod("train", [0, 1]), effects=effects)
+
+    shows(now, "train", main=())
+
+    assert effects == []
+
+
+def test_a_pod_without_a_claim_may_be_who_asks_so_no_bare_pods_chips_are_given() -> (
+    None
+):
+    now, _ = bare()
+    around = pod("around", [2, 3])
+    now.apply(PodSeen(replace(around, annotations={})))
+
+    assert "no pod on this node has a claim for 2" in refusal(now, 2, 3)
