@@ -33,6 +33,7 @@ from agent.holdbook import Holdbook
 from agent.journal import Journal, JournalProblem, ProblemKind
 from agent.observe.metrics import Metrics
 from agent.observe.news import News
+from agent.owner import Owner
 from agent.plugin.exclusive import exclusive
 from agent.plugin.resources import Resources
 from agent.plugin.server import Server
@@ -188,6 +189,12 @@ class Agent:
             metrics=metrics,
             wall_s=clock.wall_s,
             on_rival=partial(self._news.rival, "configmap"),
+            owner=Owner(
+                api.client,
+                pod=settings.pod_name,
+                namespace=settings.pod_namespace,
+                configmap_namespace=settings.namespace,
+            ).reference,
             namespace=settings.namespace,
         )
         self._publisher = Publisher(

@@ -7,7 +7,7 @@ picture wins; what came between two writes is never seen by anybody.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from agent import picture as pictures
 from agent import report
@@ -17,7 +17,7 @@ from agent.picture import MANUAL_KEY, Picture
 from kube import configmaps, nodes
 from kube.client import Client
 from kube.errors import KubeError, NotFoundError
-from kube.objects import ConfigMap, Node
+from kube.objects import ConfigMap, Node, OwnerReference
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo
 from service.backoff import Backoff
@@ -44,6 +44,7 @@ class Reporter:
         metrics: Metrics,
         wall_s: Callable[[], float],
         on_rival: Callable[[str], None],
+        owner: Callable[[], Awaitable[OwnerReference | None]],
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Say nothing yet.
@@ -57,6 +58,7 @@ class Reporter:
             wall_s: Unix seconds now, for the readers of the ConfigMap.
             on_rival: Told in a sentence that somebody else writes the ConfigMap; ""
                 when nobody does any more.
+            owner: Says with whom the ConfigMap is to go; may raise KubeError.
             namespace: Where the ConfigMap lives.
         """
         self._client = client
@@ -66,6 +68,7 @@ class Reporter:
         self._metrics = metrics
         self._wall_s = wall_s
         self._on_rival = on_rival
+        self._owner = owner
         self._state = report.State(me=writer, heartbeat_s=heartbeat_s)
         self._events: asyncio.Queue[report.Event] = asyncio.Queue()
         self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
@@ -195,10 +198,14 @@ class Reporter:
         data = pictures.wanted(write.picture, update_time=now_s)
         manual = data.pop(MANUAL_KEY)
         try:
+            owner = await self._owner()
+            wished = {**data, MANUAL_KEY: manual}
             try:
-                found = await self._patch(data, manual, write.manual_at)
+                found = await self._patch(
+                    wished if write.manual_at else data, write.manual_at, owner
+                )
             except NotFoundError:
-                found = await self._create({**data, MANUAL_KEY: manual})
+                found = await self._create(wished, owner)
         except KubeError as error:
             return self._failed(error)
         self._metrics.report_writes.labels("ok").inc()
@@ -207,19 +214,22 @@ class Reporter:
         return report.Landed(write.picture, data, seen(found))
 
     async def _patch(
-        self, data: dict[str, str], manual: str, manual_at: int
+        self, data: dict[str, str], manual_at: int, owner: OwnerReference | None
     ) -> ConfigMap:
         return await configmaps.patch(
             self._client,
             namespace=self._namespace,
             name=self._name,
-            data={**data, MANUAL_KEY: manual} if manual_at else data,
+            data=data,
             labels=deviceinfo.LABELS,
             annotations={report.WRITER: self._state.me},
             resource_version=str(manual_at) if manual_at else None,
+            owner=owner,
         )
 
-    async def _create(self, data: dict[str, str]) -> ConfigMap:
+    async def _create(
+        self, data: dict[str, str], owner: OwnerReference | None
+    ) -> ConfigMap:
         return await configmaps.create(
             self._client,
             namespace=self._namespace,
@@ -227,6 +237,7 @@ class Reporter:
             labels=deviceinfo.LABELS,
             annotations={report.WRITER: self._state.me},
             data=data,
+            owner=owner,
         )
 
     def _failed(self, error: KubeError) -> report.Failed:

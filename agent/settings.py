@@ -96,6 +96,13 @@ class Settings:
     address_file: Path | None = option(
         None, "file that gets the address once we listen"
     )
+    pod_name: str = option(
+        "",
+        "the pod that this agent runs in: its DaemonSet owns the node's ConfigMap, "
+        "which goes with it; '' for no owner",
+        env="POD_NAME",
+    )
+    pod_namespace: str = option("", "that pod's namespace", env="POD_NAMESPACE")
     namespace: str = option(CONFIGMAP_NAMESPACE, "where the node's ConfigMap is kept")
     heartbeat_s: float = option(
         300.0, "longest pause between two writes of the ConfigMap", check=at_least(1)

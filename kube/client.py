@@ -26,6 +26,8 @@ from kube.errors import (
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+#: As a merge patch, but lists of Kubernetes' own kinds merge by a key.
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 #: A list page of 500 large pods is some 10 MB; beyond this something is wrong.
 LARGEST_ANSWER_BYTES = 256 << 20
 #: Enough of an error's body to read its Status.

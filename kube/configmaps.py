@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from kube import objects
-from kube.client import MERGE_PATCH, Client, object_path
+from kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client, object_path
 from kube.errors import (
     UNDECODABLE,
     MalformedError,
 )
-from kube.objects import ConfigMap
+from kube.objects import ConfigMap, OwnerReference
 
 
 async def get(client: Client, namespace: str, name: str) -> ConfigMap:
@@ -29,7 +29,7 @@ async def get(client: Client, namespace: str, name: str) -> ConfigMap:
     return _config_map(await client.request("GET", path), path)
 
 
-async def create(
+async def create(  # noqa: PLR0913  # each is a field of the object
     client: Client,
     *,
     namespace: str,
@@ -37,6 +37,7 @@ async def create(
     labels: Mapping[str, str],
     data: Mapping[str, str],
     annotations: Mapping[str, str] | None = None,
+    owner: OwnerReference | None = None,
 ) -> ConfigMap:
     """Make a ConfigMap and return it.
 
@@ -47,18 +48,21 @@ async def create(
         labels: Its labels.
         data: Its content.
         annotations: Its annotations.
+        owner: With whom it is to go; in the same namespace.
 
     Raises:
         ConflictError: There is one of that name.
         KubeError: The API server said no otherwise, or cannot be reached.
     """
     path = object_path("configmaps", "", namespace=namespace)
-    metadata = {
+    metadata: dict[str, object] = {
         "name": name,
         "namespace": namespace,
         "labels": dict(labels),
         "annotations": dict(annotations or {}),
     }
+    if owner is not None:
+        metadata["ownerReferences"] = [_reference(owner)]
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -79,6 +83,7 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str | None] | None = None,
     resource_version: str | None = None,
+    owner: OwnerReference | None = None,
 ) -> ConfigMap:
     """Set keys of a ConfigMap, leave all others as they are; return it afterwards.
 
@@ -90,6 +95,8 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
         labels: Labels to set besides.
         annotations: Annotations to set besides; None removes a key.
         resource_version: Only if nobody has written since this version.
+        owner: With whom it is to go, besides those that it has already; in the same
+            namespace.
 
     Raises:
         NotFoundError: There is none.
@@ -104,13 +111,29 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
         metadata["annotations"] = dict(annotations)
     if resource_version is not None:
         metadata["resourceVersion"] = resource_version
+    if owner is not None:
+        metadata["ownerReferences"] = [_reference(owner)]
     body: dict[str, object] = {"data": dict(data)}
     if metadata:
         body["metadata"] = metadata
     answer = await client.request(
-        "PATCH", path, body=objects.encode(body), content_type=MERGE_PATCH
+        "PATCH",
+        path,
+        body=objects.encode(body),
+        # a merge patch would replace the owners of others
+        content_type=MERGE_PATCH if owner is None else STRATEGIC_PATCH,
     )
     return _config_map(answer, path)
+
+
+def _reference(owner: OwnerReference) -> dict[str, str]:
+    """Render an owner; it is not a controller, so it needs no right on it."""
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
 
 
 def _config_map(body: bytes, path: str) -> ConfigMap:

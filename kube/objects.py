@@ -19,6 +19,7 @@ class _Partial(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 class OwnerReference(_Partial, frozen=True):
     """Who made an object."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -20,12 +20,13 @@ from kube import configmaps, nodes
 from kube.client import Client
 from kube.credentials import direct
 from kube.errors import NotFoundError
-from kube.objects import ConfigMap, Node, encode
+from kube.objects import ConfigMap, Node, OwnerReference, encode
 from sandbox.apiserver import ApiServer
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity
 
 T = TypeVar("T")
+FindOwner = Callable[[], Awaitable[OwnerReference | None]]
 
 NAME = "mindx-dl-deviceinfo-node-1"
 NAMESPACE = "kube-system"
@@ -117,8 +118,15 @@ async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
 
 @asynccontextmanager
 async def reporting(
-    client: Client, *, writer: str = "me", heartbeat_s: float = 300.0
+    client: Client,
+    *,
+    writer: str = "me",
+    heartbeat_s: float = 300.0,
+    owner: FindOwner | None = None,
 ) -> AsyncIterator[World]:
+    async def nobody() -> None:
+        return
+
     registry, clock = CollectorRegistry(), Clock()
     reporter = Reporter(
         client,
@@ -128,6 +136,7 @@ async def reporting(
         metrics=Metrics(registry),
         wall_s=clock,
         on_rival=(told := list[str]()).append,
+        owner=owner or nobody,
     )
     task = asyncio.create_task(reporter.run())
     yield World(client, reporter, registry, clock, told)

@@ -55,6 +55,8 @@ def test_the_node_name_alone_is_enough() -> None:
         recover_s=1.0,
         listen="127.0.0.1:9410",
         address_file=None,
+        pod_name="",
+        pod_namespace="",
         namespace="kube-system",
         heartbeat_s=300.0,
         reconcile_period_s=5.0,

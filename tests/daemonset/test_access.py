@@ -44,6 +44,7 @@ USES = {
         "events.Recorder",
         "kubelet_pods.pods",
         "nodes.patch",
+        "pods.get",
         "pods.patch_annotations",
         "watch.ListWatch(ConfigMap)",
         "watch.ListWatch(Node)",
@@ -170,7 +171,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         # Not tmp_path: the sockets' paths must stay below 108 bytes.
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rb-")))
-        site = Site(root)
+        site = Site(root, "--pod-name", "agent", "--pod-namespace", "kube-system")
         await site.start()
         stack.push_async_callback(site.stop)
         site.start_agent()
