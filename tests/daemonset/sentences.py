@@ -17,7 +17,7 @@ SPEAKING = (
     "agent/claims/*.py",
     "agent/observe/news.py",
     "agent/plugin/*.py",
-    "agent/reporter.py",
+    "agent/report*.py",
     "extender/app.py",
     "extender/binding.py",
     "extender/server.py",

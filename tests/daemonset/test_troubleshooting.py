@@ -8,7 +8,12 @@ from tests.daemonset.rendered import ROOT
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
 #: They stand inside another sentence, which is on the page as a whole.
-PARTS = {"… or …"}
+PARTS = {"… or …", "… to …", " and … of another"}
+#: Kubernetes' own, examples and commands.
+FOREIGN = re.compile(
+    r"kubectl |Post |0/60 |Allocate failed |Pod was rejected|requested number of dev"
+    r"|Readiness probe failed|hostPath type check|--kubelet-dir: expected"
+)
 #: Written like the reason of an event, but no event of ours.
 NOT_OURS = {
     "AscendAffinity",
@@ -34,3 +39,10 @@ def test_no_event_is_explained_that_nobody_sends() -> None:
     told = {each for each in QUOTED if re.fullmatch(r"([A-Z][a-z]+){2,}", each)}
 
     assert sorted(told - sentences.event_reasons() - NOT_OURS) == []
+
+
+def test_no_sentence_is_explained_that_nobody_says() -> None:
+    told = {each for each in QUOTED if len(each.split()) >= 3}
+    known = sentences.spoken() | sentences.logged()
+
+    assert sorted(each for each in told - known if not FOREIGN.match(each)) == []
