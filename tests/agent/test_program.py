@@ -1,12 +1,14 @@
 """The agent as a program: started, stopped, killed, started beside another."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from importlib import metadata
 from pathlib import Path
 
 import aiohttp
@@ -18,6 +20,7 @@ from tests.agent.plugin.conftest import LOCALHOST
 from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
 
 REGISTERED_TWICE = "ascend_agent_registrations_total 2.0"
+REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
 #: How soon a restart of the kubelet has to be noticed.
 REGISTERED_AGAIN_S = 2.0
 
@@ -113,6 +116,26 @@ async def test_it_becomes_ready_and_ends_cleanly(site: Site, start: Start) -> No
     assert code == 0
     assert not (site.kubelet.device_plugin_dir / "Ascend910.sock").exists()
     assert not agent.address.exists()
+
+
+async def test_the_figures_of_a_rollout_are_there(site: Site, start: Start) -> None:
+    agent = await start("a")
+    await agent.until_ready()
+
+    figures = {
+        line.rpartition(" ")[0]: line.rpartition(" ")[2]
+        for line in (await agent.read("metrics")).splitlines()
+        if not line.startswith("#")
+    }
+
+    build = f'version="{metadata.version("ascend-affinity")}"'
+    assert figures[f'ascend_agent_build_info{{mode="scheduled",{build}}}'] == "1.0"
+    assert figures["ascend_agent_ready"] == "1.0"
+    assert figures["ascend_agent_followed"] == "1.0"
+    assert figures["ascend_agent_events_dropped"] == "0.0"
+    assert figures["ascend_agent_registration_gap_seconds_count"] == "1.0"
+    assert float(figures["process_resident_memory_bytes"]) > 0
+    assert float(figures["process_open_fds"]) > 0
 
 
 async def test_an_allocate_under_way_is_answered_before_the_agent_ends(
@@ -279,8 +302,23 @@ async def test_a_pod_that_was_started_without_devices_is_named(
         "the pod runs without its huawei.com/Ascend910 devices: it was started "
         "before the device plugin had registered; delete it to have it started again"
     )
+    assert 'ascend_agent_claims{state="bare"} 1.0' in await agent.read("metrics")
+    assert site.mounted() == {"bare": ()}
     # its chip stays reserved for as long as it runs
+    report = await site.api.get(REPORT)
+    free = json.loads(report["data"]["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    assert "Ascend910-3" not in free[RESOURCE].split(",")
     assert await site.bind("next", 1) is False
+
+    # and not a moment longer
+    await site.api.delete(f"{PODS}/bare")
+    async with asyncio.timeout(SETTLED_S):
+        while not await site.bind("next", 8):
+            await asyncio.sleep(0.1)
+    await running(site, "next")
+    await site.settle()
+    assert site.mounted() == {"next": tuple(range(8))}
+    assert 'ascend_agent_claims{state="bare"} 0.0' in await agent.read("metrics")
 
 
 async def test_a_pod_that_went_around_the_scheduler_reads_why_and_what_to_do(
