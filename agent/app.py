@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agent import holdbook, picture
 from agent.api import Api
@@ -44,6 +44,7 @@ from agent.readiness import Readiness
 from agent.reconciler import Reconciler
 from agent.reporter import Reporter
 from agent.settings import STANDALONE, Settings, boot_id
+from agent.standing import Standing
 from kube.errors import KubeError
 from kube.objects import Pod
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
@@ -52,6 +53,7 @@ from scheduler_core.products import Product
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 from service.endpoints import Endpoints
+from service.version import version
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +70,15 @@ async def main(settings: Settings) -> None:
         SettingsError: The machine is not as the settings say.
     """
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
     metrics = Metrics(registry)
+    metrics.build.labels(version(), settings.mode).set(1)
     ready = Readiness(
         directory="the kubelet's directory is not ours yet",
         driver="the driver has not been read yet",
         pods="the pods of this node are not known yet",
     )
+    metrics.ready.set_function(lambda: ready() is None)
     async with AsyncExitStack() as stack:
         api = await Api.open(stack, settings, metrics)
         endpoints = Endpoints(registry, ready)
@@ -208,8 +213,10 @@ class Agent:
             product=self._product,
             kubelet_dir=settings.kubelet_dir,
             offered=self._resources.offered,
-            tell=self,
+            tell=Standing(metrics, self._loop_s, on_rival=self._rival),
         )
+        metrics.followed.set_function(lambda: self._server.is_followed)
+        metrics.events_dropped.set_function(lambda: api.recorder.dropped)
         ready.ask(self._server.problem)
         ready.ask(self._reporter.problem)
         self._pods: ListWatch[Pod] = api.pods_of(settings.node_name)
@@ -244,18 +251,6 @@ class Agent:
         """Let go of what is ours in the cluster and on the node."""
         await self._reporter.farewell()
         await self._resources.close()
-
-    # What the server tells
-
-    def registered(self) -> None:
-        """The kubelet has taken us."""
-        self._metrics.registrations.inc()
-
-    def rival(self, text: str) -> None:
-        """Another plugin serves our resource; the node is its to report meanwhile."""
-        self._news.rival("kubelet", text)
-        self._reporter.hush(is_silent=bool(text))
-        self._current.wake()
 
     # What feeds the ledger
 
@@ -314,6 +309,12 @@ class Agent:
                 f"another device plugin serves {self._product.resource}: the kubelet "
                 f"gave devices to a pod without asking us ({effect.text})"
             )
+
+    def _rival(self, text: str) -> None:
+        """Leave the node to another plugin, or take it up again."""
+        self._news.rival("kubelet", text)
+        self._reporter.hush(is_silent=bool(text))
+        self._current.wake()
 
     async def _kubelet_pods(self) -> Iterable[NpuPod]:
         try:

@@ -110,7 +110,9 @@ class Settings:
     reconcile_period_s: float = option(
         5.0, "pause between two correction passes", check=at_least(0.1)
     )
-    log_level: str = option("info", "how much is logged", check=one_of(*LEVELS))
+    log_level: str = option(
+        "info", f"how much is logged: {', '.join(LEVELS)}", check=one_of(*LEVELS)
+    )
 
 
 def verify(settings: Settings) -> None:

@@ -8,11 +8,16 @@ is reported at once: what was expected, what was found, where.
 import dataclasses
 import difflib
 import enum
+import os
+import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
+
+from service.version import version
 
 #: The file is written by hand; more than this is not a settings file.
 _FILE_BYTES = 1 << 20
@@ -49,6 +54,13 @@ class _Settings(Protocol):
 
 
 T = TypeVar("T", bound=_Settings)
+
+_RULES = (
+    "Names that end in -s are seconds. A flag counts before the environment, that",
+    "before the file, that before the default. Exit code 0: stopped as told;",
+    "1: failed, start it again; 2: a setting is wrong, with a line on stderr for",
+    "each that is.",
+)
 
 
 def option(
@@ -106,11 +118,12 @@ def load(cls: type[T], argv: Sequence[str], environ: Mapping[str, str]) -> T:
 
     Raises:
         SettingsError: Something is wrong; has all problems.
-        SystemExit: With 0 and the help on stdout, if --help was asked for.
+        SystemExit: With 0, and help or version on stdout, if that was asked for.
     """
     if "--help" in argv or "-h" in argv:
-        print(usage(cls))  # noqa: T201  # this is what was asked for
-        raise SystemExit(0)
+        _say(usage(cls))
+    if "--version" in argv:
+        _say(f"{_program(cls)} {version()}")
     problems: list[str] = []
     fields = {_key(field): field for field in dataclasses.fields(cls)}
     flags = _from_flags(fields, argv, problems)
@@ -134,16 +147,47 @@ def usage(cls: type[T]) -> str:
     Args:
         cls: As for `load`.
     """
-    lines = [(cls.__doc__ or "").strip(), "", "Settings (flag, environment, default):"]
+    lines = [(cls.__doc__ or "").strip(), "", f"usage: {_program(cls)} [settings]", ""]
+    lines += ["Settings: flag, environment, [default]", ""]
     for field in dataclasses.fields(cls):
-        default = field.metadata["default"]
-        shown = "required" if default is REQUIRED else repr(_shown(default))
-        lines += [
-            f"  --{_key(field)}  {_env_name(cls, field)}  [{shown}]",
-            f"      {field.metadata['text']}",
-        ]
-    lines += [f"  --config  {cls.PREFIX}_CONFIG", "      YAML file with any of these"]
+        lines.append(f"  --{_key(field)}  {_env_name(cls, field)}  [{_default(field)}]")
+        lines += _wrapped(field.metadata["text"])
+    lines.append(f"  --config  {cls.PREFIX}_CONFIG  [none]")
+    lines += _wrapped(
+        "YAML file with any of these, without the dashes: `node-name: n1`"
+    )
+    lines += ["  --version", *_wrapped("print the version"), "  --help, -h"]
+    lines += [*_wrapped("print this"), "", *_RULES]
     return "\n".join(lines)
+
+
+def _program(cls: type[T]) -> str:
+    """Return what the program is called: the first word of its settings."""
+    return (cls.__doc__ or "").strip().partition(":")[0]
+
+
+def _wrapped(text: str) -> list[str]:
+    pad = " " * 6
+    return textwrap.wrap(text, 78, initial_indent=pad, subsequent_indent=pad)
+
+
+def _default(field: "dataclasses.Field[Any]") -> str:
+    default = field.metadata["default"]
+    if default is REQUIRED:
+        return "required"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "none" if default in (None, "") else str(default)
+
+
+def _say(text: str) -> NoReturn:
+    """Print what was asked for, and end well, also when nobody reads to the end."""
+    try:
+        print(text, flush=True)  # noqa: T201  # this is what was asked for
+    except BrokenPipeError:
+        # else the interpreter would complain about it once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
 
 
 def _from_flags(
@@ -322,10 +366,6 @@ def _key(field: "dataclasses.Field[Any]") -> str:
 
 def _env_name(cls: type[T], field: "dataclasses.Field[Any]") -> str:
     return field.metadata["env"] or f"{cls.PREFIX}_{field.name.upper()}"
-
-
-def _shown(default: object) -> object:
-    return str(default) if isinstance(default, Path) else default
 
 
 def _unknown(word: str, name: str, fields: Mapping[str, object], where: str) -> str:

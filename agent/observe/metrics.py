@@ -24,6 +24,8 @@ _ALLOCATE_S: Final = (
 )
 #: One journal takes about 0.1 ms; after 200 ms the agent goes on without.
 _JOURNAL_S: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.05, 0.2, 1.0)
+#: A rollout may leave a node without plugin for 15 s.
+_GAP_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0)
 #: The goal from a fault to the ConfigMap is one second.
 _PUBLISH_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 
@@ -38,9 +40,25 @@ class Metrics:
             registry: Where `/metrics` reads; each name can stand there once.
         """
         self._registry = registry
+        self._rollout()
         self._claims_and_holds()
         self._chips()
         self._outside()
+
+    def _rollout(self) -> None:
+        self.build = self._gauge("build_info", "What runs here: 1", "version", "mode")
+        self.ready = self._gauge("ready", "1 while /readyz says ok")
+        self.followed = self._gauge(
+            "followed", "1 while the kubelet follows our device list"
+        )
+        self.registrations = self._counter(
+            "registrations", "Registrations with the kubelet that it took"
+        )
+        self.registration_gap_s = self._histogram(
+            "registration_gap_seconds",
+            "From the start, or the end of a registration, to the next one",
+            _GAP_S,
+        )
 
     def _claims_and_holds(self) -> None:
         self.claims = self._gauge("claims", "Claims of pods on this node", "state")
@@ -71,8 +89,8 @@ class Metrics:
         )
 
     def _outside(self) -> None:
-        self.registrations = self._counter(
-            "registrations", "Registrations with the kubelet that it took"
+        self.events_dropped = self._gauge(
+            "events_dropped", "Events that the API server did not get since the start"
         )
         self.watch_restarts = self._gauge(
             "watch_restarts", "Watches that ended and were begun again", "resource"

@@ -52,12 +52,15 @@ REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 class Tell(Protocol):
     """Who wants to know what becomes of the registration."""
 
-    @property
-    def registered(self) -> Callable[[], object]:
-        """Called when the kubelet has taken us."""
+    def registered(self) -> object:
+        """The kubelet has taken us."""
 
-    def rival(self, text: str) -> None:
-        """Another plugin serves our resource, in a sentence; "": none any more."""
+    def unregistered(self) -> object:
+        """We have given the registration up."""
+
+    @property
+    def rival(self) -> Callable[[str], None]:
+        """Called with who else serves our resource, in a sentence; "" for nobody."""
 
 
 class Server:
@@ -107,11 +110,13 @@ class Server:
         """
         if self.rival:
             return f"{self.rival}; waiting until it has gone"
-        if self._problem is None and not self._is_followed():
+        if self._problem is None and not self.is_followed:
             return "the kubelet does not follow the device list"
         return self._problem
 
-    def _is_followed(self) -> bool:
+    @property
+    def is_followed(self) -> bool:
+        """Whether the kubelet has our device list and listens for more."""
         return self._servicer is not None and self._servicer.is_followed
 
     def suspect(self, evidence: str) -> None:
@@ -173,6 +178,7 @@ class Server:
                 if _is_told_to_stop()
                 else "registering with the kubelet again"
             )
+            self._tell.unregistered()
             await asyncio.shield(asyncio.ensure_future(_stop(server, servicer)))
             if rivals.inode_of(self._own_socket) == inode:
                 self._own_socket.unlink(missing_ok=True)

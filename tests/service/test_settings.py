@@ -1,5 +1,9 @@
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +22,7 @@ from service.settings import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A program for tests."""
+    """program: it is for tests."""
 
     PREFIX: ClassVar[str] = "ASCEND_TEST"
 
@@ -208,11 +212,42 @@ def test_help_is_printed_and_ends_well(
 def test_the_help_names_flag_environment_default_and_meaning() -> None:
     lines = usage(Settings).splitlines()
 
-    assert lines[:6] == [
-        "A program for tests.",
+    assert lines[:9] == [
+        "program: it is for tests.",
         "",
-        "Settings (flag, environment, default):",
+        "usage: program [settings]",
+        "",
+        "Settings: flag, environment, [default]",
+        "",
         "  --node-name  NODE_NAME  [required]",
         "      which node this is",
-        "  --state-dir  ASCEND_TEST_STATE_DIR  ['/var/lib/x']",
+        "  --state-dir  ASCEND_TEST_STATE_DIR  [/var/lib/x]",
     ]
+
+
+def test_the_help_is_as_wide_as_a_terminal() -> None:
+    assert max(map(len, usage(Settings).splitlines())) <= 80
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        loaded(["--version"])
+
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"program {metadata.version('ascend-affinity')}\n"
+
+
+def test_a_reader_who_leaves_early_is_no_failure() -> None:
+    program = "from tests.service.test_settings import *; load(Settings, ['-h'], {})"
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = subprocess.run(  # noqa: S603  # our own program
+        [sys.executable, "-c", program],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (0, b"")

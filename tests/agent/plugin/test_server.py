@@ -93,8 +93,14 @@ class FakeKubelet(api_pb2_grpc.RegistrationServicer):
 class Told:
     """Whoever wants to know what becomes of the registration."""
 
-    registered: Callable[[], object]
+    on_registered: Callable[[], object]
     rivals: list[str] = field(default_factory=list)
+
+    def registered(self) -> None:
+        self.on_registered()
+
+    def unregistered(self) -> None:
+        pass
 
     def rival(self, text: str) -> None:
         self.rivals.append(text)

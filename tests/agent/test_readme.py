@@ -1,0 +1,31 @@
+"""agent/README.md names every setting and every metric, and no other."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from agent.observe.metrics import Metrics
+from agent.settings import Settings
+
+PAGE = (Path(__file__).parents[2] / "agent" / "README.md").read_text()
+
+
+def test_every_setting_is_on_the_page() -> None:
+    flags = {
+        f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Settings)
+    }
+
+    told = set(re.findall(r"`(--[a-z-]+)[^`]*`", PAGE))
+
+    assert told - {"--config"} == flags
+
+
+def test_every_metric_is_on_the_page() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+
+    told = set(re.findall(r"`(ascend_agent_[a-z_]+)`", PAGE))
+
+    assert told == {metric.name for metric in registry.collect()}
