@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-#: masks whose ids are remembered; of 16 chips all of them
+#: masks whose ids are remembered: as many as there are of 16 chips
 _REMEMBERED = 1 << 16
 
 
@@ -22,7 +22,18 @@ def mask_of(ids: Iterable[int]) -> int:
 @lru_cache(maxsize=_REMEMBERED)
 def ids_of(mask: int) -> tuple[int, ...]:
     """The physical ids in `mask`, ascending."""
-    return tuple(chip for chip in range(mask.bit_length()) if mask >> chip & 1)
+    ids: tuple[int, ...] = ()
+    first = 0
+    while mask:
+        ids += _ids_of_byte(mask & 0xFF, first)
+        mask >>= 8
+        first += 8
+    return ids
+
+
+@cache
+def _ids_of_byte(byte: int, first: int) -> tuple[int, ...]:
+    return tuple(first + bit for bit in range(8) if byte >> bit & 1)
 
 
 def lowest(mask: int, count: int) -> int:

@@ -23,24 +23,35 @@ _REMEMBERED = 1 << 16
 _Verdicts = tuple[tuple[int, ...], tuple[Reason | None, ...]]
 
 
+class Peers:
+    """Nodes that are equally good for every count, whatever keeps them from others."""
+
+    __slots__ = ("names", "ranks")
+
+    def __init__(self, ranks: tuple[int, ...]) -> None:
+        """Begin without nodes."""
+        #: by count, from 0; `NEVER` where they cannot serve
+        self.ranks = ranks
+        self.names = SortedNames()
+
+
 class Bucket:
     """Nodes that give the same answer to every count, by the rule of one row."""
 
-    __slots__ = ("names", "product", "ranks", "reasons")
+    __slots__ = ("nodes", "peers", "product", "ranks", "reasons")
 
     def __init__(
-        self,
-        product: Product,
-        ranks: tuple[int, ...],
-        reasons: tuple[Reason | None, ...],
+        self, product: Product, peers: Peers, reasons: tuple[Reason | None, ...]
     ) -> None:
         """Begin without nodes."""
         self.product = product
-        #: by count, from 0; `NEVER` where it cannot serve
-        self.ranks = ranks
+        self.ranks = peers.ranks
         #: by count, from 0; why it cannot serve
         self.reasons = reasons
-        self.names = SortedNames()
+        #: where the names of its nodes lie, and those of others that are as good
+        self.peers = peers
+        #: how many nodes it has
+        self.nodes = 0
 
     def rank(self, count: int) -> int:
         """How good its nodes are for `count` chips, or `NEVER`."""
@@ -56,12 +67,12 @@ class Bucket:
 class Shelf:
     """The buckets of one row, and which ranks are to be had.
 
-    Invariant: `_by_rank[count][r]` are the buckets of that rank that have nodes, and
+    Invariant: `_by_rank[count][r]` are the peers of that rank that have nodes, and
     bit r of `_occupied[count]` is set exactly when there are any.
     """
 
     __slots__ = (
-        *("_buckets", "_by_rank", "_by_state", "_large", "_occupied"),
+        *("_buckets", "_by_rank", "_by_state", "_large", "_occupied", "_peers"),
         "product",
     )
 
@@ -72,9 +83,10 @@ class Shelf:
         #: too many states to tell them apart by their masks
         self._large = product.chip_count > chips.SMALL
         self._buckets: dict[_Verdicts, Bucket] = {}
+        self._peers: dict[tuple[int, ...], Peers] = {}
         #: {what matters of a node: its bucket}: most states have been seen before
         self._by_state: dict[tuple[object, ...], Bucket] = {}
-        self._by_rank: list[dict[int, list[Bucket]]] = [{} for _ in counts]
+        self._by_rank: list[dict[int, list[Peers]]] = [{} for _ in counts]
         self._occupied = [0 for _ in counts]
 
     def bucket(self, state: NodeState) -> Bucket:
@@ -94,26 +106,42 @@ class Shelf:
             bucket = self._by_state[key] = self._of(verdicts)
         return bucket
 
-    def add(self, bucket: Bucket, name: str) -> None:
-        """Lay a node into one of our buckets."""
-        was_empty = not bucket.names
-        bucket.names.add(name)
+    def move(self, old: Bucket | None, new: Bucket | None, name: str) -> None:
+        """Take a node out of the bucket in which it lies, and lay it into another.
+
+        Args:
+            old: Where it lies; None is nowhere.
+            new: Where it is to lie; None is nowhere.
+            name: The node's.
+        """
+        if old is not None:
+            old.nodes -= 1
+        if new is not None:
+            new.nodes += 1
+        if old is None or new is None or old.peers is not new.peers:
+            if old is not None:
+                self._remove(old.peers, name)
+            if new is not None:
+                self._add(new.peers, name)
+
+    def _add(self, peers: Peers, name: str) -> None:
+        was_empty = not peers.names
+        peers.names.add(name)
         if not was_empty:
             return
-        for count, rank in enumerate(bucket.ranks):
+        for count, rank in enumerate(peers.ranks):
             if rank != NEVER:
-                self._by_rank[count].setdefault(rank, []).append(bucket)
+                self._by_rank[count].setdefault(rank, []).append(peers)
                 self._occupied[count] |= 1 << rank
 
-    def remove(self, bucket: Bucket, name: str) -> None:
-        """Take a node out of one of our buckets, in which it lies."""
-        bucket.names.remove(name)
-        if bucket.names:
+    def _remove(self, peers: Peers, name: str) -> None:
+        peers.names.remove(name)
+        if peers.names:
             return
-        for count, rank in enumerate(bucket.ranks):
+        for count, rank in enumerate(peers.ranks):
             if rank != NEVER:
                 others = self._by_rank[count][rank]
-                others.remove(bucket)
+                others.remove(peers)
                 if not others:
                     self._occupied[count] &= ~(1 << rank)
 
@@ -130,8 +158,8 @@ class Shelf:
             rank = (left & -left).bit_length() - 1
             heads = [
                 head
-                for bucket in self._by_rank[count][rank]
-                if (head := _first_outside(bucket.names, avoid)) is not None
+                for peers in self._by_rank[count][rank]
+                if (head := _first_outside(peers.names, avoid)) is not None
             ]
             if heads:
                 return rank, min(heads)
@@ -140,12 +168,16 @@ class Shelf:
 
     def buckets(self) -> list[Bucket]:
         """Those that have nodes."""
-        return [bucket for bucket in self._buckets.values() if bucket.names]
+        return [bucket for bucket in self._buckets.values() if bucket.nodes]
 
     def _of(self, verdicts: _Verdicts) -> Bucket:
         bucket = self._buckets.get(verdicts)
         if bucket is None:
-            bucket = self._buckets[verdicts] = Bucket(self.product, *verdicts)
+            ranks, reasons = verdicts
+            peers = self._peers.get(ranks)
+            if peers is None:
+                peers = self._peers[ranks] = Peers(ranks)
+            bucket = self._buckets[verdicts] = Bucket(self.product, peers, reasons)
         return bucket
 
 

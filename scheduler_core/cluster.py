@@ -223,7 +223,7 @@ class Cluster:
             for sections in self._rows(wanted, in_network=in_network):
                 for section in sections:
                     for bucket in section.shelf.buckets():
-                        tally[bucket.refusal(count).text] += len(bucket.names)
+                        tally[bucket.refusal(count).text] += bucket.nodes
             tally[NO_SUCH_NPU.text] += len(self._states) - tally.total()
         else:
             lying = self._buckets(wanted, tuple(names), in_network=in_network)

@@ -99,13 +99,19 @@ def place(
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _sentence(row: Product, free: int, chosen: int, healthy: int, of: int) -> str:
     """Why `chosen` of `free`, on a node with so many healthy chips of so many."""
+    if row.group_preference:
+        return _where(_share(row, free, chosen), healthy, of)
+    return _where(_of(chosen.bit_count(), free.bit_count()), healthy, of)
+
+
+def _where(share: str, healthy: int, of: int) -> str:
     those = "all" if healthy == of else f"{healthy} of"
-    return f"{_share(row, free, chosen)}, on a node with {those} {of} chips healthy"
+    return f"{share}, on a node with {those} {of} chips healthy"
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _share(row: Product, free: int, chosen: int) -> str:
     """What was given of what."""
     count = chosen.bit_count()

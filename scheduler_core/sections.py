@@ -46,14 +46,12 @@ class Section:
         old = self.bucket_of.get(state.name)
         if old is bucket:
             return
-        if old is not None:
-            self.shelf.remove(old, state.name)
-        self.shelf.add(bucket, state.name)
+        self.shelf.move(old, bucket, state.name)
         self.bucket_of[state.name] = bucket
 
     def drop(self, name: str) -> None:
         """Forget a node that lies here."""
-        self.shelf.remove(self.bucket_of.pop(name), name)
+        self.shelf.move(self.bucket_of.pop(name), None, name)
 
 
 def first(

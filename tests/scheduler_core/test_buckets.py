@@ -30,10 +30,10 @@ def test_exactly_the_ranks_that_have_nodes_are_marked(
     for index, healthy, free in moves:
         name = f"node-{index}"
         if name in lies:
-            shelf.remove(lies.pop(name), name)
+            shelf.move(lies.pop(name), None, name)
         else:
             lies[name] = shelf.bucket(node(healthy, free))
-            shelf.add(lies[name], name)
+            shelf.move(None, lies[name], name)
 
     for count, marks in enumerate(shelf._occupied):
         ranks = {bucket.ranks[count] for bucket in shelf.buckets()} - {NEVER}
@@ -55,10 +55,10 @@ def test_a_rank_stays_marked_while_another_bucket_of_it_has_nodes() -> None:
     shelf = Shelf(PRODUCT)
     uneven, even = shelf.bucket(node(0x3F, 0x01)), shelf.bucket(node(0x77, 0x01))
     assert uneven is not even
-    shelf.add(uneven, "a")
-    shelf.add(even, "b")
+    shelf.move(None, uneven, "a")
+    shelf.move(None, even, "b")
 
-    shelf.remove(uneven, "a")
+    shelf.move(uneven, None, "a")
 
     assert shelf.best(1, ()) == (even.ranks[1], "b")
 
@@ -66,7 +66,7 @@ def test_a_rank_stays_marked_while_another_bucket_of_it_has_nodes() -> None:
 def test_avoided_nodes_are_passed_over_rank_by_rank() -> None:
     shelf = Shelf(PRODUCT)
     for name, free in (("a", 0x01), ("b", 0x11), ("c", 0x13)):
-        shelf.add(shelf.bucket(node(0xFF, free)), name)
+        shelf.move(None, shelf.bucket(node(0xFF, free)), name)
 
     assert [shelf.best(1, avoid) for avoid in ((), ("a",), ("a", "b"), "abc")] == [
         (0, "a"),
