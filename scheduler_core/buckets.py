@@ -4,7 +4,8 @@ A bucket is named by its verdicts, a rank or a reason for every count, so nothin
 about a node's chips can matter that its bucket does not say.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from heapq import merge
 
 from scheduler_core import chips, scoring
 from scheduler_core.names import SortedNames
@@ -165,6 +166,18 @@ class Shelf:
                 return rank, min(heads)
             left &= left - 1
         return None
+
+    def ranked(self, count: int) -> Iterator[tuple[int, str]]:
+        """Every rank and name that serves, the best first; not while it changes."""
+        if not 0 < count < len(self._occupied):
+            return
+        left = self._occupied[count]
+        while left:
+            rank = (left & -left).bit_length() - 1
+            some = [peers.names for peers in self._by_rank[count][rank]]
+            for name in some[0] if len(some) == 1 else merge(*some):
+                yield rank, name
+            left &= left - 1
 
     def buckets(self) -> list[Bucket]:
         """Those that have nodes."""

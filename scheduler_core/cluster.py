@@ -9,6 +9,7 @@ date, one thread only.
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from itertools import compress
 
 from scheduler_core.buckets import NEVER, NO_SUCH_NPU, Bucket
@@ -150,6 +151,38 @@ class Cluster:
                 rank, name = head
                 return Found(node=self._states[name], row=sections[0].row, rank=rank)
         return None
+
+    def ranked(
+        self,
+        wanted: Product | str,
+        count: int,
+        *,
+        names: Iterable[str] | None = None,
+        in_network: bool = False,
+    ) -> Iterator[tuple[Product, int, str]]:
+        """Every node that can serve: its row, how good it is, its name; best first.
+
+        To be read before the index changes again. Arguments as for `best`.
+
+        Cost:
+            A step for each node that is read; with `names`, sorting them first.
+        """
+        rows = self._rows(wanted, in_network=in_network)
+        if names is not None:
+            asked = tuple(names)
+            lying = self._buckets(wanted, asked, in_network=in_network)
+            some = [
+                (bucket.product.key, rank, name, bucket.product)
+                for name, bucket in zip(asked, lying, strict=True)
+                if bucket is not None and (rank := bucket.rank(count)) != NEVER
+            ]
+            for _, rank, name, row in sorted(some, key=lambda item: item[:3]):
+                yield row, rank, name
+            return
+        for sections in rows:
+            heads = [section.shelf.ranked(count) for section in sections]
+            for rank, name in heads[0] if len(heads) == 1 else merge(*heads):
+                yield sections[0].row, rank, name
 
     def survey(
         self,

@@ -66,6 +66,11 @@ def refusal(reason: Reason, product: Product, count: int) -> Refusal:
     return Refusal(reason=reason, text=text)
 
 
+def text_of(reason: Reason) -> str:
+    """What is said for a reason that says nothing of counts or groups."""
+    return _TEXTS[reason]
+
+
 def _apart(product: Product, count: int) -> str:
     """Why enough free chips are not enough: what of the layout is not to be had."""
     group = product.group_kind.value

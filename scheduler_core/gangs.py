@@ -1,0 +1,218 @@
+"""Where all pods of a job go, or none of them.
+
+The largest pods first, each where it is best by itself. Where that fails although
+another arrangement may not, the arrangements are searched (`packing.py`). Pods that
+have a place keep it as long as it is good.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from operator import attrgetter, itemgetter
+
+from scheduler_core import chips, packing
+from scheduler_core.answers import JobPlacement, Placement, Rejection
+from scheduler_core.cluster import Cluster
+from scheduler_core.drafts import Draft
+from scheduler_core.nodes import NodeState
+from scheduler_core.placement import placement
+from scheduler_core.reasons import Reason, text_of
+from scheduler_core.rows import Product, distributed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One pod of a gang that asks for chips."""
+
+    name: str
+    #: chips, 1 or more
+    chips: int
+    #: its number in the job, from 0; None is the next that is free
+    rank: int | None = None
+    #: where it is already; None is nowhere. Its chips are not free in the index.
+    place: Placement | None = None
+
+
+#: said of nodes that could serve by themselves
+_CONFLICT = text_of(Reason.CONFLICT)
+_TAKEN = "taken by other pods of this job"
+
+
+def ranked(members: Sequence[Member]) -> list[tuple[int, Member]]:
+    """The members with their ranks, in the order of these.
+
+    Who has a rank keeps it, the others get the smallest that are free, in the order
+    given.
+
+    Raises:
+        ValueError: Two members have the same rank.
+    """
+    said = [member.rank for member in members if member.rank is not None]
+    if len(set(said)) != len(said):
+        raise ValueError(f"ranks: expected each once, found {sorted(said)}")
+    free = (rank for rank in count() if rank not in said)
+    return sorted(
+        (
+            (next(free) if member.rank is None else member.rank, member)
+            for member in members
+        ),
+        key=itemgetter(0),
+    )
+
+
+def plan(
+    wanted: Product | str,
+    members: Sequence[Member],
+    cluster: Cluster,
+    *,
+    names: Iterable[str] | None = None,
+) -> JobPlacement | Rejection:
+    """Place all members of a job, or say why not all of them can be.
+
+    Args:
+        wanted: The resource, or the row that the job means (`finding.wanted`).
+        members: The pods, each once; at least one.
+        cluster: The nodes; not changed.
+        names: Only these nodes, each once, in any order; None is all.
+
+    Returns:
+        A place for each pod, by rank. It is found if there is one for pods of equal
+        size, for sizes that divide each other, and for any job of up to
+        `packing.EXACT_UP_TO` pods; beyond that the search has a bound
+        (`packing.BOUND`), and the rejection says when it was reached.
+
+    Cost:
+        A few microseconds for each pod.
+    """
+    asked = None if names is None else tuple(names)
+    question = _Question(
+        wanted=wanted, cluster=cluster, names=asked, in_network=len(members) > 1
+    )
+    done: list[Placement] = []
+    move: dict[int, list[tuple[int, str]]] = {}
+    for rank, member in ranked(members):
+        place = _kept(question, member)
+        if place is not None:
+            done.append(replace(place, pod=member.name, rank=rank))
+        else:
+            move.setdefault(member.chips, []).append((rank, member.name))
+    found = _arrange(question, move)
+    if isinstance(found, Rejection):
+        return found
+    return JobPlacement(pods=tuple(sorted([*done, *found], key=attrgetter("rank"))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is wanted, and of which nodes."""
+
+    wanted: Product | str
+    cluster: Cluster
+    names: tuple[str, ...] | None
+    in_network: bool
+
+    def row(self, node: NodeState) -> Product:
+        """The row by which a node serves."""
+        row = node.product if isinstance(self.wanted, str) else self.wanted
+        return distributed(row) if self.in_network else row
+
+    def serving(self, size: int) -> Iterator[tuple[Product, int, str]]:
+        """The nodes that can serve a pod of this size, best first."""
+        return self.cluster.ranked(
+            self.wanted, size, names=self.names, in_network=self.in_network
+        )
+
+
+def _kept(question: _Question, member: Member) -> Placement | None:
+    """The place of a pod that has one, if it is still good."""
+    place = member.place
+    node = None if place is None else question.cluster.get(place.node)
+    if place is None or node is None or node.barred:
+        return None
+    row, mask = question.row(node), chips.mask_of(place.chips)
+    is_good = (
+        len(place.chips) == member.chips
+        and not mask & ~node.usable(row)
+        and chips.is_legal(row, mask)
+    )
+    return place if is_good else None
+
+
+def _arrange(
+    question: _Question, pods: Mapping[int, Sequence[tuple[int, str]]]
+) -> list[Placement] | Rejection:
+    """Places for pods, given by size as rank and name."""
+    draft = Draft(
+        question.cluster,
+        question.wanted,
+        names=question.names,
+        in_network=question.in_network,
+    )
+    found: list[Placement] = []
+    short = None
+    for size in sorted(pods, reverse=True):
+        some = list(draft.place_each(size, pods[size]))
+        found += some
+        if short is None and len(some) < len(pods[size]):
+            short = size
+    if short is None:
+        return found
+    packed = _packed(question, {size: len(pods[size]) for size in pods})
+    if packed.pods is not None:
+        return _read(question, packed.pods, pods)
+    total = sum(map(len, pods.values()))
+    of_bound = "; the search for another way ended at its bound"
+    return Rejection(
+        job=(
+            f"room for {len(found)} of {total} pods{of_bound if packed.bounded else ''}"
+        ),
+        reasons=_reasons(question, short),
+    )
+
+
+def _packed(question: _Question, sizes: Mapping[int, int]) -> packing.Packing:
+    """Another arrangement, where there can be one."""
+    free: dict[str, tuple[Product, int]] = {}
+    for size in sorted(sizes, reverse=True):
+        for row, _, name in question.serving(size):
+            if name not in free and (node := question.cluster.get(name)) is not None:
+                free[name] = row, node.free & node.usable(row)
+    rows = {row for row, _ in free.values()}
+    if all(packing.is_greedy_exact(row, tuple(sizes)) for row in rows):
+        return packing.Packing(pods=None)
+    return packing.pack(free, sizes)
+
+
+def _read(
+    question: _Question,
+    packed: Mapping[str, Sequence[tuple[int, int]]],
+    pods: Mapping[int, Sequence[tuple[int, str]]],
+) -> list[Placement]:
+    """The places of a packing, each with its reason."""
+    found: list[Placement] = []
+    named = {size: iter(some) for size, some in pods.items()}
+    for name, filling in sorted(packed.items()):
+        node = question.cluster.get(name)
+        if node is None:
+            raise KeyError(name)
+        row = question.row(node)
+        free = node.free & node.usable(row)
+        for size, mask in filling:
+            rank, pod = next(named[size])
+            place = placement(row, node, free, mask, pod=pod, rank=rank)
+            reason = f"{place.reason}, so that all pods of the job fit"
+            found.append(replace(place, reason=reason))
+            free &= ~mask
+    return found
+
+
+def _reasons(question: _Question, size: int) -> tuple[tuple[str, int], ...]:
+    """Why there is no more room for a pod of this size, counted over the nodes."""
+    said = question.cluster.refusals(
+        question.wanted,
+        size,
+        names=question.names,
+        in_network=question.in_network,
+    )
+    renamed = [(_TAKEN if text == _CONFLICT else text, nodes) for text, nodes in said]
+    return tuple(sorted(renamed, key=lambda item: (-item[1], item[0])))
