@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tests.e2e import machine
+from tests.e2e import machine, product
 from tests.e2e.bringup import alone, down, up
 from tests.e2e.cluster import Cluster
 from tests.e2e.places import REPOSITORY, chosen
@@ -60,7 +60,7 @@ def _up(_: Sequence[str]) -> int:
     if _kept() is not None:
         raise CannotError("a cluster is up already; make e2e-down removes it")
     try:
-        cluster = up(chosen())
+        cluster = _ready(None)
     except BaseException:
         _down_for_certain()
         raise
@@ -77,7 +77,7 @@ def _run(arguments: Sequence[str]) -> int:
     kept = _kept()
     is_kept = kept is not None or os.environ.get("KEEP") == "1"
     try:
-        cluster = kept or up(chosen())
+        cluster = _ready(kept)
         code = _pytest(arguments)
     except BaseException:
         if kept is None:
@@ -88,6 +88,14 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         _down_for_certain()
     return code
+
+
+def _ready(kept: Cluster | None) -> Cluster:
+    """A cluster with what the checkout holds now, also if it was kept."""
+    cluster = kept or up(chosen())
+    cluster.heal()
+    product.deploy(cluster, product.build(cluster.places))
+    return cluster
 
 
 def _pytest(arguments: Sequence[str]) -> int:

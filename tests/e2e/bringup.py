@@ -18,8 +18,7 @@ from tests.e2e import (
 )
 from tests.e2e.assembly import Assembly
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
-from tests.e2e.components import argv, marked
+from tests.e2e.components import argv, end, marked
 from tests.e2e.places import (
     EXTENDER_PORT,
     KUBELET_ROOT,
@@ -135,7 +134,8 @@ def _node_address() -> str:
 
 
 def _configure(places: Places, address: str) -> None:
-    shutil.rmtree(places.run, ignore_errors=True)
+    for old in (places.run, places.logs):
+        shutil.rmtree(old, ignore_errors=True)
     for folder in (places.logs, places.pod_logs, places.run / "cni"):
         folder.mkdir(parents=True)
     certificates.make(places, address)
@@ -165,19 +165,13 @@ def _end_processes() -> None:
 
     Nobody is asked: what they would put in order goes as a whole anyway.
     """
-    _kill(pid for pid, name in marked() if name == "kubelet")
+    _kill([pid for pid, name in marked() if name == "kubelet"])
     _kill(machine.pod_processes())
-    _kill(pid for pid, _ in marked())
-    until(
-        lambda: not any(marked()) and not machine.pod_processes(),
-        "all processes of the cluster ended",
-        within_s=10,
-    )
+    _kill([pid for pid, _ in marked()])
+    # A shim may have started a process between two looks.
+    _kill([*machine.pod_processes(), *(pid for pid, _ in marked())])
 
 
 def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        end(pid, signal.SIGKILL, within_s=10)

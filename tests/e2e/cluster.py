@@ -141,18 +141,18 @@ class Cluster:
         """Import a docker archive into the node's containerd."""
         images.load(archive)
 
+    def container_pids(self) -> dict[str, int]:
+        """The first process of each running container, by the container's id."""
+        rows = (line.split() for line in self.ctr("tasks", "ls").splitlines()[1:])
+        return {name: int(pid) for name, pid, *_ in rows}
+
     def container_pid(self, container_id: str) -> int:
         """The number of a container's first process on this machine.
 
         Args:
-            container_id: As in the pod's status, `containerd://…` or without.
+            container_id: As in the pod's status, `containerd://…`.
         """
-        wanted = container_id.removeprefix("containerd://")
-        for line in self.ctr("tasks", "ls").splitlines()[1:]:
-            name, pid, *_ = line.split()
-            if name == wanted:
-                return int(pid)
-        raise CannotError(f"containerd runs no container {wanted}")
+        return self.container_pids()[container_id.removeprefix("containerd://")]
 
     def use_extender(self, url: str) -> None:
         """Give the scheduler another extender (none: ""), and restart it."""

@@ -6,9 +6,9 @@ over, and a number that the system has given away again cannot mislead anybody.
 """
 
 import os
+import select
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,25 @@ def argv(pid: int) -> list[str]:
     except OSError:
         return []
     return raw.decode(errors="replace").split("\0")[:-1]
+
+
+def end(pid: int, number: signal.Signals, *, within_s: float) -> bool:
+    """Send a signal and wait until the process has gone; False if it does not go.
+
+    Gone with all its threads, whose sockets would otherwise still be open: only then
+    is its file descriptor readable. Its environment is gone long before that.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+        return bool(select.select([descriptor], [], [], within_s)[0])
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +135,15 @@ class Component:
     def stop(self, *, grace_s: float = 15.0) -> None:
         """Ask it to end; kill it when it does not."""
         self.thaw()
-        self.tell(signal.SIGTERM)
-        end = time.monotonic() + grace_s
-        while self.is_running and time.monotonic() < end:
-            time.sleep(0.05)
-        if self.is_running:
+        pid = self.pid
+        if pid is not None and not end(pid, signal.SIGTERM, within_s=grace_s):
             self.kill()
 
     def kill(self) -> None:
         """End it as a fault would: `kill -9`."""
-        self.tell(signal.SIGKILL)
-        until(lambda: not self.is_running, f"{self.name} killed", within_s=10)
+        pid = self.pid
+        if pid is not None and not end(pid, signal.SIGKILL, within_s=10):
+            raise CannotError(f"{self.name} (pid {pid}) survives kill -9")
 
     def freeze(self) -> None:
         """Stop it in the middle of whatever it does."""

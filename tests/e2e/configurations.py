@@ -5,6 +5,7 @@ import json
 from tests.e2e.places import (
     CNI_PLUGINS,
     CONTAINERD_SOCKET,
+    DNS_ADDRESS,
     KUBELET_HEALTH_PORT,
     KUBELET_PORT,
     POD_NETWORK,
@@ -87,6 +88,9 @@ def kubelet(places: Places) -> str:
                 "x509": {"clientCAFile": str(places.certificates / "ca.crt")},
             },
             "authorization": {"mode": "Webhook"},
+            # Nobody is there; without it, every pod has a warning in its events.
+            "clusterDNS": [DNS_ADDRESS],
+            "clusterDomain": "cluster.local",
             "cgroupDriver": "cgroupfs",
             "failCgroupV1": False,
             "failSwapOn": False,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 
@@ -17,7 +18,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own; its pods are really gone when the test ends."""
+    """A namespace of the test's own; pods and chips are back when the test ends."""
     name = f"test-{secrets.token_hex(3)}"
     cluster.core.create_namespace({"metadata": {"name": name}})
     until(
@@ -27,13 +28,14 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     )
     yield name
     cluster.heal()
-    cluster.core.delete_collection_namespaced_pod(name, grace_period_seconds=1)
+    cluster.core.delete_collection_namespaced_pod(name)
     until(
         lambda: not cluster.core.list_namespaced_pod(name).items,
         f"pods of {name} gone",
         within_s=60,
     )
     cluster.core.delete_namespace(name)
+    truth.until_agreed(cluster, within_s=30)
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,14 @@ from pathlib import Path
 from tests.e2e.commands import run
 from tests.e2e.places import KUBELET_ROOT, RECORD, RUNTIME, Places
 
-#: What a kubelet, a containerd or a CNI plugin makes outside of what is ours.
+#: What a kubelet, a containerd, a CNI plugin or our agent makes outside of `Places`.
 #: Where such a thing was there before, only what is inside and ours is removed.
 _MADE = (
     KUBELET_ROOT,
     Path("/var/lib/cni"),
     Path("/var/log/pods"),
     Path("/var/log/containers"),
+    Path("/run/ascend-agent"),
     Path("/run/containerd"),
     Path("/run/netns"),
     Path("/run/runc"),

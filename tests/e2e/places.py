@@ -45,6 +45,7 @@ POD_NETWORK = "10.213.0.0/16"
 SERVICE_NETWORK = "10.214.0.0/24"
 #: The first address of SERVICE_NETWORK: the API server's own Service.
 API_SERVICE_ADDRESS = "10.214.0.1"
+DNS_ADDRESS = "10.214.0.10"
 CNI_PLUGINS = Path("/usr/lib/cni")
 
 
@@ -78,8 +79,8 @@ class Places:
 
     @property
     def logs(self) -> Path:
-        """One log for each component."""
-        return self.run / "logs"
+        """One log for each component; they stay until the next `up`."""
+        return self.cache / "logs"
 
     @property
     def pod_logs(self) -> Path:

@@ -6,25 +6,15 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
-
-
-def _sleeper(cluster: Cluster, name: str) -> dict[str, object]:
-    container = {
-        "name": "main",
-        "image": cluster.base_image,
-        "imagePullPolicy": "Never",
-        "command": ["sleep", "infinity"],
-    }
-    return {
-        "metadata": {"name": name},
-        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
-    }
+from tests.e2e.pods import pod
 
 
 def test_a_pod_runs_and_reaches_the_api_server(
     cluster: Cluster, namespace: str
 ) -> None:
-    cluster.core.create_namespaced_pod(namespace, _sleeper(cluster, "plain"))
+    cluster.core.create_namespaced_pod(
+        namespace, pod("plain", automountServiceAccountToken=True)
+    )
     cluster.wait_running(namespace, "plain")
 
     said = cluster.execute(
@@ -56,7 +46,7 @@ def test_a_program_that_is_killed_comes_back(cluster: Cluster, name: str) -> Non
 
 
 def test_containers_survive_their_containerd(cluster: Cluster, namespace: str) -> None:
-    cluster.core.create_namespaced_pod(namespace, _sleeper(cluster, "survivor"))
+    cluster.core.create_namespaced_pod(namespace, pod("survivor"))
     status = cluster.wait_running(namespace, "survivor").status
     container = status.container_statuses[0].container_id
     before = cluster.container_pid(container)
@@ -70,13 +60,13 @@ def test_containers_survive_their_containerd(cluster: Cluster, namespace: str) -
 def test_a_frozen_kubelet_goes_on_when_it_is_thawed(
     cluster: Cluster, namespace: str
 ) -> None:
-    def pod() -> Any:
+    def now() -> Any:
         return cluster.core.read_namespaced_pod("patient", namespace)
 
     cluster.programs.kubelet.freeze()
-    cluster.core.create_namespaced_pod(namespace, _sleeper(cluster, "patient"))
-    until(lambda: pod().spec.node_name == cluster.node, "pod bound", within_s=10)
-    assert pod().status.phase == "Pending"
+    cluster.core.create_namespaced_pod(namespace, pod("patient"))
+    until(lambda: now().spec.node_name == cluster.node, "pod bound", within_s=10)
+    assert now().status.phase == "Pending"
 
     cluster.programs.kubelet.thaw()
 

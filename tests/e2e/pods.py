@@ -1,0 +1,44 @@
+"""Pods for tests: what they ask for, and nothing more."""
+
+from typing import Any
+
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.images import BASE_IMAGE
+
+#: Sleeps, and ends as soon as it is asked to, which a bare `sleep` does not as the
+#: first process of a container.
+_SLEEP = ["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"]
+
+
+def container(name: str, chips: int = 0, **rest: Any) -> dict[str, Any]:
+    """A container that sleeps, with so many chips."""
+    limits = {RESOURCE: str(chips)} if chips else {}
+    return {
+        "name": name,
+        "image": BASE_IMAGE,
+        "imagePullPolicy": "Never",
+        "command": _SLEEP,
+        "resources": {"limits": limits},
+        **rest,
+    }
+
+
+def pod(name: str, chips: int = 0, **spec: Any) -> dict[str, Any]:
+    """A pod that sleeps and ends soon after it is deleted.
+
+    Args:
+        name: Its name.
+        chips: For its one container, `main`.
+        spec: More of its specification; `containers` replaces the one.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "automountServiceAccountToken": False,
+            "containers": [container("main", chips)],
+            **spec,
+        },
+    }

@@ -1,0 +1,81 @@
+"""Pods under the stock scheduler get chips by the rules of their rings."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes.watch
+import pytest
+
+from tests.e2e import truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.pods import pod
+
+_RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_a_pod_gets_its_chips_from_as_few_rings_as_possible(
+    cluster: Cluster, namespace: str, count: int
+) -> None:
+    cluster.core.create_namespaced_pod(namespace, pod("a", count))
+    cluster.wait_running(namespace, "a")
+
+    [served] = truth.until_agreed(cluster)
+
+    chips = set(served.chips)
+    assert len(chips) == count
+    assert sum(bool(chips & ring) for ring in _RINGS) == (2 if count == 8 else 1)
+
+
+def test_a_ring_stays_whole_for_the_pod_that_needs_it(
+    cluster: Cluster, namespace: str
+) -> None:
+    for name, count in (("two", 2), ("one", 1), ("four", 4)):
+        cluster.core.create_namespaced_pod(namespace, pod(name, count))
+        cluster.wait_running(namespace, name)
+
+    chips = {
+        served.name.removeprefix(f"{namespace}/"): set(served.chips)
+        for served in truth.until_agreed(cluster)
+    }
+
+    assert chips["four"] in _RINGS
+    assert chips["one"] | chips["two"] < next(
+        ring for ring in _RINGS if ring != chips["four"]
+    )
+    assert len(chips["one"] | chips["two"]) == 3
+
+
+def test_the_decision_is_on_the_pod_from_the_moment_of_binding(
+    cluster: Cluster, namespace: str
+) -> None:
+    cluster.core.create_namespaced_pod(namespace, pod("a", 2))
+
+    bound = next(each for each in _seen(cluster, namespace) if each.spec.node_name)
+
+    notes = bound.metadata.annotations
+    assert notes[RESOURCE] == "Ascend910-0,Ascend910-1"
+    assert int(notes["predicate-time"]) > 0
+    cluster.wait_running(namespace, "a")
+
+
+def test_chips_come_back_when_a_pod_is_gone(cluster: Cluster, namespace: str) -> None:
+    cluster.core.create_namespaced_pod(namespace, pod("first", 8))
+    cluster.wait_running(namespace, "first")
+    cluster.core.create_namespaced_pod(namespace, pod("second", 8))
+
+    cluster.core.delete_namespaced_pod("first", namespace)
+
+    cluster.wait_running(namespace, "second")
+    [served] = truth.until_agreed(cluster)
+    assert (served.name, served.chips) == (f"{namespace}/second", tuple(range(8)))
+
+
+def _seen(cluster: Cluster, namespace: str) -> Iterator[Any]:
+    """Every state of every pod that a watch shows, from now on."""
+    watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]
+    stream = watch.stream(  # type: ignore[no-untyped-call]
+        cluster.core.list_namespaced_pod, namespace, timeout_seconds=30
+    )
+    return (event["object"] for event in stream)

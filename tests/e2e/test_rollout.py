@@ -1,0 +1,51 @@
+"""After the rollout, the node offers its chips and says so in the contract's form."""
+
+import hashlib
+import json
+
+from tests.e2e import product
+from tests.e2e.cluster import Cluster
+from tests.e2e.configurations import RESOURCE
+
+_CONFIGMAP = "mindx-dl-deviceinfo-node1"
+
+
+def test_the_node_offers_eight_chips(cluster: Cluster) -> None:
+    product.wait_rolled_out(cluster)
+
+    status = cluster.core.read_node(cluster.node).status
+
+    assert (status.capacity[RESOURCE], status.allocatable[RESOURCE]) == ("8", "8")
+
+
+def test_kubectl_describe_shows_the_contract(cluster: Cluster) -> None:
+    described = cluster.kubectl("describe", "cm", _CONFIGMAP, "-n", "kube-system")
+
+    chips = ",".join(f"Ascend910-{i}" for i in range(8))
+    assert "Labels:       mx-consumer-cim=true\n" in described
+    assert f'{{"DeviceInfo":{{"DeviceList":{{"{RESOURCE}":"{chips}",' in described
+    assert f'"{RESOURCE}-Unhealthy":""' in described
+    assert "AscendAffinity:\n" in described
+
+
+def test_the_check_code_is_the_hash_of_the_device_info(cluster: Cluster) -> None:
+    found = cluster.core.read_namespaced_config_map(_CONFIGMAP, "kube-system")
+    text = found.data["DeviceInfoCfg"]
+
+    # Cut out of the text as it stands: that is what a reader in Go would hash.
+    inner = text.removeprefix('{"DeviceInfo":').split(',"SuperPodID"')[0]
+
+    assert json.loads(text)["CheckCode"] == hashlib.sha256(inner.encode()).hexdigest()
+
+
+def test_neither_agent_nor_extender_has_restarted(cluster: Cluster) -> None:
+    pods = cluster.core.list_namespaced_pod(
+        "kube-system", label_selector="app.kubernetes.io/part-of=ascend-affinity"
+    ).items
+
+    restarts = {
+        pod.metadata.labels["app.kubernetes.io/name"]: each.restart_count
+        for pod in pods
+        for each in pod.status.container_statuses
+    }
+    assert restarts == {"ascend-agent": 0, "ascend-extender": 0}
