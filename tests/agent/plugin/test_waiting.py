@@ -1,0 +1,156 @@
+"""Nothing that the kubelet asks waits for long: rules 12 and 13, in simulated time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from agent.claims.events import PodSeen
+from agent.current import Current
+from agent.devices.reading import Reading
+from agent.plugin.server import DRAIN_S
+from agent.plugin.servicer import Servicer
+from agent.plugin.traffic import Traffic
+from kubelet_api.deviceplugin.v1beta1 import api_pb2
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import current, ids, pod
+
+pytestmark = pytest.mark.looptime
+
+
+class RefusedError(Exception):
+    """What `abort` raises, as gRPC's does."""
+
+
+class Call:
+    """The context of one RPC."""
+
+    async def abort(self, code: object, text: str) -> None:
+        raise RefusedError(text)
+
+
+async def nothing() -> None:
+    """A disk that writes at once."""
+
+
+def servicer(
+    now: Current,
+    *,
+    kubelet_pods: Iterable[NpuPod] = (),
+    write_journal: Callable[[], Awaitable[None]] = nothing,
+) -> Servicer:
+    async def own_pods() -> Iterable[NpuPod]:
+        return kubelet_pods
+
+    return Servicer(
+        now,
+        traffic=Traffic(now_s),
+        kubelet_pods=own_pods,
+        write_journal=write_journal,
+        observe_allocate_s=lambda _: None,
+        hardware=lambda: Reading(product=PRODUCT, chips=()),
+    )
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def allocate(asked: Servicer, *chips: int) -> str:
+    request = api_pb2.AllocateRequest(
+        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(*chips))]
+    )
+    answer = await asked.Allocate(request, Call())  # type: ignore[arg-type]  # all it uses
+    return answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"]
+
+
+async def prefer(asked: Servicer, size: int) -> tuple[str, ...]:
+    request = api_pb2.PreferredAllocationRequest(
+        container_requests=[
+            api_pb2.ContainerPreferredAllocationRequest(
+                available_deviceIDs=ids(*range(8)), allocation_size=size
+            )
+        ]
+    )
+    answer = await asked.GetPreferredAllocation(request, Call())
+    return tuple(answer.container_responses[0].deviceIDs)
+
+
+async def test_without_a_claim_allocate_is_refused_after_a_second() -> None:
+    with pytest.raises(RefusedError, match="no pod on this node has a claim"):
+        await allocate(servicer(current()), 0)
+
+    assert now_s() == pytest.approx(1.0, abs=0.01)
+
+
+async def test_without_a_claim_a_preference_is_answered_after_a_second() -> None:
+    assert await prefer(servicer(current()), 2) == ()
+
+    assert now_s() == pytest.approx(1.0, abs=0.01)
+
+
+async def test_a_claim_that_comes_within_the_second_is_served_as_it_comes() -> None:
+    now = current()
+    late = asyncio.get_running_loop().call_later(
+        0.9, now.apply, PodSeen(pod("late", [5]))
+    )
+
+    assert await allocate(servicer(now), 0) == "5"
+
+    assert now_s() == pytest.approx(late.when(), abs=0.01)
+
+
+async def test_a_claim_that_comes_within_the_second_is_preferred_as_it_comes() -> None:
+    now = current()
+    asyncio.get_running_loop().call_later(0.9, now.apply, PodSeen(pod("late", [5])))
+
+    assert await prefer(servicer(now), 1) == ids(5)
+
+
+async def test_preference_and_allocate_of_one_pod_wait_for_one_second_together() -> (
+    None
+):
+    asked = servicer(current())
+
+    await prefer(asked, 1)
+    with pytest.raises(RefusedError):
+        await allocate(asked, 0)
+
+    assert now_s() == pytest.approx(1.0, abs=0.01)
+
+
+async def test_what_only_the_kubelet_knows_is_served_after_the_second() -> None:
+    asked = servicer(current(), kubelet_pods=[pod("train", [5])])
+
+    assert await allocate(asked, 0) == "5"
+
+    assert now_s() == pytest.approx(1.0, abs=0.01)
+
+
+async def test_a_running_allocate_is_let_finish_for_twenty_seconds_at_most() -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    asked = servicer(current(pod("train", [0])), write_journal=never)
+    call = asyncio.create_task(allocate(asked, 0))
+    await asyncio.sleep(0)
+
+    await asked.answered(DRAIN_S)
+
+    assert now_s() == pytest.approx(20.0, abs=0.01)
+    call.cancel()
+
+
+async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> None:
+    async def slow() -> None:
+        await asyncio.sleep(0.2)
+
+    asked = servicer(current(pod("train", [0])), write_journal=slow)
+    call = asyncio.create_task(allocate(asked, 0))
+    await asyncio.sleep(0)
+
+    await asked.answered(DRAIN_S)
+
+    assert now_s() == pytest.approx(0.2, abs=0.01)
+    assert await call == "0"
