@@ -130,8 +130,9 @@ def test_pods_that_read_their_annotation_are_equal_to_nobody() -> None:
 
 def test_a_confirmed_pod_is_no_conflict() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
+    reader = pod(Spec(name="b", count=2, reads_annotation=True))
 
-    assert judge(cache, pod(Spec(name="b", count=2)), "n1").fitting == ("n1",)
+    assert judge(cache, reader, "n1").fitting == ("n1",)
 
 
 @pytest.mark.parametrize(

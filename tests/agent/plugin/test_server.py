@@ -1,7 +1,7 @@
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,13 +9,14 @@ import grpc
 import pytest
 
 from agent.devices.reading import Reading
-from agent.plugin.server import Server
+from agent.plugin.server import FLUSH_S, Server
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
-from tests.agent.node import current
+from tests.agent.node import current, ids, pod
 from tests.agent.plugin.conftest import LOCALHOST
 
 #: Within this a kubelet's restart must be noticed.
@@ -106,28 +107,32 @@ class Told:
         self.rivals.append(text)
 
 
+async def nothing() -> None:
+    """A disk that writes at once."""
+
+
 @asynccontextmanager
 async def serving(
     directory: Path,
     registered: Callable[[], object] = int,
     backoff: Backoff | None = None,
+    *,
+    pods: Sequence[NpuPod] = (),
+    write_journal: Callable[[], Awaitable[None]] = nothing,
 ) -> AsyncIterator[Server]:
-    async def nothing() -> None:
-        return
-
     async def no_pods() -> tuple[()]:
         return ()
 
     async def no_word() -> None:
         return  # this kubelet has no pod-resources
 
-    now = current()
+    now = current(*pods)
     server = Server(
         lambda: Servicer(
             now,
             traffic=Traffic(asyncio.get_running_loop().time),
             kubelet_pods=no_pods,
-            write_journal=nothing,
+            write_journal=write_journal,
             observe_allocate_s=lambda _: None,
             hardware=lambda: Reading(product=PRODUCT, chips=()),
         ),
@@ -306,6 +311,39 @@ async def test_the_old_stream_has_ended_before_the_new_registration(
         await kubelet.registration()
 
     assert kubelet.story.index("stream ended") < kubelet.story.index("registered", 1)
+
+
+async def test_an_allocate_that_runs_is_answered_however_long_the_disk_takes(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    writes, may_go = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        writes.set()
+        await may_go.wait()
+
+    request = api_pb2.AllocateRequest(
+        container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(0))]
+    )
+    async with (
+        grpc.aio.insecure_channel(
+            f"unix://{tmp_path}/Ascend910.sock", options=LOCALHOST
+        ) as channel,
+        AsyncExitStack() as agent,
+    ):
+        await agent.enter_async_context(
+            serving(tmp_path, pods=[pod("train", [0])], write_journal=slow)
+        )
+        await kubelet.registration()
+        call = api_pb2_grpc.DevicePluginStub(channel).Allocate(request)
+        await writes.wait()
+        stopping = asyncio.create_task(agent.pop_all().aclose())
+        await asyncio.sleep(2 * FLUSH_S)  # real: gRPC's own clock runs
+        may_go.set()
+        answer = await call
+        await stopping
+
+    assert answer.container_responses[0].envs["ASCEND_VISIBLE_DEVICES"] == "0"
 
 
 async def test_it_says_what_it_waits_for_and_then_nothing(

@@ -16,6 +16,13 @@ from tests.agent.rules.kubelet import app, init, mounts, refusal, shows
 SERVED = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
 
 
+def test_a_claim_from_which_chips_were_given_serves_no_second_allocate() -> None:
+    now = current(pod("train", [0]))
+    mounts(now, 0)
+
+    assert "no pod on this node has a claim for 1" in refusal(now, 1)
+
+
 def test_a_claim_for_another_node_is_no_candidate() -> None:
     now = current(replace(pod("elsewhere", [0]), node="node-2"))
 
