@@ -217,6 +217,8 @@ class Agent:
         )
         metrics.followed.set_function(lambda: self._server.is_followed)
         metrics.events_dropped.set_function(lambda: api.recorder.dropped)
+        # until we have looked whether the node is another plugin's to report
+        self._reporter.hush(is_silent=True)
         ready.ask(self._server.problem)
         ready.ask(self._reporter.problem)
         self._pods: ListWatch[Pod] = api.pods_of(settings.node_name)

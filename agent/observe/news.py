@@ -39,6 +39,7 @@ class News:
         self._recorder = recorder
         self._current: Current | None = None
         self._driver_problem = ""
+        self._rivals: dict[str, str] = {}
         for of in RIVALS:
             metrics.rival.labels(of).set(0)
 
@@ -124,6 +125,9 @@ class News:
             of: What the two have in common: one of RIVALS.
             text: A sentence; "" when we are alone again.
         """
+        before, self._rivals[of] = self._rivals.get(of, ""), text
+        if text == before:
+            return
         self._metrics.rival.labels(of).set(bool(text))
         if text:
             log.error("rival", extra={keys.REASON: text})

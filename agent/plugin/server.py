@@ -12,8 +12,8 @@ way stands still: see `agent.plugin.rivals`.
 import asyncio
 import logging
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -97,8 +97,11 @@ class Server:
         self._backoff = backoff or Backoff()
         self._suspicion = ""
         self._asked_before = 0
-        #: who serves our resource besides us, in a sentence; "" for nobody
-        self.rival = ""
+        #: why the last look says that we should register again; "" for no reason
+        self._outdated = ""
+        #: who serves our resource besides us, in a sentence; "" for nobody; None
+        #: before we have looked
+        self.rival: str | None = None
         self._problem: str | None = "not registered with the kubelet yet"
         self._servicer: Servicer | None = None
 
@@ -170,7 +173,8 @@ class Server:
             self._problem = None
             self._tell.registered()
             log.info("registered", extra={"resource": self._product.resource})
-            reason = await self._until_stale(servicer, kubelet, inode)
+            async with _beside(self._keep_looking(servicer, inode)):
+                reason = await self._until_stale(servicer, kubelet)
             log.info("registration ended", extra={"reason": reason})
         finally:
             self._problem = (
@@ -237,13 +241,10 @@ class Server:
             stub = api_pb2_grpc.RegistrationStub(channel)
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
 
-    async def _until_stale(
-        self, servicer: Servicer, kubelet: tuple[int, int], inode: int
-    ) -> str:
+    async def _until_stale(self, servicer: Servicer, kubelet: tuple[int, int]) -> str:
         """Wait for any sign that the kubelet no longer knows us; say which."""
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
-        look_at = loop.time() + rivals.LOOK_EACH_S
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EACH_S):
@@ -256,11 +257,18 @@ class Server:
                 return "our socket was removed"
             if not servicer.streams and loop.time() > opens_by:
                 return "the kubelet did not ask for the device list"
-            if loop.time() >= look_at:
-                reason = await self._look_around(servicer, inode)
-                look_at = loop.time() + rivals.LOOK_EACH_S
-                if reason:
-                    return reason
+            if self._outdated:
+                return self._outdated
+
+    async def _keep_looking(self, servicer: Servicer, inode: int) -> None:
+        """Look for another plugin until there is a reason to register again.
+
+        Beside everything else: a kubelet that does not answer holds up nothing.
+        """
+        self._outdated = ""
+        while not self._outdated:
+            await asyncio.sleep(rivals.LOOK_EACH_S)
+            self._outdated = await self._look_around(servicer, inode)
 
     async def _look_around(self, servicer: Servicer, inode: int) -> str:
         """Look for another plugin; return why to register again, "" for no reason."""
@@ -306,6 +314,19 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Have something done while the context lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()  # what has failed there fails here
 
 
 def _is_told_to_stop() -> bool:
