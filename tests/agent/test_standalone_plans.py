@@ -3,14 +3,24 @@
 import pytest
 
 from agent.claims import standalone
-from agent.claims.events import ChipsRead, PodSeen
+from agent.claims.events import (
+    AllocateAsked,
+    ChipsRead,
+    Granted,
+    PodGone,
+    PodSeen,
+    PreferenceAsked,
+    Preferred,
+    Refused,
+    ResourcesRead,
+)
 from agent.claims.standalone import Plan, Wish
 from agent.claims.values import Ledger
 from agent.current import Current
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
-from tests.agent.node import NODE, RESOURCE, Effects
+from tests.agent.node import NODE, RESOURCE, Effects, ids
 
 ALL = PRODUCT.all_chips
 
@@ -99,3 +109,53 @@ def test_pods_are_served_in_the_order_of_their_creation() -> None:
 
     assert [slot.uid for slot in slots] == ["c", "b", "a"]
     assert all(slot.chips == 0 for slot in slots)
+
+
+def gone(busy: int = 0) -> Current:
+    """A node on which a pod had two chips until a moment ago."""
+    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+    now.apply(PodSeen(pod("a", "")))
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    shown = {"main": frozenset(ids(0))}
+    now.apply(ResourcesRead(uid="a", containers=shown, as_of=1, until=1, quiet=True))
+    now.apply(ChipsRead(unhealthy=ALL & ~0b1, busy=busy))
+    now.apply(PodGone("a"))
+    now.apply(PodSeen(pod("b", "")))
+    return now
+
+
+def test_the_next_pod_need_not_wait_for_the_correction_pass() -> None:
+    now = gone()
+
+    preferred = now.apply(PreferenceAsked(ids(*range(8)), (), 1))
+    granted = now.apply(AllocateAsked(ids(0), last_call=False))
+
+    assert preferred == (Preferred(ids(0), claim_missing=False),)
+    assert isinstance(granted[0], Granted)
+    assert [(hold.slot, hold.chips) for hold in now.ledger.holds.values()] == [
+        ("b", (0,))
+    ]
+
+
+def test_a_chip_with_a_process_on_it_is_given_to_nobody() -> None:
+    now = gone(busy=0b1)
+
+    now.apply(PreferenceAsked(ids(*range(8)), (), 1))
+    (refused,) = now.apply(AllocateAsked(ids(0), last_call=False))
+
+    assert isinstance(refused, Refused)
+    assert refused.text.startswith("too few chips are free: ")
+    assert [hold.chips for hold in now.ledger.holds.values()] == [(0,)]
+
+
+def test_what_a_living_pod_holds_stays_whatever_the_kubelet_offers() -> None:
+    now = gone()
+    now.apply(AllocateAsked(ids(0), last_call=False))
+    shown = {"main": frozenset(ids(0))}
+    now.apply(ResourcesRead(uid="b", containers=shown, as_of=2, until=2, quiet=True))
+    now.apply(PodSeen(pod("c", "")))
+
+    now.apply(PreferenceAsked(ids(*range(8)), (), 1))
+    (refused,) = now.apply(AllocateAsked(ids(0), last_call=False))
+
+    assert isinstance(refused, Refused)
