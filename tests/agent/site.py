@@ -153,16 +153,14 @@ class Site:
         }
 
     def mounted(self) -> dict[str, tuple[int, ...]]:
-        """{pod: the chips that its running container sees}."""
-        return {
-            record.pod: tuple(
-                int(chip)
-                for chip in record.env.get("ASCEND_VISIBLE_DEVICES", "").split(",")
-                if chip
-            )
-            for record in self.kubelet.containers()
-            if record.running
-        }
+        """{pod: the chips that its running containers see}."""
+        found: dict[str, set[int]] = {}
+        for record in self.kubelet.containers():
+            if record.running:
+                text = record.env.get("ASCEND_VISIBLE_DEVICES", "")
+                chips = {int(chip) for chip in text.split(",") if chip}
+                found.setdefault(record.pod, set()).update(chips)
+        return {pod: tuple(sorted(chips)) for pod, chips in found.items()}
 
     async def settle(self) -> None:
         """Wait until everything agrees; fail with what does not."""

@@ -25,7 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.agent.site import PODS, Site
+from sandbox.apiclient import Object
+from tests.agent.site import NODE, PODS, RESOURCE, Site
 
 #: Examples of a run in CI; each starts an API server, a kubelet and an agent.
 EXAMPLES = int(os.environ.get("KUBELET_EXAMPLES", "8"))
@@ -36,11 +37,13 @@ T = TypeVar("T")
 class AgainstKubelet(RuleBasedStateMachine):
     """Bind, admit in any order, ignore preferences, reject, delete, restart."""
 
+    told: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.root = Path(tempfile.mkdtemp(prefix="kb-"))
-        self.site = Site(self.root)
+        self.site = Site(self.root, *self.told)
         self.waiting: list[str] = []
         self.admitted: list[str] = []
         self.number = 0
@@ -118,11 +121,46 @@ class AgainstKubelet(RuleBasedStateMachine):
             shutil.rmtree(self.root)
 
 
+class Standalone(AgainstKubelet):
+    """The same without claims, and pods of several containers."""
+
+    told = ("--mode", "standalone")
+
+    @rule(
+        counts=st.lists(st.sampled_from((1, 1, 2, 3)), min_size=1, max_size=3),
+        has_init=st.booleans(),
+    )
+    def create(self, counts: list[int], *, has_init: bool) -> None:
+        self.number += 1
+        name = f"s{self.number}"
+        self.do(self.site.api.create(PODS, standalone_pod(name, counts, has_init)))
+        self.waiting.append(name)
+
+
+def standalone_pod(name: str, counts: list[int], has_init: bool) -> Object:
+    """A pod that some scheduler has put onto the node."""
+    made = Site.pod(name, 1)
+    asking = [
+        {
+            "name": f"c{index}",
+            "image": "x",
+            "resources": {"limits": {RESOURCE: str(count)}},
+        }
+        for index, count in enumerate(counts)
+    ]
+    first = [{**asking[0], "name": "init"}] if has_init else []
+    made["spec"] = {"nodeName": NODE, "initContainers": first, "containers": asking}
+    return made
+
+
 @pytest.mark.property
 @pytest.mark.timeout(600)
-def test_mounts_annotations_and_holds_agree_whatever_the_kubelet_does() -> None:
+@pytest.mark.parametrize("machine", [AgainstKubelet, Standalone])
+def test_mounts_annotations_and_holds_agree_whatever_the_kubelet_does(
+    machine: type[AgainstKubelet],
+) -> None:
     run_state_machine_as_test(
-        AgainstKubelet,
+        machine,
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=12,
