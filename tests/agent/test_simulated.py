@@ -7,6 +7,7 @@ import pytest
 from agent.devices.driver import DriverFileError
 from agent.devices.reading import ChipFault, Level, Reading
 from agent.devices.simulated import SimulatedDriver
+from scheduler_core.products import PRODUCTS
 
 MACHINE = "product: atlas-800-training\n"
 FAULT_ON_3 = MACHINE + 'faults: [{chip: 3, code: "80E01801"}]\n'
@@ -148,8 +149,9 @@ async def test_another_product_needs_another_agent(tmp_path: Path) -> None:
     await driver.read()
     path.write_text("product: other\n")
 
+    keys = ", ".join(sorted(product.key for product in PRODUCTS))
     assert await flaw_of(driver) == (
-        f"{path}: product: expected one of atlas-800-training, found 'other'"
+        f"{path}: product: expected one of {keys}, found 'other'"
     )
 
 
