@@ -189,10 +189,15 @@ def without_ended(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
 
 def are_apart(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether what a pod holds lies in more groups than it would have to."""
+    """Tell whether what a pod holds lies in more groups than it would have to.
+
+    Not where the product's rules want it so, as for chips that are given out one by
+    one over all cards.
+    """
     product = ledger.product
     held = chip_sets.mask_of(
         chip for hold in values.holds_of_pod(ledger, pod.uid) for chip in hold.chips
     )
     fewest = -(-held.bit_count() // product.group_size)
-    return sum(bool(held & group) for group in product.groups) > fewest
+    used = sum(bool(held & group) for group in product.groups)
+    return used > fewest and not chip_sets.is_legal(product, held)

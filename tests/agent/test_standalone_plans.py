@@ -1,6 +1,10 @@
 """Every answer of the planner for one container, and how it thinks of the next."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.claims import standalone
 from agent.claims.events import (
@@ -19,6 +23,7 @@ from agent.claims.values import Ledger
 from agent.current import Current
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import PRODUCTS, Product
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 from tests.agent.node import NODE, RESOURCE, Effects, ids
 
@@ -70,6 +75,31 @@ def test_every_mask_gives_the_cores_choice_or_as_many_chips_as_asked(
             assert not found.now & ~free
         else:
             assert found == Plan(now=0, whole=0)
+
+
+@given(st.data())
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.key)
+def test_it_is_so_for_every_product(product: Product, data: st.DataObject) -> None:
+    free = data.draw(st.integers(0, product.all_chips))
+    count = data.draw(st.integers(1, product.chip_count))
+    later = data.draw(st.integers(0, 2))
+    near = data.draw(st.integers(0, product.all_chips))
+    node = replace(
+        Ledger(product=product, node=NODE, standalone=True),
+        unhealthy=product.all_chips & ~free,
+    )
+    slot = standalone.slot_of_nobody(node, count)
+    wished = Wish(given=0, now=count, later=later)
+
+    found = standalone.plan(node, slot, wished, (near, product.all_chips))
+
+    assert found.now.bit_count() == (count if free.bit_count() >= count else 0)
+    assert not found.now & ~found.whole
+    assert not found.whole & ~free
+    together = chip_sets.choose(product, free, count + later)
+    if together:
+        assert chip_sets.is_legal(product, found.whole)
+        assert found.whole.bit_count() == count + later
 
 
 def test_chips_that_the_kubelet_names_are_taken_where_they_are_legal() -> None:
