@@ -1,6 +1,7 @@
 """What a decision answers: a place with its reason, or why there is none."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 
 from scheduler_core.layouts import LAYOUTS
@@ -8,6 +9,14 @@ from scheduler_core.rows import Product, Way
 
 #: sentences that are remembered
 _REMEMBERED = 1 << 14
+
+
+class LeafUse(IntEnum):
+    """What jobs that use the spine make of a leaf; the value is the annotation's."""
+
+    IDLE = 0
+    SHARED = 1
+    EXCLUSIVE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +33,10 @@ class Placement:
     rank: int = 0
     #: the leaf switch, where the job asked for switch affinity; else ""
     leaf: str = ""
+    #: what the job makes of that leaf
+    leaf_use: LeafUse = LeafUse.IDLE
+    #: whether no more jobs share that leaf than should
+    leaf_healthy: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

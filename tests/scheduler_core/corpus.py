@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_core import products
+from scheduler_core.answers import LeafUse
+from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
 from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
 from scheduler_core.rows import distributed
+from scheduler_core.wire import switches as wire
 from tests.machines import mask
 
 Case = dict[str, Any]
 
 _ROOT = Path(__file__).parents[2]
-_OWN = _ROOT / "tests" / "corpus" / "products.json"
+_OWN = _ROOT / "tests" / "corpus" / "vectors.json"
 _SHARED = _ROOT.parent / "shared" / "corpus" / "vectors.json"
 
 
@@ -116,8 +119,7 @@ SKIPPED: Mapping[tuple[str, str], str] = {
     ("job_pipelined", ""): "pipelining of jobs is the scheduler's",
     ("node_stable", ""): "the extender compares what the kubelet says",
     ("superpod_", ""): "logical SuperPoDs are not built yet",
-    ("tor_schedule", ""): "leaf switches are not built yet",
-    ("job_valid", "ToR affinity"): "leaf switches are not built yet",
+    ("job_valid", "ToR affinity"): "the extender reads the label",
     ("rank_annotation", ""): "ranks are not built yet",
 }
 
@@ -167,4 +169,50 @@ def node_of(row: Product, given: Mapping[str, Any]) -> NodeState:
         healthy=healthy,
         free=mask(free) & healthy,
         network_unhealthy=mask(given.get("net_unhealthy") or []) & healthy,
+    )
+
+
+def network_of(case: Case) -> tuple[Network, list[str]]:
+    """The leaves of a case, and the nodes that can take a pod."""
+    given = case["input"]
+    version = Version(given.get("nslb", "1.0"))
+    shared = int(given.get("shared_tor_num", 2))
+    if "tor_info" in given:
+        nodes = {address: name for name, address in given["node_ips"].items()}
+        network = wire.parse(
+            json.dumps(given["tor_info"]),
+            nodes,
+            tor_level=given.get("tor_level") or "",
+            version=version,
+            shared_leaves=shared,
+        )
+        return network, list(given["candidates"])
+    leaves = tuple(_leaf(tor, given["servers_per_tor"]) for tor in given["tors"])
+    network = Network(
+        leaves=leaves,
+        version=Version.SINGLE_LAYER if given.get("tor_level") else version,
+        shared_leaves=shared,
+        tenants=tuple(
+            Tenant(schema=Schema(job["label"]), nodes=frozenset(job["nodes"]))
+            for tor in given["tors"]
+            for job in tor["jobs"]
+            if job["running"]
+        ),
+    )
+    return network, [
+        f"t{tor['id']}s{slice_id}"
+        for tor in given["tors"]
+        for slice_id in tor["candidate_slices"]
+    ]
+
+
+def _leaf(tor: Mapping[str, Any], width: int) -> Leaf:
+    return Leaf(
+        name=str(tor["id"]),
+        servers=tuple(
+            Server(node=f"t{tor['id']}s{slice_id}", slice_id=slice_id)
+            for slice_id in range(width)
+        ),
+        use=LeafUse(tor["isSharedTor"]),
+        healthy=tor["isHealthy"] == 0,
     )

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_core import chips, finding, jobs, scoring
+from scheduler_core import chips, finding, jobs, scoring, switches
 from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.finding import Traits
+from scheduler_core.leaves import Schema
 from scheduler_core.occupancy import free_chips
 from scheduler_core.products import Product
 from scheduler_core.wire.annotations import WireError, parse_chip_names, parse_chips
@@ -192,6 +193,31 @@ def pod_of(name: str, task: Given) -> jobs.Pod:
     return jobs.Pod(name=name, chips=task["chips"], excused=excused)
 
 
+def check_tor_schedule(case: Case) -> None:
+    given, expect = case["input"], case["expect"]
+    network, candidates = corpus.network_of(case)
+    schema, tasks = Schema(given["job"]["tor-affinity"]), given["job"]["tasks"]
+    found = switches.plan(network, schema, tasks, dict.fromkeys(candidates, ("", 0)))
+    if isinstance(found, str):
+        assert not expect["ready"]
+        return
+
+    ranks = [node for part in found for _, node in part.nodes]
+    # A job of the normal schema that falls back is placed, though an error is noted.
+    assert expect["ready"]
+    assert ranks == expect["ranks"]
+    if expect.get("tors") is not None:
+        assert [
+            {
+                "tor": int(part.nodes[0][0]),
+                "isSharedTor": part.use.value,
+                "isHealthy": 0 if part.healthy else 1,
+                "nodes": len(part.nodes),
+            }
+            for part in found
+        ] == expect["tors"]
+
+
 CHECKS: dict[str, Callable[[Case], None]] = {
     "allocation_sequence": check_allocation_sequence,
     "available_cards": check_available_cards,
@@ -202,6 +228,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "node_rank": check_node_rank,
     "node_score": check_node_score,
     "priority_array": check_priority_array,
+    "tor_schedule": check_tor_schedule,
 }
 
 

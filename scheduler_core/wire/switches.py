@@ -1,0 +1,92 @@
+"""The ConfigMap `basic-tor-node-cm`: which node hangs on which leaf switch.
+
+    tor_info    {"version": "1.0", "tor_count": 4, "server_list": [
+                  {"tor_id": 0, "tor_ip": "1.0.0.0", "server": [
+                    {"server_ip": "1.1.0.0", "npu_count": 8, "slice_id": 0}, …]}, …]}
+    tor_level   "single_layer", or nothing
+
+`tor_count` is not read: what programs take it for differs, and the lists say it. A
+server whose address no node has stays in its place, so that positions are right.
+"""
+
+from collections.abc import Mapping
+
+from scheduler_core.answers import LeafUse
+from scheduler_core.leaves import Leaf, Network, Server, Version
+from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.typed import (
+    as_array,
+    as_integer,
+    as_object,
+    as_string,
+    parse_json,
+)
+
+#: the ConfigMap, in `kube-system`
+NAME = "basic-tor-node-cm"
+TOR_INFO_KEY = "tor_info"
+TOR_LEVEL_KEY = "tor_level"
+
+
+def parse(
+    tor_info: str,
+    nodes: Mapping[str, str],
+    *,
+    tor_level: str = "",
+    version: Version = Version.ONE,
+    shared_leaves: int = 2,
+) -> Network:
+    """The network that the ConfigMap describes; nothing runs in it yet.
+
+    Args:
+        tor_info: Text of the key of that name.
+        nodes: {InternalIP: name of the node}.
+        tor_level: Text of the key of that name; "" when it is missing.
+        version: What the settings ask for; a single layer has none.
+        shared_leaves: As in `Network`.
+
+    Raises:
+        WireError: What is wrong, and where.
+    """
+    root = as_object(parse_json(tor_info, TOR_INFO_KEY), TOR_INFO_KEY)
+    path = f"{TOR_INFO_KEY}.server_list"
+    leaves = tuple(
+        _leaf(item, nodes, f"{path}[{index}]")
+        for index, item in enumerate(as_array(root.get("server_list"), path))
+    )
+    names = [leaf.name for leaf in leaves]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise WireError(path, expected="each tor_id once", found=twice)
+    is_single = tor_level == Version.SINGLE_LAYER.value
+    return Network(
+        leaves=leaves,
+        version=Version.SINGLE_LAYER if is_single else version,
+        shared_leaves=shared_leaves,
+    )
+
+
+def _leaf(item: object, nodes: Mapping[str, str], path: str) -> Leaf:
+    fields = as_object(item, path)
+    servers = as_array(fields.get("server"), f"{path}.server")
+    use = as_integer(fields.get("IsSharedTor", 0), f"{path}.IsSharedTor")
+    if use not in tuple(LeafUse):
+        raise WireError(f"{path}.IsSharedTor", expected="0, 1 or 2", found=use)
+    return Leaf(
+        name=str(as_integer(fields.get("tor_id"), f"{path}.tor_id")),
+        servers=tuple(
+            _server(server, nodes, f"{path}.server[{index}]")
+            for index, server in enumerate(servers)
+        ),
+        use=LeafUse(use),
+        healthy=as_integer(fields.get("IsHealthy", 0), f"{path}.IsHealthy") == 0,
+    )
+
+
+def _server(item: object, nodes: Mapping[str, str], path: str) -> Server:
+    fields = as_object(item, path)
+    address = as_string(fields.get("server_ip"), f"{path}.server_ip")
+    return Server(
+        node=nodes.get(address, ""),
+        slice_id=as_integer(fields.get("slice_id"), f"{path}.slice_id"),
+    )
