@@ -302,8 +302,8 @@ def _find_missing(
     effects: tuple[Effect, ...] = ()
     for hold in values.holds_of_pod(ledger, pod.uid):
         name = hold.owner.container if hold.owner else ""
-        slot = ledger.slots.get(hold.slot)
-        if hold.lost or (slot is not None and values.is_init(slot, hold.need)):
+        # By the pod's needs: after a restart of ours a served pod has no slot.
+        if hold.lost or _is_initial(pod, name):
             continue
         shown = containers.get(name) if name else any(containers.values())
         if not shown:
@@ -321,6 +321,13 @@ def _find_missing(
         )
         effects += (Noted(pod.uid, "NpuDevicesMissing", text),)
     return ledger, effects
+
+
+def _is_initial(pod: NpuPod, container: str) -> bool:
+    """Tell whether a container is an ordinary init one, which is never shown."""
+    return any(
+        need.name == container and need.kind is ContainerKind.INIT for need in pod.needs
+    )
 
 
 def _lasting(pod: NpuPod) -> bool:

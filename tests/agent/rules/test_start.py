@@ -10,7 +10,7 @@ from agent.current import Current
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import Effects, current, pod
-from tests.agent.rules.kubelet import app, knows_not, mounts, refusal, shows
+from tests.agent.rules.kubelet import app, init, knows_not, mounts, refusal, shows
 
 RUNNING = pod("train", [0, 1], phase="Running")
 
@@ -79,6 +79,21 @@ def test_what_the_journal_holds_is_held() -> None:
     assert affinity(now.ledger).held == (0, 1)
     shows(now, "train", main=(6, 7))
     assert occupancy.chips_behind(now.ledger)["Ascend910-6"] == 0b1
+
+
+def test_what_an_init_container_had_is_not_missed_by_the_next_agent() -> None:
+    # pod-resources never shows it; a served pod has no slot that could tell its kind
+    both = [init("first", 1), app("main", 1)]
+    before = current(pod("train", [0], containers=both))
+    mounts(before, 0)
+    mounts(before, 0)
+    shows(before, "train", main=(0,))
+    served = pod("train", [0], annotations.SERVED, phase="Running", containers=both)
+
+    now = restarted(before, served)
+    shows(now, "train", main=(0,))
+
+    assert affinity(now.ledger).lost == ()
 
 
 def test_an_exchange_that_was_begun_is_finished_for_both() -> None:
