@@ -1,0 +1,78 @@
+"""What containers wrote down, against what the API server was told of their pods."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.faults.chronicle import Story
+from tests.e2e.faults.witness import Line
+from tests.e2e.truth import SERVED, numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What was wrong, in sentences."""
+
+    #: a container has other chips than its pod's annotations say in the end
+    wrong: tuple[str, ...]
+    #: a container found its chip in another one's hands
+    doubles: tuple[str, ...]
+    #: a pod ended and nobody ever said whose chips it had
+    unconfirmed: tuple[str, ...]
+    #: how many pods have been looked at
+    pod_count: int
+
+
+def audit(stories: Iterable[Story], lines: Iterable[Line]) -> Audit:
+    """Compare.
+
+    Args:
+        stories: Of pods, at their end or settled.
+        lines: What containers wrote; those of other pods are left out.
+    """
+    written: dict[str, list[Line]] = {}
+    for line in lines:
+        written.setdefault(line.pod_uid, []).append(line)
+    begun = [(story, written[story.uid]) for story in stories if story.uid in written]
+    return Audit(
+        wrong=tuple(text for story, mine in begun for text in _wrong(story, mine)),
+        doubles=tuple(
+            f"{story.name}/{line.container}: chips {line.taken} were another's"
+            for story, mine in begun
+            for line in mine
+            if line.taken
+        ),
+        unconfirmed=tuple(
+            story.name
+            for story, _ in begun
+            if story.annotations.get("predicate-time") != SERVED
+        ),
+        pod_count=len(begun),
+    )
+
+
+def _wrong(story: Story, lines: list[Line]) -> Iterator[str]:
+    wanted = _wanted(story)
+    for line in lines:
+        name = f"{story.name}/{line.container}"
+        if line.environment != line.devices:
+            yield f"{name} was told {line.environment} and sees {line.devices}"
+        if len(line.environment) != wanted.get(line.container, 0):
+            yield f"{name} asked for {wanted[line.container]}, got {line.environment}"
+    notes = story.annotations
+    if notes.get("predicate-time") != SERVED or set(wanted) != {
+        line.container for line in lines
+    }:
+        return  # nothing was said of it yet, or not all of it has begun
+    mounted = tuple(sorted({chip for line in lines for chip in line.environment}))
+    for key in (RESOURCE, "huawei.com/AscendReal"):
+        if numbers(notes.get(key, "")) != mounted:
+            yield f"{story.name} has {mounted}, {key} says {notes.get(key)}"
+
+
+def _wanted(story: Story) -> dict[str, int]:
+    spec = story.pod["spec"]
+    return {
+        each["name"]: int(each["resources"].get("limits", {}).get(RESOURCE, 0))
+        for each in [*spec.get("initContainers", []), *spec["containers"]]
+    }

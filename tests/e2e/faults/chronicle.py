@@ -1,0 +1,171 @@
+"""Everything that the API server ever said of the pods of a namespace."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import kubernetes.client
+import urllib3.exceptions
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+
+#: Of one watch; a new one begins after it, or sooner if the server goes away.
+_WATCH_S = 30
+_OUTAGES = (kubernetes.client.ApiException, urllib3.exceptions.HTTPError, OSError)
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """What is known of one pod, up to its end."""
+
+    uid: str
+    name: str
+    #: as it was seen last, also after it is gone
+    pod: dict[str, Any]
+    is_gone: bool = False
+    #: annotation of the moment in which it was seen bound
+    bound_claim: str = ""
+    #: monotonic time at which each phase was first seen
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def phase(self) -> str:
+        """Pending, Running, Succeeded or Failed."""
+        return str(self.pod.get("status", {}).get("phase", "Pending"))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it runs no more."""
+        return self.is_gone or self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """As they were seen last."""
+        found: dict[str, str] = self.pod["metadata"].get("annotations") or {}
+        return found
+
+    @property
+    def rejection(self) -> str:
+        """Why the kubelet rejected it; "" if it did not."""
+        status = self.pod.get("status", {})
+        if status.get("phase") != "Failed" or not status.get("reason"):
+            return ""
+        return f"{status['reason']}: {status.get('message', '')}"
+
+
+class Chronicle:
+    """Follows the pods of a namespace. Protects their stories."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        """Nothing is followed until it is entered."""
+        self._list = cluster.core.list_namespaced_pod
+        self._namespace = namespace
+        self._stories: dict[str, Story] = {}
+        self._lock = threading.Lock()
+        self._is_ending = threading.Event()
+        self._listed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="chronicle")
+        #: told each story that has changed; called in our thread
+        self.told: list[Callable[[Story], None]] = []
+
+    def __enter__(self) -> Self:
+        """Follow."""
+        self._thread.start()
+        self._listed.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop following."""
+        self._is_ending.set()
+        self._thread.join()
+
+    def stories(self) -> list[Story]:
+        """All of them, in the order in which they were first seen."""
+        with self._lock:
+            return list(self._stories.values())
+
+    def wait(
+        self, told: Callable[[Story], bool], name: str, within_s: float = 30
+    ) -> Story:
+        """Wait until something is true of the newest pod of that name."""
+        found: list[Story] = []
+
+        def reached() -> bool:
+            found[:] = [each for each in self.stories() if each.name == name][-1:]
+            return bool(found) and told(found[0])
+
+        until(reached, f"pod {name}", within_s=within_s, every_s=0.02)
+        return found[0]
+
+    def _follow(self) -> None:
+        while not self._is_ending.is_set():
+            try:
+                version = self._take_list()
+                self._listed.set()
+                for event in self._events(version):
+                    self._take(event["object"], is_gone=event["type"] == "DELETED")
+            except _OUTAGES:
+                self._is_ending.wait(0.3)
+            except _EndError:
+                continue
+
+    def _take_list(self) -> str:
+        answer = self._list(self._namespace, _preload_content=False, _request_timeout=5)
+        document = json.loads(answer.data)
+        uids = set()
+        for pod in document["items"]:
+            uids.add(pod["metadata"]["uid"])
+            self._take(pod, is_gone=False)
+        for story in self.stories():
+            if story.uid not in uids and not story.is_gone:
+                self._take(story.pod, is_gone=True)
+        return str(document["metadata"]["resourceVersion"])
+
+    def _events(self, version: str) -> Iterator[dict[str, Any]]:
+        answer = self._list(
+            self._namespace,
+            watch=True,
+            resource_version=version,
+            timeout_seconds=_WATCH_S,
+            _preload_content=False,
+            _request_timeout=(5, 1),
+        )
+        with contextlib.closing(answer):
+            rest = b""
+            begun = time.monotonic()
+            while time.monotonic() < begun + _WATCH_S and not self._is_ending.is_set():
+                try:
+                    chunk = answer.read1(1 << 20)
+                except urllib3.exceptions.ReadTimeoutError:
+                    raise _EndError from None
+                if not chunk:
+                    return
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        return
+                    yield event
+
+    def _take(self, pod: dict[str, Any], *, is_gone: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        with self._lock:
+            story = self._stories.get(uid)
+            if story is None:
+                story = Story(uid=uid, name=pod["metadata"]["name"], pod=pod)
+                self._stories[uid] = story
+            story.pod, story.is_gone = pod, is_gone
+            story.phases.setdefault(story.phase, time.monotonic())
+            if pod["spec"].get("nodeName") and not story.bound_claim:
+                story.bound_claim = story.annotations.get("huawei.com/Ascend910", "")
+        for told in self.told:
+            told(story)
+
+
+class _EndError(Exception):
+    """A watch that says nothing for a while; it may have lost its server."""

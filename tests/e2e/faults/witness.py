@@ -1,0 +1,123 @@
+"""What containers say of themselves: each writes down what it got when it began.
+
+A look from outside misses the pods that live for a second; this does not. And each
+container locks a file for each of its chips for as long as it lives, so a chip that two
+have at once is found by the kernel, at the very moment, however short it was.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.images import BASE_IMAGE
+from tests.e2e.places import RUNTIME
+from tests.e2e.truth import numbers
+
+_FOLDER = RUNTIME / "witness"
+_RECORD = _FOLDER / "record"
+#: The environment variable that says which chips a container has.
+VISIBLE = "ASCEND_VISIBLE_DEVICES"
+
+# Locks and lines go with their process: an exit of whatever kind ends them.
+_SCRIPT = r"""
+trap 'exit 0' TERM
+taken=
+for chip in ${ASCEND_VISIBLE_DEVICES//,/ }; do
+  exec {lock}>>/witness/chip-$chip
+  flock -n $lock || taken=$taken,$chip
+done
+devices=$(cd /dev && echo davinci*)
+devices=${devices//davinci/}
+line="$POD_UID|$CONTAINER|$ASCEND_VISIBLE_DEVICES|${devices// /,}|$taken"
+echo "$line" >>/witness/record
+sleep "$LIFE" & wait
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one container wrote down."""
+
+    pod_uid: str
+    container: str
+    #: ASCEND_VISIBLE_DEVICES
+    environment: tuple[int, ...]
+    #: N of each /dev/davinciN
+    devices: tuple[int, ...]
+    #: chips that another container had at that moment
+    taken: tuple[int, ...]
+
+
+def begin() -> None:
+    """Make an empty record."""
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    _FOLDER.mkdir(parents=True)
+
+
+def lines() -> list[Line]:
+    """Read what has been written down since `begin`."""
+    if not _RECORD.exists():
+        return []
+    return [_line(text) for text in _RECORD.read_text(encoding="utf-8").splitlines()]
+
+
+def container(
+    name: str, chips: int, *, life: str = "infinity", **rest: Any
+) -> dict[str, Any]:
+    """A container that writes down what it got, and lives so long.
+
+    Args:
+        name: Its name.
+        chips: How many it asks for.
+        life: For `sleep`.
+        rest: More of its specification; `env` is added to ours.
+    """
+    env = [
+        {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "CONTAINER", "value": name},
+        {"name": "LIFE", "value": life},
+        *rest.pop("env", ()),
+    ]
+    return {
+        "name": name,
+        "image": BASE_IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["bash", "-c", _SCRIPT],
+        "env": env,
+        "resources": {"limits": {RESOURCE: str(chips)} if chips else {}},
+        "volumeMounts": [{"name": "witness", "mountPath": "/witness"}],
+        **rest,
+    }
+
+
+def pod(
+    name: str, *containers: Mapping[str, Any], labels: Mapping[str, str], **spec: Any
+) -> dict[str, Any]:
+    """A pod of such containers, on the node's network: half the work of a start."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "automountServiceAccountToken": False,
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "containers": list(containers),
+            "volumes": [{"name": "witness", "hostPath": {"path": str(_FOLDER)}}],
+            **spec,
+        },
+    }
+
+
+def _line(text: str) -> Line:
+    uid, name, environment, devices, taken = text.split("|")
+    return Line(
+        pod_uid=uid,
+        container=name,
+        environment=numbers(environment),
+        devices=numbers(devices),
+        taken=numbers(taken),
+    )

@@ -1,0 +1,100 @@
+"""Pods with more than one container that asks for chips, and pods that read them."""
+
+from typing import Any
+
+import pytest
+
+from tests.e2e import truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.pods import container, pod
+
+_READS = {
+    "name": "ASCEND_VISIBLE_DEVICES",
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RESOURCE}']"}},
+}
+
+
+def _run(cluster: Cluster, namespace: str, body: dict[str, Any]) -> truth.Served:
+    cluster.core.create_namespaced_pod(namespace, body)
+    cluster.wait_running(namespace, body["metadata"]["name"])
+    [served] = truth.until_agreed(cluster)
+    return served
+
+
+def _short(name: str, chips: int) -> dict[str, Any]:
+    return {**container(name, chips), "command": ["true"]}
+
+
+def test_each_container_gets_chips_of_its_own(cluster: Cluster, namespace: str) -> None:
+    containers = [
+        container("a", 2),
+        container("b", 1),
+        container("none"),
+        container("c", 1),
+    ]
+
+    served = _run(cluster, namespace, pod("several", containers=containers))
+
+    assert {each.name: len(each.environment) for each in served.containers} == {
+        "a": 2,
+        "b": 1,
+        "c": 1,
+    }
+    assert len(served.chips) == 4
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 1), (2, 1), (1, 2)])
+def test_what_an_init_container_had_goes_to_its_own_pod(
+    cluster: Cluster, namespace: str, first: int, then: int
+) -> None:
+    body = pod("initial", then, initContainers=[_short("init", first)])
+
+    served = _run(cluster, namespace, body)
+
+    had = {each.name: set(each.environment) for each in served.containers}
+    assert had["init"] <= had["main"] or had["main"] <= had["init"]
+    assert len(served.chips) == max(first, then)
+
+
+def test_a_sidecar_keeps_its_chips_beside_the_others(
+    cluster: Cluster, namespace: str
+) -> None:
+    sidecar = container("sidecar", 1, restartPolicy="Always")
+    body = pod("accompanied", 1, initContainers=[sidecar, _short("init", 1)])
+
+    served = _run(cluster, namespace, body)
+
+    had = {each.name: set(each.environment) for each in served.containers}
+    assert not had["sidecar"] & had["main"]
+    assert len(had["sidecar"] | had["main"]) == 2
+
+
+def test_a_pod_that_reads_its_annotation_has_what_that_says(
+    cluster: Cluster, namespace: str
+) -> None:
+    reader = container("main", 2, env=[_READS])
+
+    served = _run(cluster, namespace, pod("reader", containers=[reader]))
+
+    [main] = served.containers
+    assert main.environment == main.devices == served.real
+
+
+def test_pods_that_read_their_annotation_are_not_mixed_up(
+    cluster: Cluster, namespace: str
+) -> None:
+    readers = [
+        pod(f"reader-{number}", containers=[container("main", 1, env=[_READS])])
+        for number in range(4)
+    ]
+    others = [pod(f"other-{number}", 1) for number in range(4)]
+    bodies = [body for pair in zip(readers, others, strict=True) for body in pair]
+    for body in bodies:
+        cluster.core.create_namespaced_pod(namespace, body)
+    for body in bodies:
+        cluster.wait_running(namespace, body["metadata"]["name"])
+
+    served = truth.until_agreed(cluster)
+
+    assert sorted(each.chips for each in served) == [(chip,) for chip in range(8)]
