@@ -151,6 +151,21 @@ class Programs:
                 break
             await asyncio.sleep(_LOOK_S)
 
+    async def end(self, program: Program) -> None:
+        """Ask one of them to end, and kill it when it does not.
+
+        Args:
+            program: Started here; nobody watches for it any more.
+        """
+        self._programs.remove(program)
+        program.tell(signal.SIGTERM)
+        for _ in range(round(self._grace_s / _LOOK_S)):
+            if program.has_ended:
+                return
+            await asyncio.sleep(_LOOK_S)
+        program.tell(signal.SIGKILL)
+        program.process.wait()
+
     def kill(self) -> None:
         """End whatever is left, at once."""
         for program in self._programs:
