@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 COMPONENT = "ascend-extender"
 #: How often silent agents and unseen binds are looked for.
 _TICK_S = 1.0
+#: Between two events. They are for people, who read slowly; each costs the API server
+#: as much as the bind that it tells of, while other pods wait for theirs.
+_EVENT_SPACING_S = 0.05
 
 
 class KubePods:
@@ -71,7 +74,9 @@ class Extender:
             agent_silent_s=settings.agent_silent_s,
         )
         self._notes = Notes()
-        self._recorder = Recorder(client, component=COMPONENT)
+        self._recorder = Recorder(
+            client, component=COMPONENT, spacing_s=_EVENT_SPACING_S
+        )
         self._binder = Binder(
             self._cache,
             KubePods(client),

@@ -7,9 +7,10 @@ written before a bind still shows its chips, and clocks cannot tell which came f
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from extender.changes import Assumed
-from scheduler_core import chips, occupancy
+from scheduler_core import chips, occupancy, products
 from scheduler_core.cluster import NodeState
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
@@ -140,7 +141,7 @@ class Record:
         product = self.product
         if product is None:
             return None
-        there = self._inventory(product)
+        there = _inventory(self.inventory_text, product.key)
         report = self.report
         if report is None or there is None:
             return NodeState(
@@ -178,14 +179,6 @@ class Record:
         if self.report is not None and self.report.lost:
             return Reason.IDS_LOST
         return None
-
-    def _inventory(self, product: Product) -> int | None:
-        if not self.inventory_text:
-            return 0
-        try:
-            return chips.mask_of(inventory.parse(self.inventory_text, product))
-        except WireError:
-            return None
 
     def _see_time(self, predicate_time: int) -> None:
         if predicate_time < _NO_CLOCK:
@@ -234,6 +227,19 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
         lost=chips.mask_of(ours.lost) if ours else 0,
         update_time=info.update_time,
     )
+
+
+# Asked for with each change of a node, but changed only when its agent starts.
+@lru_cache(maxsize=16_384)
+def _inventory(text: str, product_key: str) -> int | None:
+    """The chips that the node's annotation lists; None if it cannot be read."""
+    if not text:
+        return 0
+    product = products.by_key(product_key)
+    try:
+        return chips.mask_of(inventory.parse(text, product))
+    except WireError:
+        return None
 
 
 def _named(text: str, product: Product) -> int:

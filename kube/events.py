@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Events of a node (no namespace of its own) live where kubectl looks for them.
 NODE_NAMESPACE = "default"
-_PENDING_MOST = 256
+#: Of the largest burst that is told of in whole, at some 500 bytes each.
+_PENDING_MOST = 4096
 _KNOWN_MOST = 1024
 #: The API server refuses longer ones.
 _MESSAGE_CHARACTERS = 1024
@@ -109,6 +110,7 @@ class Recorder:
         host: str = "",
         wall_s: Callable[[], float] = clock.wall_s,
         backoff: Backoff | None = None,
+        spacing_s: float = 0.0,
     ) -> None:
         """Have nothing to say yet.
 
@@ -118,11 +120,14 @@ class Recorder:
             host: The node that it speaks from; empty for none.
             wall_s: Wall clock, for the times that people read.
             backoff: Pauses while the API server is away.
+            spacing_s: Pause after each event, for who has a lot to say while the API
+                server has better to do.
         """
         self._client = client
         self._source = {"component": component} | ({"host": host} if host else {})
         self._wall_s = wall_s
         self._backoff = backoff or Backoff()
+        self._spacing_s = spacing_s
         self._pending: OrderedDict[_Fact, _Times] = OrderedDict()
         self._sent: OrderedDict[_Fact, _Sent] = OrderedDict()
         self._wake = asyncio.Event()
@@ -181,7 +186,7 @@ class Recorder:
         except KubeError as error:
             return self._failed(fact, times, error)
         self._backoff.reset()
-        return 0.0
+        return self._spacing_s
 
     def _failed(self, fact: _Fact, times: _Times, error: KubeError) -> float:
         if isinstance(error, ApiError) and error.status in _FINAL:

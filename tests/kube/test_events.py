@@ -188,11 +188,20 @@ async def test_an_event_that_is_refused_is_dropped_and_counted(
 
 
 async def test_the_queue_has_a_bound_and_the_oldest_goes(recorder: Recorder) -> None:
-    for number in range(300):
+    for number in range(4140):
         say(recorder, f"message {number}")
 
     assert recorder.dropped == 44
     assert next(iter(recorder._pending)).message == "message 44"
+
+
+async def test_events_are_spaced_where_there_is_a_lot_to_say(script: Script) -> None:
+    async with client_of(script) as client:
+        recorder = Recorder(client, component="test", spacing_s=0.05)
+        script.will(MADE)
+        say(recorder)
+
+        assert (await recorder.attempt(), await recorder.attempt()) == (0.05, 0.0)
 
 
 async def test_a_long_message_is_cut(script: Script, recorder: Recorder) -> None:
