@@ -1,0 +1,301 @@
+"""A control plane without a machine below it: etcd, API server, scheduler, controllers.
+
+Any number of them fits on one machine, beside the cluster with the real kubelet:
+ports are free ones of the loopback, files lie in one temporary folder, no root is
+needed, and everything ends with the context. Its nodes are what a test makes of them.
+"""
+
+import asyncio
+import itertools
+import json
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from sandbox.apiclient import FAILURES, ApiClient
+from sandbox.world.programs import Program, Programs
+from tests.e2e import configurations
+from tests.e2e.commands import run
+from tests.e2e.places import Places, chosen
+from tests.e2e.stages import CannotError
+
+#: What must have been built.
+NEEDED = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+_READY_S = 60.0
+_LOOK_S = 0.05
+#: kubeconfig → user name and groups at the API server
+_USERS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "admin": ("admin", ["system:masters"]),
+    "scheduler": ("system:kube-scheduler", []),
+    "controller-manager": ("system:kube-controller-manager", []),
+}
+_serials = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareCluster:
+    """A control plane that is up, and what more of it is started with."""
+
+    api_url: str
+    #: speaks as an administrator
+    api: ApiClient
+    #: what the API server's certificate is checked with
+    authority: Path
+    #: where its files lie
+    places: Places
+    #: the folder of Kubernetes' programs
+    binaries: Path
+    programs: Programs
+    #: {user: bearer token}
+    tokens: Mapping[str, str] = field(repr=False)
+
+    def service_account(self, user: str) -> Path:
+        """Make a folder with token and authority, as a pod has it mounted."""
+        folder = self.places.cache / "accounts" / user.replace(":", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "token").write_text(self.tokens[user], encoding="ascii")
+        shutil.copy(self.authority, folder / "ca.crt")
+        return folder
+
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
+        """Run kubectl as an administrator and return what it prints."""
+        config = ("--kubeconfig", self.places.kubeconfig())
+        cache = ("--cache-dir", self.places.cache / "kubectl")
+        program = self.binaries / "kubectl"
+        return run(program, *config, *cache, *arguments, stdin=stdin)
+
+    async def start_scheduler(self, extender_url: str = "") -> Program:
+        """Start the stock scheduler and wait until it schedules.
+
+        Args:
+            extender_url: "" for none.
+        """
+        port = free_port()
+        path = self.places.cache / f"scheduler-{port}.yaml"
+        path.write_text(
+            configurations.scheduler(self.places, extender_url), encoding="utf-8"
+        )
+        program = self.start(
+            "kube-scheduler",
+            f"--config={path}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+        )
+        await answers(f"https://127.0.0.1:{port}/readyz", program)
+        return program
+
+    async def start_controllers(self) -> Program:
+        """Start the stock controllers and wait until they serve."""
+        port = free_port()
+        program = self.start(
+            "kube-controller-manager",
+            f"--kubeconfig={self.places.kubeconfig('controller-manager')}",
+            f"--service-account-private-key-file={self.places.cache / 'accounts.key'}",
+            f"--root-ca-file={self.authority}",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+        )
+        await answers(f"https://127.0.0.1:{port}/healthz", program)
+        return program
+
+    def start(self, name: str, *arguments: str) -> Program:
+        """Start one of Kubernetes' programs; it ends with the cluster."""
+        log = self.places.logs / f"{name}-{next(_serials)}.log"
+        command = (str(self.binaries / name), *arguments)
+        return self.programs.start(name, command, log=log, env={})
+
+
+@asynccontextmanager
+async def bare_cluster(
+    users: Mapping[str, Sequence[str]] | None = None,
+) -> AsyncIterator[BareCluster]:
+    """Have a control plane while the context lasts; it has no scheduler yet.
+
+    Args:
+        users: {name: groups} of whoever needs a token besides the administrator and
+            Kubernetes' own programs.
+
+    Raises:
+        CannotError: Programs are missing, or one does not come up.
+    """
+    check()
+    programs = Programs()
+    with tempfile.TemporaryDirectory(prefix="ascend-bare-") as folder:
+        try:
+            cluster = await _begin(Path(folder), programs, users or {})
+            async with cluster.api:
+                await _default_account(cluster.api)
+                yield cluster
+                await programs.stop()
+        finally:
+            programs.kill()
+
+
+def check() -> None:
+    """Make sure that Kubernetes' programs are there.
+
+    Raises:
+        CannotError: One is not.
+    """
+    folder = chosen().programs
+    absent = [name for name in NEEDED if not (folder / name).exists()]
+    if absent:
+        raise CannotError(
+            f"{folder} has no {', '.join(absent)}: `make e2e` builds them, or "
+            "KUBEBUILDER_ASSETS names a folder that has them"
+        )
+
+
+async def answers(url: str, program: Program, *, token: str = "") -> None:
+    """Wait until a program answers 200.
+
+    Raises:
+        CannotError: It ended, or did not come up in time.
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def is_up() -> bool:
+            if program.has_ended:
+                raise CannotError(f"{program.name} ended:\n{program.last_words()}")
+            # Only whether it serves is asked; who it is, the clients check.
+            async with session.get(url, ssl=False) as answer:
+                return answer.status == 200
+
+        await until(is_up, f"{program.name} ready")
+
+
+async def until(
+    reached: Callable[[], Awaitable[bool]], what: str, *, within_s: float = _READY_S
+) -> None:
+    """Wait for what another process does; failures on the way are part of it.
+
+    Raises:
+        CannotError: It did not come in time.
+    """
+    last: Exception | None = None
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                try:
+                    if await reached():
+                        return
+                except FAILURES as error:
+                    last = error
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        raise CannotError(f"not within {within_s:g} s: {what}") from last
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _begin(
+    folder: Path, programs: Programs, users: Mapping[str, Sequence[str]]
+) -> BareCluster:
+    places = Places(cache=folder)
+    places.logs.mkdir(parents=True)
+    tokens = _make_tokens(folder, users)
+    run("openssl", "genrsa", "-out", folder / "accounts.key", "2048")
+    port = free_port()
+    url = f"https://127.0.0.1:{port}"
+    cluster = BareCluster(
+        api_url=url,
+        api=ApiClient(url, tokens["admin"]),
+        # The certificate that the API server makes comes with its authority.
+        authority=folder / "pki" / "apiserver.crt",
+        places=places,
+        binaries=chosen().programs,
+        programs=programs,
+        tokens=tokens,
+    )
+    for user, (name, _) in _USERS.items():
+        _write_kubeconfig(cluster, user, tokens[name])
+    etcd = await _start_etcd(cluster)
+    server = cluster.start("kube-apiserver", *_apiserver(folder, etcd, port))
+    await answers(f"{url}/readyz", server, token=tokens["admin"])
+    return cluster
+
+
+def _make_tokens(folder: Path, users: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    groups = dict(_USERS.values()) | dict(users)
+    tokens = {user: secrets.token_urlsafe(24) for user in groups}
+    rows = [
+        f'{token},{user},{user},"{",".join(groups[user])}"\n'
+        for user, token in tokens.items()
+    ]
+    (folder / "tokens.csv").write_text("".join(rows), encoding="ascii")
+    return tokens
+
+
+def _write_kubeconfig(cluster: BareCluster, user: str, token: str) -> None:
+    where = {"server": cluster.api_url, "certificate-authority": str(cluster.authority)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "bare", "cluster": where}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "bare", "context": {"cluster": "bare", "user": user}}],
+        "current-context": "bare",
+    }
+    path = cluster.places.kubeconfig(user)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+async def _start_etcd(cluster: BareCluster) -> str:
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    program = cluster.start(
+        "etcd",
+        f"--data-dir={cluster.places.cache / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    )
+    await answers(f"{client}/health", program)
+    return client
+
+
+def _apiserver(folder: Path, etcd: str, port: int) -> Sequence[str]:
+    return (
+        f"--etcd-servers={etcd}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'pki'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={folder / 'accounts.key'}",
+        f"--service-account-signing-key-file={folder / 'accounts.key'}",
+        "--service-cluster-ip-range=10.214.0.0/24",
+        "--allow-privileged",
+    )
+
+
+async def _default_account(api: ApiClient) -> None:
+    """Make the account of pods, which is a controller's work; none may run here."""
+    body = {"metadata": {"name": "default"}}
+
+    async def is_made() -> bool:
+        await api.create("/api/v1/namespaces/default/serviceaccounts", body)
+        return True
+
+    await until(is_made, "the namespace default")

@@ -1,0 +1,72 @@
+"""Nodes that consist of what the API server has of them: no kubelet, no agent."""
+
+from collections.abc import Iterable
+
+from sandbox.apiclient import ApiClient, Object
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from service import clock
+
+
+async def create(api: ApiClient, name: str) -> None:
+    """Make a node with eight free chips, and the ConfigMap that an agent writes."""
+    await api.create("/api/v1/nodes", _node(name))
+    # The API server taints what nobody has called ready yet, and a controller,
+    # which may not run here, takes the taint away.
+    await api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+    path = f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps"
+    meta = {"name": deviceinfo.configmap_name(name), "labels": {**deviceinfo.LABELS}}
+    await api.create(path, {"metadata": meta, "data": report()})
+
+
+async def set_report(
+    api: ApiClient, name: str, *, held: Iterable[int] = (), broken: Iterable[int] = ()
+) -> None:
+    """Say, as the node's agent would, which chips are held and which are broken."""
+    path = (
+        f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps/"
+        f"{deviceinfo.configmap_name(name)}"
+    )
+    await api.patch(path, {"data": report(held=held, broken=broken)})
+
+
+def report(held: Iterable[int] = (), broken: Iterable[int] = ()) -> dict[str, str]:
+    """The ConfigMap's texts."""
+    taken, unfit = tuple(held), tuple(broken)
+    free = tuple(i for i in range(PRODUCT.chip_count) if i not in {*taken, *unfit})
+    info = DeviceInfo(available=free, unhealthy=unfit, update_time=int(clock.wall_s()))
+    return deviceinfo.render(info, Affinity(held=taken, sequence=1), PRODUCT)
+
+
+def _node(name: str) -> Object:
+    quantities = {
+        "cpu": "192",
+        "memory": "791621632Ki",
+        "pods": "110",
+        PRODUCT.resource: str(PRODUCT.chip_count),
+    }
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name},
+            "annotations": {
+                inventory.BASE_DEVICE_INFOS: inventory.render(
+                    range(PRODUCT.chip_count), PRODUCT
+                )
+            },
+        },
+        "status": {
+            "capacity": quantities,
+            "allocatable": quantities,
+            "conditions": [ready],
+        },
+    }
+
+
+def pod(name: str, count: int = 0) -> Object:
+    """A pod that asks for so many chips; 0: for none, as most pods."""
+    limits = {PRODUCT.resource: str(count)} if count else {}
+    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
+    return {"metadata": {"name": name}, "spec": {"containers": [container]}}

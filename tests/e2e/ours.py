@@ -1,0 +1,81 @@
+"""Our programs beside a bare control plane, as an installation would run them."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from sandbox.world.programs import Program
+from sandbox.world.readiness import address
+from tests.e2e.bare import BareCluster, answers, until
+from tests.e2e.places import REPOSITORY
+
+EXTENDER = "system:serviceaccount:kube-system:ascend-extender"
+AGENT = "system:serviceaccount:kube-system:ascend-agent"
+#: As `bare_cluster` wants them: every account of a pod is in this group.
+USERS = {name: ["system:serviceaccounts"] for name in (EXTENDER, AGENT)}
+_ACCESS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extender:
+    """An extender that is ready."""
+
+    program: Program
+    url: str
+
+
+def give_rights(cluster: BareCluster) -> None:
+    """Give extender and agents the rights that an installation gives them."""
+    rendered = cluster.kubectl("kustomize", REPOSITORY / "daemonset" / "base")
+    access = [each for each in yaml.safe_load_all(rendered) if each["kind"] in _ACCESS]
+    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(access))
+
+
+async def start_extender(cluster: BareCluster) -> Extender:
+    """Start our extender and wait until it is ready."""
+    account = cluster.service_account(EXTENDER)
+    address_file = cluster.places.cache / "extender-address"
+    command = (
+        "extender",
+        *("--api-server", cluster.api_url),
+        *("--service-account-dir", str(account)),
+        *("--listen", "127.0.0.1:0"),
+        *("--address-file", str(address_file)),
+    )
+    return await start(cluster, command, address_file)
+
+
+async def start(
+    cluster: BareCluster, command: Sequence[str], address_file: Path
+) -> Extender:
+    """Start a Python module that serves as an extender, and wait until it is ready.
+
+    Args:
+        cluster: It ends with this.
+        command: The module and its arguments.
+        address_file: Where it writes its address; not there yet, or removed when the
+            one before ended.
+    """
+    program = cluster.programs.start(
+        "extender",
+        [sys.executable, "-m", *command],
+        log=cluster.places.logs / "extender.log",
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+
+    def url() -> str:
+        return f"http://{address(address_file)}"
+
+    async def has_address() -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return bool(url())
+        return False
+
+    await until(has_address, "the extender's address", within_s=30)
+    await answers(f"{url()}/readyz", program)
+    return Extender(program=program, url=url())
