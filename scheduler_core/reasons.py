@@ -42,7 +42,7 @@ _TEXTS = {
     Reason.ILLEGAL_COUNT: "cannot give a pod {count} chips, only {legal}",
     Reason.CHIP_UNHEALTHY: "chip unhealthy",
     Reason.NETWORK_UNHEALTHY: "chip network unhealthy",
-    Reason.TOO_FEW_FREE: "fewer than {count} free chips",
+    Reason.TOO_FEW_FREE: "without {count} free chips",
     Reason.CONFLICT: "another pod waits there for as many chips",
 }
 
@@ -76,14 +76,14 @@ def _apart(product: Product, count: int) -> str:
     group = product.group_kind.value
     way = product.ways[count][0]
     if way is Way.PAIRS:
-        return f"fewer than {count // 2} free chips at matching positions"
+        return f"without {count // 2} free chips at matching positions"
     if way is Way.HALVES:
         return f"an {group} has fewer than {count // 2} free chips"
     whole, rest = divmod(count, product.group_size)
     if whole == 0 or (whole, rest) == (1, 0):
         return f"no {group} has {count} free chips"
     besides = f" and {rest} of another" if rest else ""
-    return f"fewer than {product.group_kind.whole(whole)}{besides} free"
+    return f"without {product.group_kind.whole(whole)}{besides} free"
 
 
 def _any_of(counts: Sequence[int]) -> str:

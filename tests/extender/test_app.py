@@ -198,7 +198,7 @@ async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> N
 
     async def is_refused() -> bool:
         answer = await world.filter(pod, "n1")
-        return bool(answer["FailedNodes"] == {"n1": "fewer than 8 free chips"})
+        return bool(answer["FailedNodes"] == {"n1": "without 8 free chips"})
 
     await until(is_refused)
 

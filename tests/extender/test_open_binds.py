@@ -26,7 +26,7 @@ async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
         w.api.fates.append(Fate.CUT)
 
         assert await w.bind("a") == UNKNOWN
-        assert await w.bind("b") == "fewer than 8 free chips"
+        assert await w.bind("b") == "without 8 free chips"
 
 
 async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:

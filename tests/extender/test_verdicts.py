@@ -64,7 +64,7 @@ def test_evicting_may_help_where_chips_are_short_and_only_there() -> None:
     judged = judge(cache, pod(Spec(name="p", count=4)), "n1", "n2", "n3", "n4")
 
     assert texts(judged) == {
-        "n1": "fewer than 4 free chips",
+        "n1": "without 4 free chips",
         "n2": "chip unhealthy",
         "n3": "kubelet offers no NPU",
         "n4": "no such NPU",
@@ -82,7 +82,7 @@ def test_every_node_gets_exactly_one_verdict_and_counts_add_up() -> None:
 
     judged = judge(cache, pod(Spec(name="p", count=8)), "n1", "n2", "n3")
 
-    assert judged.counts == (("fewer than 8 free chips", 2), ("chip unhealthy", 1))
+    assert judged.counts == (("without 8 free chips", 2), ("chip unhealthy", 1))
 
 
 def test_a_node_where_an_unlike_pod_of_that_count_waits_is_avoided() -> None:

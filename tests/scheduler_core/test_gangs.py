@@ -174,7 +174,7 @@ def test_a_gang_is_placed_whole_or_not_at_all() -> None:
         job="room for 2 of 3 pods",
         reasons=(
             ("taken by other pods of this job", 2),
-            ("fewer than 8 free chips", 1),
+            ("without 8 free chips", 1),
         ),
     )
     answer = gangs.plan(ATLAS, members(8, 8), cluster)

@@ -75,11 +75,11 @@ def test_a_rejection_is_said_with_counts_and_another_exit_code(
 
     text, document = capsys.readouterr().out.splitlines()
     assert codes == (1, 1)
-    assert text == ("0/2 nodes can serve: 1 chip unhealthy, 1 fewer than 8 free chips")
+    assert text == ("0/2 nodes can serve: 1 chip unhealthy, 1 without 8 free chips")
     assert json.loads(document) == {
         "reasons": [
             {"nodes": 1, "text": "chip unhealthy"},
-            {"nodes": 1, "text": "fewer than 8 free chips"},
+            {"nodes": 1, "text": "without 8 free chips"},
         ]
     }
 

@@ -129,13 +129,13 @@ def test_a_rejection_counts_its_reasons_over_the_nodes() -> None:
             ("no HCCS ring has 2 free chips", 2),
             ("agent silent", 1),
             ("chip unhealthy", 1),
-            ("fewer than 2 free chips", 1),
+            ("without 2 free chips", 1),
         )
     )
     assert answer.nodes == len(cluster)
     assert answer.text == (
         "2 no HCCS ring has 2 free chips, 1 agent silent, 1 chip unhealthy, "
-        "1 fewer than 2 free chips"
+        "1 without 2 free chips"
     )
 
 

@@ -16,7 +16,7 @@ TEXTS = {
     Reason.ILLEGAL_COUNT: "cannot give a pod 4 chips, only 1, 2, 4 or 8",
     Reason.CHIP_UNHEALTHY: "chip unhealthy",
     Reason.NETWORK_UNHEALTHY: "chip network unhealthy",
-    Reason.TOO_FEW_FREE: "fewer than 4 free chips",
+    Reason.TOO_FEW_FREE: "without 4 free chips",
     Reason.GROUP_TOO_SMALL: "no HCCS ring has 4 free chips",
     Reason.CONFLICT: "another pod waits there for as many chips",
 }
@@ -35,14 +35,14 @@ def test_one_chip_is_said_in_plain_words() -> None:
     ("key", "count", "text"),
     [
         ("atlas-a2-box16", 8, "no HCCS ring has 8 free chips"),
-        ("atlas-a2-box16", 10, "fewer than 5 free chips at matching positions"),
+        ("atlas-a2-box16", 10, "without 5 free chips at matching positions"),
         ("atlas-a3-16", 2, "no HiAM module has 2 free chips"),
-        ("atlas-a3-16", 6, "fewer than 3 whole HiAM modules free"),
-        ("mesh-16", 8, "fewer than 2 whole meshes free"),
+        ("atlas-a3-16", 6, "without 3 whole HiAM modules free"),
+        ("mesh-16", 8, "without 2 whole meshes free"),
         (
             "atlas-300i-duo-distributed",
             3,
-            "fewer than 1 whole card and 1 of another free",
+            "without 1 whole card and 1 of another free",
         ),
     ],
 )
