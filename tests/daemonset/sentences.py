@@ -100,7 +100,8 @@ def _text(node: ast.AST) -> str:
         case ast.Constant(value=str(text)):
             return re.sub(r"\{\w+\}", _ELLIPSIS, text)
         case ast.JoinedStr(values=parts):
-            return "".join(_text(part) for part in parts)
+            # two values side by side are one gap to whoever reads them
+            return re.sub(f"{_ELLIPSIS}+", _ELLIPSIS, "".join(map(_text, parts)))
         case ast.FormattedValue():
             return _ELLIPSIS
         case _:
