@@ -104,6 +104,24 @@ def problems(job: Job, profile: Profile = Profile.SEED) -> tuple[Problem, ...]:
     return tuple(found)
 
 
+def rank_to_write(
+    rank: int, *, written: str, owner_kind: str, of_minimum: bool
+) -> str | None:
+    """The value of `hccl/rankIndex` that a pod is to get, or None.
+
+    Operators that number their pods write it themselves; for pods that nobody numbers
+    the scheduler does.
+
+    Args:
+        rank: The pod's number in its job, from 0.
+        written: What stands there already; "" is nothing.
+        owner_kind: The kind of the pod's owner; "" when it has none.
+        of_minimum: Whether the job is a gang by `huawei.com/schedule_minAvailable`.
+    """
+    is_ours = owner_kind == "ReplicaSet" or of_minimum
+    return str(rank) if is_ours and not written else None
+
+
 def _completeness(job: Job) -> Iterator[Problem]:
     ending = [pod.name for pod in job.pods if pod.terminating]
     if ending:

@@ -120,7 +120,6 @@ SKIPPED: Mapping[tuple[str, str], str] = {
     ("node_stable", ""): "the extender compares what the kubelet says",
     ("superpod_", ""): "logical SuperPoDs are not built yet",
     ("job_valid", "ToR affinity"): "the extender reads the label",
-    ("rank_annotation", ""): "ranks are not built yet",
 }
 
 

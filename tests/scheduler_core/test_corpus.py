@@ -193,6 +193,19 @@ def pod_of(name: str, task: Given) -> jobs.Pod:
     return jobs.Pod(name=name, chips=task["chips"], excused=excused)
 
 
+def check_rank_annotation(case: Case) -> None:
+    given = case["input"]
+    written = given["pod_annotations"].get("hccl/rankIndex", "")
+    answer = jobs.rank_to_write(
+        given["task_index"],
+        written=written,
+        owner_kind=given["owner_kind"] or "",
+        of_minimum="huawei.com/schedule_minAvailable" in given["job_annotations"],
+    )
+
+    assert (answer or written or None) == case["expect"]["hccl/rankIndex"]
+
+
 def check_tor_schedule(case: Case) -> None:
     given, expect = case["input"], case["expect"]
     network, candidates = corpus.network_of(case)
@@ -228,6 +241,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "node_rank": check_node_rank,
     "node_score": check_node_score,
     "priority_array": check_priority_array,
+    "rank_annotation": check_rank_annotation,
     "tor_schedule": check_tor_schedule,
 }
 

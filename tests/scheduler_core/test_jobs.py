@@ -1,7 +1,15 @@
 import pytest
 
 from scheduler_core import finding, products
-from scheduler_core.jobs import Fault, Job, Pod, Problem, Profile, problems
+from scheduler_core.jobs import (
+    Fault,
+    Job,
+    Pod,
+    Problem,
+    Profile,
+    problems,
+    rank_to_write,
+)
 from scheduler_core.products import ATLAS_800_TRAINING as ATLAS
 
 A3 = products.by_key("atlas-a3-16")
@@ -191,3 +199,24 @@ def test_a_job_that_no_row_serves_is_refused() -> None:
             text="no kind of server that we know serves such a job",
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("owner_kind", "of_minimum", "written", "expected"),
+    [
+        ("ReplicaSet", False, "", "3"),
+        ("ReplicaSet", False, "0", None),
+        ("StatefulSet", False, "", None),
+        ("StatefulSet", True, "", "3"),
+        ("", False, "", None),
+        ("", True, "1", None),
+    ],
+)
+def test_a_rank_is_written_for_pods_that_nobody_else_numbers(
+    owner_kind: str, of_minimum: bool, written: str, expected: str | None
+) -> None:
+    answer = rank_to_write(
+        3, written=written, owner_kind=owner_kind, of_minimum=of_minimum
+    )
+
+    assert answer == expected

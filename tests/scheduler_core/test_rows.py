@@ -1,5 +1,7 @@
 """Every row of the table against its rule, said a second time."""
 
+from itertools import combinations_with_replacement
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,42 @@ def test_free_sets_of_large_servers_agree_with_the_rule(
     answer = ids_of(chips.choose(row, free & bits, count))
 
     assert answer == tuple(sorted(expected(row, free & bits, count)))
+
+
+def classes(row: Product) -> list[int]:
+    """One free set of every class that can be served differently.
+
+    As many chips of each group, whichever group it is; of a box also as many pairs of
+    matching positions.
+    """
+    size = row.group_size
+    if row.in_pairs:
+        return [
+            (1 << left) - 1 | ((1 << right) - 1) << shift << size
+            for left in range(size + 1)
+            for right in range(size + 1)
+            for shift in range(size - right + 1)
+        ]
+    parts = combinations_with_replacement(range(size + 1), len(row.groups))
+    return [
+        sum((1 << left) - 1 << at * size for at, left in enumerate(lefts))
+        for lefts in parts
+    ]
+
+
+@pytest.mark.seed("001-03")
+@pytest.mark.seed("001-04")
+@pytest.mark.seed("001-07")
+@by_row([row for row in LARGE if row.chip_count == 16])
+def test_every_class_of_free_sets_of_sixteen_agrees_with_the_rule(row: Product) -> None:
+    cases = [(free, count) for free in classes(row) for count in range(18)]
+
+    answers = {case: ids_of(chips.choose(row, *case)) for case in cases}
+
+    assert answers == {case: tuple(sorted(expected(row, *case))) for case in cases}
+    assert {chips.shape(row, free) for free, _ in cases} >= {
+        chips.shape(row, free) for free in range(0, 0x10000, 7)
+    }
 
 
 @pytest.mark.property
