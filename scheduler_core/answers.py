@@ -37,6 +37,10 @@ class Placement:
     leaf_use: LeafUse = LeafUse.IDLE
     #: whether no more jobs share that leaf than should
     leaf_healthy: bool = True
+    #: id of the physical SuperPoD, for a job of SuperPoDs; else -1
+    superpod: int = -1
+    #: number of the logical SuperPoD in the job, from 0; else -1
+    superpod_rank: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,13 +85,13 @@ def plan(
         A few microseconds for each pod.
     """
     asked = None if names is None else tuple(names)
-    question = _Question(
+    question = Question(
         wanted=wanted, cluster=cluster, names=asked, in_network=len(members) > 1
     )
     done: list[Placement] = []
     move: dict[int, list[tuple[int, str]]] = {}
     for rank, member in ranked(members):
-        place = _kept(question, member)
+        place = good_place(question, member)
         if place is not None:
             done.append(replace(place, pod=member.name, rank=rank))
         else:
@@ -103,7 +103,7 @@ def plan(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class Question:
     """What is wanted, and of which nodes."""
 
     wanted: Product | str
@@ -122,8 +122,21 @@ class _Question:
             self.wanted, size, names=self.names, in_network=self.in_network
         )
 
+    def reasons(self, size: int, able: str) -> tuple[tuple[str, int], ...]:
+        """Why the job has no room, counted over the nodes.
 
-def _kept(question: _Question, member: Member) -> Placement | None:
+        Args:
+            size: Chips of the pod that has none.
+            able: What is said of nodes that could serve that pod by itself.
+        """
+        said = self.cluster.refusals(
+            self.wanted, size, names=self.names, in_network=self.in_network
+        )
+        renamed = [(able if text == _CONFLICT else text, n) for text, n in said]
+        return tuple(sorted(renamed, key=lambda item: (-item[1], item[0])))
+
+
+def good_place(question: Question, member: Member) -> Placement | None:
     """The place of a pod that has one, if it is still good."""
     place = member.place
     node = None if place is None else question.cluster.get(place.node)
@@ -139,7 +152,7 @@ def _kept(question: _Question, member: Member) -> Placement | None:
 
 
 def _arrange(
-    question: _Question, pods: Mapping[int, Sequence[tuple[int, str]]]
+    question: Question, pods: Mapping[int, Sequence[tuple[int, str]]]
 ) -> list[Placement] | Rejection:
     """Places for pods, given by size as rank and name."""
     draft = Draft(
@@ -166,11 +179,11 @@ def _arrange(
         job=(
             f"room for {len(found)} of {total} pods{of_bound if packed.bounded else ''}"
         ),
-        reasons=_reasons(question, short),
+        reasons=question.reasons(short, _TAKEN),
     )
 
 
-def _packed(question: _Question, sizes: Mapping[int, int]) -> packing.Packing:
+def _packed(question: Question, sizes: Mapping[int, int]) -> packing.Packing:
     """Another arrangement, where there can be one."""
     free: dict[str, tuple[Product, int]] = {}
     for size in sorted(sizes, reverse=True):
@@ -184,7 +197,7 @@ def _packed(question: _Question, sizes: Mapping[int, int]) -> packing.Packing:
 
 
 def _read(
-    question: _Question,
+    question: Question,
     packed: Mapping[str, Sequence[tuple[int, int]]],
     pods: Mapping[int, Sequence[tuple[int, str]]],
 ) -> list[Placement]:
@@ -204,15 +217,3 @@ def _read(
             found.append(replace(place, reason=reason))
             free &= ~mask
     return found
-
-
-def _reasons(question: _Question, size: int) -> tuple[tuple[str, int], ...]:
-    """Why there is no more room for a pod of this size, counted over the nodes."""
-    said = question.cluster.refusals(
-        question.wanted,
-        size,
-        names=question.names,
-        in_network=question.in_network,
-    )
-    renamed = [(_TAKEN if text == _CONFLICT else text, nodes) for text, nodes in said]
-    return tuple(sorted(renamed, key=lambda item: (-item[1], item[0])))

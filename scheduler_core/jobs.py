@@ -69,6 +69,8 @@ class Job:
     sp_block: int | None = None
     #: nodes of a physical SuperPoD
     superpod_size: int = 48
+    #: whether a logical SuperPoD may be spread over physical ones if it must
+    soft_superpods: bool = False
 
     @property
     def npu_pods(self) -> tuple[Pod, ...]:

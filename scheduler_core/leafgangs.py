@@ -4,64 +4,47 @@ The switches decide how many nodes of which leaf (`switches.py`); which of them,
 that is left open, and which chips of each node, is decided as for any pod.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler_core import chips, switches
 from scheduler_core.answers import JobPlacement, Placement, Rejection
 from scheduler_core.cluster import Cluster
-from scheduler_core.gangs import Member, ranked
+from scheduler_core.gangs import Member, Question, ranked
 from scheduler_core.leaves import Network, Part, Schema
 from scheduler_core.placement import placement
-from scheduler_core.reasons import Reason, text_of
 from scheduler_core.rows import Product
 
 #: said of nodes that could take a pod of the job
 _ELSEWHERE = "can take a pod, but its leaf switch does not suit the job"
-_CONFLICT = text_of(Reason.CONFLICT)
 
 
 def plan(
-    wanted: Product | str,
-    members: Sequence[Member],
-    cluster: Cluster,
-    network: Network,
-    schema: Schema,
-    *,
-    names: Iterable[str] | None = None,
+    question: Question, members: Sequence[Member], network: Network, schema: Schema
 ) -> JobPlacement | Rejection:
     """Place all members of a job under leaves, each on a node of its own.
 
     Args:
-        wanted: The resource, or the row that the job means (`finding.wanted`).
+        question: What is wanted, and of which nodes.
         members: The pods, each once; at least one.
-        cluster: The nodes; not changed.
         network: The leaves, and what runs under them.
         schema: What the job asks of the switches.
-        names: Only these nodes, each once, in any order; None is all.
 
     Returns:
         A place for each pod, by rank, with its leaf; or why there is none.
     """
-    asked = None if names is None else tuple(names)
-    in_network = len(members) > 1
     size = max(member.chips for member in members)
     rows: dict[str, Product] = {}
     slots: dict[str, tuple[str, int]] = {}
-    for row, rank, name in cluster.ranked(
-        wanted, size, names=asked, in_network=in_network
-    ):
+    for row, rank, name in question.serving(size):
         rows[name], slots[name] = row, (row.key, rank)
     parts = switches.plan(network, schema, len(members), slots)
     if isinstance(parts, str):
-        said = cluster.refusals(wanted, size, names=asked, in_network=in_network)
-        renamed = [(_ELSEWHERE if t == _CONFLICT else t, nodes) for t, nodes in said]
-        reasons = tuple(sorted(renamed, key=lambda item: (-item[1], item[0])))
-        return Rejection(job=parts, reasons=reasons)
+        return Rejection(job=parts, reasons=question.reasons(size, _ELSEWHERE))
     ports = [(part, leaf, node) for part in parts for leaf, node in part.nodes]
     return JobPlacement(
         pods=tuple(
-            _place(rows[node], cluster, (node, leaf, part), (rank, member))
+            _place(rows[node], question.cluster, (node, leaf, part), (rank, member))
             for (rank, member), (part, leaf, node) in zip(
                 ranked(members), ports, strict=True
             )

@@ -28,6 +28,28 @@ class Schema(StrEnum):
     NORMAL = "normal-schema"
 
 
+#: the job's label that says it
+TOR_AFFINITY = "tor-affinity"
+#: its value that says nothing, as does a missing label
+_NOTHING = ("", "null")
+
+
+def schema_of(label: str) -> Schema | None:
+    """What a job's label asks for; None is nothing.
+
+    Raises:
+        ValueError: The label has a value that means nothing.
+    """
+    if label in _NOTHING:
+        return None
+    try:
+        return Schema(label)
+    except ValueError:
+        known = ", ".join(Schema)
+        text = f"label {TOR_AFFINITY}: expected one of {known}, null, found {label!r}"
+        raise ValueError(text) from None
+
+
 #: pods from which a job of the large-model schema may use several leaves
 FILLER_BELOW = 4
 

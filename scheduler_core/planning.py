@@ -4,32 +4,41 @@ First whether the job can be at all, then what it asks of the network, then the 
 choice of nodes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler_core import gangs, jobs, leafgangs
+from scheduler_core import gangs, jobs, leafgangs, superpodgangs
 from scheduler_core.answers import JobPlacement, Placement, Rejection
 from scheduler_core.cluster import Cluster
-from scheduler_core.gangs import Member
+from scheduler_core.gangs import Member, Question
 from scheduler_core.jobs import Job, Profile
 from scheduler_core.leaves import Network, Schema
+from scheduler_core.rows import JobRule
+from scheduler_core.superpodgangs import SuperPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Affinity:
-    """What a job asks of the leaf switches."""
+class Terms:
+    """What is asked and known of the network, and how strict the rules are."""
 
-    schema: Schema
-    #: the leaves; None when the cluster has not described them
-    network: Network | None
+    #: what the job asks of the leaf switches; None is nothing
+    schema: Schema | None = None
+    #: the leaf switches; None when the cluster has not described them
+    network: Network | None = None
+    #: which node is in which SuperPoD; None when that is not known
+    joined: SuperPods | None = None
+    profile: Profile = Profile.SEED
 
 
-def place_job(  # each says another thing
+#: nothing is asked of the network
+COMMON = Terms()
+
+
+def place_job(
     job: Job,
     cluster: Cluster,
     *,
-    affinity: Affinity | None = None,
-    profile: Profile = Profile.SEED,
+    terms: Terms = COMMON,
     names: Iterable[str] | None = None,
     places: Mapping[str, Placement] | None = None,
 ) -> JobPlacement | Rejection:
@@ -38,8 +47,7 @@ def place_job(  # each says another thing
     Args:
         job: The pods that exist, and the row by which they are served.
         cluster: The nodes; not changed.
-        affinity: What it asks of the leaf switches; None is nothing.
-        profile: How strict the rules over whole jobs are.
+        terms: What is asked and known of the network.
         names: Only these nodes, each once, in any order; None is all.
         places: {pod: where it is already}; those that are good are kept, where no
             switch affinity is asked for.
@@ -47,7 +55,7 @@ def place_job(  # each says another thing
     Source:
         Node Scoring, "Implementation Details".
     """
-    found = jobs.problems(job, profile)
+    found = jobs.problems(job, terms.profile)
     if found or job.row is None:
         return Rejection(job="; ".join(problem.text for problem in found), reasons=())
     members = [
@@ -56,11 +64,37 @@ def place_job(  # each says another thing
     ]
     if not members:
         return JobPlacement(pods=())
-    if affinity is None:
-        return gangs.plan(job.row, members, cluster, names=names)
-    if affinity.network is None:
+    question = Question(
+        wanted=job.row,
+        cluster=cluster,
+        names=None if names is None else tuple(names),
+        in_network=len(members) > 1,
+    )
+    if question.in_network and job.row.job_rule is JobRule.SUPERPOD:
+        return _in_superpods(job, members, question, terms.joined)
+    if terms.schema is not None:
+        return _under_leaves(members, question, terms.schema, terms.network)
+    return gangs.plan(job.row, members, cluster, names=question.names)
+
+
+def _in_superpods(
+    job: Job, members: Sequence[Member], question: Question, joined: SuperPods | None
+) -> JobPlacement | Rejection:
+    if joined is None:
+        text = "which SuperPoD each node belongs to is not known"
+        return Rejection(job=text, reasons=())
+    block = job.chips if job.sp_block is None else job.sp_block
+    nodes = max(block // members[0].chips, 1)
+    return superpodgangs.plan(question, members, joined, nodes, soft=job.soft_superpods)
+
+
+def _under_leaves(
+    members: Sequence[Member],
+    question: Question,
+    schema: Schema,
+    network: Network | None,
+) -> JobPlacement | Rejection:
+    if network is None:
         text = "switch affinity is asked for, but basic-tor-node-cm is not imported"
         return Rejection(job=text, reasons=())
-    return leafgangs.plan(
-        job.row, members, cluster, affinity.network, affinity.schema, names=names
-    )
+    return leafgangs.plan(question, members, network, schema)

@@ -118,8 +118,6 @@ SKIPPED: Mapping[tuple[str, str], str] = {
     ("job_order", ""): "the order of jobs is the scheduler's",
     ("job_pipelined", ""): "pipelining of jobs is the scheduler's",
     ("node_stable", ""): "the extender compares what the kubelet says",
-    ("superpod_", ""): "logical SuperPoDs are not built yet",
-    ("job_valid", "ToR affinity"): "the extender reads the label",
 }
 
 

@@ -10,14 +10,23 @@ from typing import Any
 import pytest
 
 from scheduler_core import chips, finding, jobs, scoring, switches
+from scheduler_core.answers import JobPlacement
 from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.finding import Traits
-from scheduler_core.leaves import Schema
+from scheduler_core.leaves import (
+    TOR_AFFINITY,
+    Leaf,
+    Network,
+    Schema,
+    Server,
+    schema_of,
+)
 from scheduler_core.occupancy import free_chips
-from scheduler_core.products import Product
+from scheduler_core.planning import Terms, place_job
+from scheduler_core.products import ATLAS_800_TRAINING, Product
 from scheduler_core.wire.annotations import WireError, parse_chip_names, parse_chips
 from tests.machines import mask
-from tests.scheduler_core import corpus
+from tests.scheduler_core import corpus, superpod_corpus
 from tests.scheduler_core.corpus import Case
 
 Given = Mapping[str, Any]
@@ -161,7 +170,30 @@ def check_handler_select(case: Case) -> None:
     assert bool(found) == (handler is not None)
 
 
+def check_tor_label(case: Case) -> None:
+    """A job of one pod on an empty cluster of one node, under its leaf."""
+    given = case["input"]
+    row = ATLAS_800_TRAINING
+    node = NodeState(name="n", product=row, inventory=1, healthy=1, free=1)
+    leaf = Leaf(name="0", servers=(Server(node="n", slice_id=0),))
+    network = Network(leaves=(leaf,)) if given["tor_configmap_loaded"] else None
+    job = jobs.Job(row=row, pods=(jobs.Pod(name="p", chips=1),))
+    try:
+        schema = schema_of((given.get("labels") or {}).get(TOR_AFFINITY, ""))
+    except ValueError:
+        valid = False
+    else:
+        terms = Terms(schema=schema, network=network)
+        placed = place_job(job, Cluster([node]), terms=terms)
+        valid = isinstance(placed, JobPlacement)
+
+    assert valid == case["expect"]["valid"]
+
+
 def check_job_valid(case: Case) -> None:
+    if case["product"] == "ToR affinity":
+        check_tor_label(case)
+        return
     row, given = corpus.row_of(case), case["input"]
     if "tasks" in given:
         pods = [pod_of(f"pod-{i}", task) for i, task in enumerate(given["tasks"])]
@@ -231,6 +263,10 @@ def check_tor_schedule(case: Case) -> None:
         ] == expect["tors"]
 
 
+def check_superpod(case: Case) -> None:
+    superpod_corpus.CHECKS[case["area"]](case["input"], case["expect"])
+
+
 CHECKS: dict[str, Callable[[Case], None]] = {
     "allocation_sequence": check_allocation_sequence,
     "available_cards": check_available_cards,
@@ -241,6 +277,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "node_rank": check_node_rank,
     "node_score": check_node_score,
     "priority_array": check_priority_array,
+    **dict.fromkeys(superpod_corpus.CHECKS, check_superpod),
     "rank_annotation": check_rank_annotation,
     "tor_schedule": check_tor_schedule,
 }

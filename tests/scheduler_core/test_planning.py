@@ -7,7 +7,7 @@ from scheduler_core.answers import JobPlacement, LeafUse, Placement, Rejection
 from scheduler_core.cluster import Cluster
 from scheduler_core.jobs import Job, Pod, Profile
 from scheduler_core.leaves import Leaf, Network, Schema, Server, Version
-from scheduler_core.planning import Affinity
+from scheduler_core.planning import Terms
 from scheduler_core.products import ATLAS_800_TRAINING as ATLAS
 from tests.machines import atlas
 
@@ -26,8 +26,8 @@ NETWORK = Network(leaves=(leaf("0", "a", "b"), leaf("1", "c", "d")))
 EVERY = Cluster([atlas(name) for name in "abcd"])
 
 
-def large(network: Network | None = NETWORK) -> Affinity:
-    return Affinity(schema=Schema.LARGE_MODEL, network=network)
+def large(network: Network | None = NETWORK) -> Terms:
+    return Terms(schema=Schema.LARGE_MODEL, network=network)
 
 
 def where(answer: JobPlacement | Rejection) -> list[tuple[str, str, int, str]]:
@@ -40,7 +40,7 @@ def test_what_is_asked_of_the_switches_comes_before_the_common_choice() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ()), atlas("c"), atlas("d")])
 
     plain = planning.place_job(job(2), cluster)
-    under_a_leaf = planning.place_job(job(2), cluster, affinity=large())
+    under_a_leaf = planning.place_job(job(2), cluster, terms=large())
 
     assert where(plain) == [("pod-0", "a", 0, ""), ("pod-1", "c", 1, "")]
     assert where(under_a_leaf) == [("pod-0", "c", 0, "1"), ("pod-1", "d", 1, "1")]
@@ -50,7 +50,7 @@ def test_what_is_asked_of_the_switches_comes_before_the_common_choice() -> None:
 def test_the_answer_names_leaf_and_use_for_each_pod() -> None:
     network = replace(NETWORK, version=Version.TWO)
 
-    answer = planning.place_job(job(4), EVERY, affinity=large(network))
+    answer = planning.place_job(job(4), EVERY, terms=large(network))
 
     assert isinstance(answer, JobPlacement)
     assert answer.pods[2] == Placement(
@@ -71,7 +71,7 @@ def test_the_answer_names_leaf_and_use_for_each_pod() -> None:
 def test_the_chips_decide_between_nodes_of_a_leaf() -> None:
     cluster = Cluster([atlas("a"), atlas("b"), atlas("c"), atlas("d", {0, 4, 5})])
 
-    answer = planning.place_job(job(1, chips=1), cluster, affinity=large())
+    answer = planning.place_job(job(1, chips=1), cluster, terms=large())
 
     assert where(answer) == [("pod-0", "d", 0, "1")]
 
@@ -79,7 +79,7 @@ def test_the_chips_decide_between_nodes_of_a_leaf() -> None:
 def test_a_refusal_counts_the_nodes_that_could_take_a_pod() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ()), atlas("c"), atlas("d", ())])
 
-    assert planning.place_job(job(2), cluster, affinity=large()) == Rejection(
+    assert planning.place_job(job(2), cluster, terms=large()) == Rejection(
         job="no leaf switch has 2 nodes that can take a pod",
         reasons=(
             ("can take a pod, but its leaf switch does not suit the job", 2),
@@ -89,7 +89,7 @@ def test_a_refusal_counts_the_nodes_that_could_take_a_pod() -> None:
 
 
 def test_affinity_without_a_description_of_the_leaves_is_refused() -> None:
-    answer = planning.place_job(job(2), EVERY, affinity=large(None))
+    answer = planning.place_job(job(2), EVERY, terms=large(None))
 
     assert answer == Rejection(
         job="switch affinity is asked for, but basic-tor-node-cm is not imported",
@@ -105,7 +105,7 @@ def test_a_job_that_breaks_its_rule_is_refused_before_any_node_is_looked_at() ->
         job="up to 8 chips must be one pod, found 2 pods", reasons=()
     )
     assert where(
-        planning.place_job(job(2, chips=4), EVERY, profile=Profile.PER_POD)
+        planning.place_job(job(2, chips=4), EVERY, terms=Terms(profile=Profile.PER_POD))
     ) == [("pod-0", "a", 0, ""), ("pod-1", "a", 1, "")]
 
 

@@ -12,6 +12,7 @@ from scheduler_core.leaves import (
     Server,
     Tenant,
     Version,
+    schema_of,
 )
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
@@ -336,6 +337,16 @@ def test_what_the_switches_leave_equal_the_chips_decide() -> None:
     slots = {"a0": ("", 3), "a1": ("", 1), "a2": ("", 2), "a3": ("", 1)}
 
     assert nodes(switches.plan(ABC, LARGE, 2, slots)) == ["a1 a3"]
+
+
+def test_the_label_says_what_a_job_asks_for() -> None:
+    assert [schema_of(text) for text in ("large-model-schema", "normal-schema")] == [
+        LARGE,
+        NORMAL,
+    ]
+    assert [schema_of(text) for text in ("", "null")] == [None, None]
+    with pytest.raises(ValueError, match="label tor-affinity: expected one of"):
+        schema_of("some-schema")
 
 
 def test_ranks_follow_the_slices_of_a_leaf() -> None:
