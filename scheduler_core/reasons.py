@@ -78,7 +78,7 @@ def _apart(product: Product, count: int) -> str:
     if way is Way.PAIRS:
         return f"without {count // 2} free chips at matching positions"
     if way is Way.HALVES:
-        return f"an {group} has fewer than {count // 2} free chips"
+        return f"without {count // 2} free chips in each {group}"
     whole, rest = divmod(count, product.group_size)
     if whole == 0 or (whole, rest) == (1, 0):
         return f"no {group} has {count} free chips"

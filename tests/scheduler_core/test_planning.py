@@ -83,7 +83,7 @@ def test_a_refusal_counts_the_nodes_that_could_take_a_pod() -> None:
         job="no leaf switch has 2 nodes that can take a pod",
         reasons=(
             ("can take a pod, but its leaf switch does not suit the job", 2),
-            ("fewer than 8 free chips", 2),
+            ("without 8 free chips", 2),
         ),
     )
 

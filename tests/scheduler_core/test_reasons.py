@@ -56,7 +56,7 @@ def test_pods_of_a_distributed_job_lie_apart_by_number() -> None:
     row = distributed(by_key("atlas-a2-box16"))
 
     assert refusal(Reason.GROUP_TOO_SMALL, row, 10).text == (
-        "an HCCS ring has fewer than 5 free chips"
+        "without 5 free chips in each HCCS ring"
     )
 
 
