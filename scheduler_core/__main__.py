@@ -1,6 +1,8 @@
 """Decisions on files: `python -m scheduler_core place SNAPSHOT JOB`.
 
 Exit code 0: there is a place; 1: there is none; 2: the files or arguments are wrong.
+With `--batch` one case a line is read from standard input (`wire/batch.py`) and
+answered by one line; then 0 says that every line could be read.
 """
 
 import argparse
@@ -10,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from scheduler_core.jobs import Profile
 from scheduler_core.placement import Placement, Rejection, place
-from scheduler_core.wire import snapshot
+from scheduler_core.wire import batch, snapshot
 from scheduler_core.wire.reader import SnapshotError
 
 T = TypeVar("T")
@@ -19,7 +22,12 @@ T = TypeVar("T")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and say what came of it on standard output."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.batch:
+        return _answer_lines(Profile(arguments.profile))
+    if arguments.job is None:
+        parser.error("place: expected SNAPSHOT and JOB, or --batch")
     try:
         cluster = snapshot.cluster_of(_load(arguments.snapshot, snapshot.parse))
         job = _load(arguments.job, snapshot.parse_job)
@@ -42,10 +50,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("place", help="where one pod goes, and why")
-    command.add_argument("snapshot", type=Path, help="nodes and pods, as JSON")
-    command.add_argument("job", type=Path, help="resource and chips, as JSON")
+    for name, what in (
+        ("snapshot", "nodes and pods, as JSON"),
+        ("job", "resource and chips, as JSON"),
+    ):
+        command.add_argument(name, type=Path, nargs="?", help=what)
+    command.add_argument(
+        "--batch", action="store_true", help="answer one case a line of standard input"
+    )
+    command.add_argument(
+        "--profile",
+        choices=[profile.value for profile in Profile],
+        default=Profile.SEED.value,
+        help="how strict the rules over whole jobs are, for --batch",
+    )
     command.add_argument("--json", action="store_true", help="answer in JSON")
     return parser
+
+
+def _answer_lines(profile: Profile) -> int:
+    code = 0
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        answer = batch.answer(line, profile)
+        sys.stdout.write(f"{answer}\n")
+        if answer.startswith('{"error":'):
+            code = 2
+    return code
 
 
 def _load(path: Path, parse: Callable[[str], T]) -> T:

@@ -199,7 +199,8 @@ def _verdicts(
 ) -> _Verdicts:
     counts = range(product.chip_count + 1)
     reasons = tuple(
-        barred or _why_not(product, healthy, usable, free, count) for count in counts
+        barred or chips.why_not(product, free, healthy, count, usable=usable)
+        for count in counts
     )
     keys = [scoring.rank(product, healthy, free, count) for count in counts]
     ranks = tuple(
@@ -207,15 +208,6 @@ def _verdicts(
         for reason, key in zip(reasons, keys, strict=True)
     )
     return ranks, reasons
-
-
-def _why_not(
-    product: Product, healthy: int, usable: int, free: int, count: int
-) -> Reason | None:
-    reason = chips.why_not(product, free, usable, count)
-    if reason is Reason.CHIP_UNHEALTHY and chips.choose(product, healthy, count):
-        return Reason.NETWORK_UNHEALTHY
-    return reason
 
 
 def _first_outside(names: SortedNames, avoid: Container[str]) -> str | None:

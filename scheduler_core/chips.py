@@ -110,17 +110,21 @@ def shape(product: Product, mask: int) -> object:
     return tuple(parts)
 
 
-def why_not(product: Product, free: int, healthy: int, count: int) -> Reason | None:
+def why_not(
+    product: Product, free: int, healthy: int, count: int, *, usable: int | None = None
+) -> Reason | None:
     """Why a node cannot serve `count` chips: the first reason that is true.
 
     In this order: no pod of this product may have so many; even with nothing on the
-    node its healthy chips would not do; too few chips are free; they are not together.
+    node its healthy chips would not do; those whose network is healthy would not;
+    too few chips are free; they are not together.
 
     Args:
         product: The row.
-        free: Mask of its free chips, all of them healthy.
-        healthy: Mask of its healthy chips.
+        free: Mask of the chips that may be given, all of them healthy and usable.
+        healthy: Mask of the node's healthy chips.
         count: Chips wanted.
+        usable: Mask of the healthy chips that pods of this row may have; None is all.
 
     Returns:
         The reason, or None when the node can serve.
@@ -131,9 +135,10 @@ def why_not(product: Product, free: int, healthy: int, count: int) -> Reason | N
         return None
     if not choose(product, healthy, count):
         return Reason.CHIP_UNHEALTHY
-    if free.bit_count() < count:
-        return Reason.TOO_FEW_FREE
-    return Reason.GROUP_TOO_SMALL
+    if usable is not None and not choose(product, usable, count):
+        return Reason.NETWORK_UNHEALTHY
+    few = free.bit_count() < count
+    return Reason.TOO_FEW_FREE if few else Reason.GROUP_TOO_SMALL
 
 
 @cache

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import subprocess
@@ -156,3 +157,41 @@ def test_answers_do_not_depend_on_the_hash_seed(files: tuple[str, str]) -> None:
             outputs.add((count, ran.stdout))
 
     assert sorted(count for count, _ in outputs) == [1, 2, 4, 8]
+
+
+def test_cases_are_answered_line_by_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = {
+        "resource": PRODUCT.resource,
+        "count": 1,
+        "pods": 2,
+        "node": {"chips": 8, "free": [3]},
+    }
+    lines = f"{json.dumps(case)}\n\n{json.dumps(case)}\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+
+    code = main(["place", "--batch", "--profile", "per-pod"])
+
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert code == 0
+    assert [(each["job_valid"], each["chips"]) for each in answers] == [(True, [3])] * 2
+
+
+def test_a_line_that_cannot_be_read_makes_the_exit_code_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("nothing\n"))
+
+    assert main(["place", "--batch"]) == 2
+    assert "error" in json.loads(capsys.readouterr().out)
+
+
+def test_without_files_and_cases_there_is_nothing_to_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["place"])
+
+    assert caught.value.code == 2
+    assert "expected SNAPSHOT and JOB, or --batch" in capsys.readouterr().err
