@@ -2,6 +2,7 @@
 
 import re
 
+from scheduler_core import reasons
 from tests.daemonset import sentences
 from tests.daemonset.rendered import ROOT
 
@@ -46,3 +47,12 @@ def test_no_sentence_is_explained_that_nobody_says() -> None:
     known = sentences.spoken() | sentences.logged()
 
     assert sorted(each for each in told - known if not FOREIGN.match(each)) == []
+
+
+def test_the_reasons_of_nodes_stand_in_their_order() -> None:
+    shown = [
+        PAGE.index(f"`{re.sub(r'{.+?}', '…', text)}`")
+        for text in reasons._TEXTS.values()
+    ]
+
+    assert shown == sorted(shown)
