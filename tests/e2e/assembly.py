@@ -17,6 +17,7 @@ from tests.e2e.places import (
     ETCD_PEER_PORT,
     ETCD_PORT,
     KUBELET_HEALTH_PORT,
+    LONE_API_PORT,
     NODE,
     SCHEDULER_PORT,
     SERVICE_NETWORK,
@@ -83,7 +84,7 @@ def assemble(places: Places, address: str) -> Assembly:
             log=places.log("scheduler"),
             is_ready=_answers(f"https://127.0.0.1:{SCHEDULER_PORT}/healthz"),
         ),
-        kubelet=_kubelet(places),
+        kubelet=_kubelet(places, address),
     )
 
 
@@ -134,6 +135,31 @@ def _apiserver(places: Places, address: str) -> Component:
     )
 
 
+def lone_apiserver(places: Places, address: str) -> Component:
+    """An API server beside the cluster's, with no program that changes its objects.
+
+    The same one otherwise, on the same etcd under another prefix. It lets pods be made
+    although no controller has given their namespace an account.
+    """
+    name = "lone-apiserver"
+    theirs = _apiserver(places, address)
+    others = {
+        f"--secure-port={API_PORT}": f"--secure-port={LONE_API_PORT}",
+        "--enable-admission-plugins=NodeRestriction": (
+            "--disable-admission-plugins=ServiceAccount"
+        ),
+    }
+    words = (others.get(word, word) for word in theirs.command)
+    return Component(
+        name=name,
+        command=(*words, f"--etcd-prefix=/{name}"),
+        log=places.log(name),
+        is_ready=_answers(
+            f"https://{address}:{LONE_API_PORT}/readyz", places.kubeconfig()
+        ),
+    )
+
+
 def _controller_manager(places: Places) -> Component:
     keys = places.certificates
     return Component(
@@ -153,7 +179,7 @@ def _controller_manager(places: Places) -> Component:
     )
 
 
-def _kubelet(places: Places) -> Component:
+def _kubelet(places: Places, address: str) -> Component:
     return Component(
         name="kubelet",
         command=(
@@ -161,6 +187,8 @@ def _kubelet(places: Places) -> Component:
             f"--config={places.configuration('kubelet')}",
             f"--kubeconfig={places.kubeconfig('kubelet')}",
             f"--hostname-override={NODE}",
+            # Otherwise it asks the machine's name servers who node1 is, and waits.
+            f"--node-ip={address}",
         ),
         log=places.log("kubelet"),
         is_ready=_answers(f"http://127.0.0.1:{KUBELET_HEALTH_PORT}/healthz"),

@@ -23,6 +23,7 @@ from tests.e2e.places import (
     EXTENDER_PORT,
     KUBELET_ROOT,
     LOCK,
+    POD_LOGS,
     PORTS,
     Places,
 )
@@ -136,7 +137,7 @@ def _node_address() -> str:
 def _configure(places: Places, address: str) -> None:
     for old in (places.run, places.logs):
         shutil.rmtree(old, ignore_errors=True)
-    for folder in (places.logs, places.pod_logs, places.run / "cni"):
+    for folder in (places.logs, POD_LOGS, places.run / "cni"):
         folder.mkdir(parents=True)
     certificates.make(places, address)
     extender = os.environ.get("E2E_EXTENDER", f"http://{address}:{EXTENDER_PORT}")

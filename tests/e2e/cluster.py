@@ -168,7 +168,7 @@ class Cluster:
                 program.start()
         self.wait_node_ready()
 
-    def wait_node_ready(self, within_s: float = 60) -> None:
+    def wait_node_ready(self, within_s: float = 120) -> None:
         """Wait until pods can run: the node is ready, and so is their account."""
 
         def ready() -> bool:

@@ -8,6 +8,7 @@ from tests.e2e.places import (
     DNS_ADDRESS,
     KUBELET_HEALTH_PORT,
     KUBELET_PORT,
+    POD_LOGS,
     POD_NETWORK,
     RUNTIME,
     STREAMING_PORT,
@@ -100,7 +101,7 @@ def kubelet(places: Places) -> str:
             "imageGCHighThresholdPercent": 100,
             # No iptables chains, no folders that stay: what is not made need not go.
             "makeIPTablesUtilChains": False,
-            "podLogsDir": str(places.pod_logs),
+            "podLogsDir": str(POD_LOGS),
             "volumePluginDir": str(places.run / "volume-plugins"),
             # Ten seconds by default: what a test would wait for each new resource.
             "nodeStatusUpdateFrequency": "1s",

@@ -46,7 +46,8 @@ def make(places: Places) -> None:
 
 def pause_archive(places: Places) -> Path:
     """The image of each pod's first process."""
-    return places.images / "pause.tar"
+    program = programs.pause(places).read_bytes()
+    return places.images / f"pause-{hashlib.sha256(program).hexdigest()[:8]}.tar"
 
 
 def base_archive(places: Places) -> Path:

@@ -4,29 +4,38 @@ The record is written before the first change, so that a run which was killed ca
 cleaned up by the next. Everything here may be done again at any time.
 """
 
+import glob
 import json
 import shutil
-from collections.abc import Iterable
+import socket
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.e2e.commands import run
 from tests.e2e.places import KUBELET_ROOT, RECORD, RUNTIME, Places
 
-#: What a kubelet, a containerd, a CNI plugin or our agent makes outside of `Places`.
-#: Where such a thing was there before, only what is inside and ours is removed.
+#: What a kubelet, a containerd, a CNI plugin or our agent makes outside of `RUNTIME`.
+#: Whatever of it was not there before is ours; there is no other kubelet.
 _MADE = (
-    KUBELET_ROOT,
-    Path("/var/lib/cni"),
-    Path("/var/log/pods"),
-    Path("/var/log/containers"),
-    Path("/run/ascend-agent"),
-    Path("/run/containerd"),
-    Path("/run/netns"),
-    Path("/run/runc"),
-    Path("/opt/containerd"),
-    Path("/etc/cni"),
-    Path("/usr/libexec/kubernetes"),
+    "/etc/cni",
+    "/opt/containerd",
+    "/run/ascend-agent",
+    "/run/containerd",
+    "/run/containerd/s/*",
+    "/run/mount",
+    "/run/netns",
+    "/run/netns/cni-*",
+    "/run/runc",
+    "/usr/libexec/kubernetes",
+    "/var/lib/cni",
+    "/var/lib/cni/results",
+    "/var/lib/cni/results/*",
+    f"{KUBELET_ROOT}",
+    f"{KUBELET_ROOT}/*",
+    "/var/log/containers",
+    "/var/log/containers/*",
+    "/var/log/pods",
 )
 #: The kubelet sets these (setupKernelTunables in its container manager).
 _TUNED = (
@@ -37,9 +46,9 @@ _TUNED = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
+_UNMOUNT_ROUNDS = 5
 _SYS = Path("/proc/sys")
 _CGROUPS = Path("/sys/fs/cgroup")
-_NAMESPACES = Path("/run/netns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +71,7 @@ def look() -> Picture:
             name: (_SYS / name).read_text(encoding="ascii").strip()
             for name in _settings()
         },
-        paths=[str(path) for path in _MADE if path.exists()],
+        paths=_made(),
         mounts=sorted(_mounts()),
         links=sorted(link["ifname"] for link in json.loads(run("ip", "-j", "link"))),
         routes=run("ip", "-4", "route").splitlines(),
@@ -91,17 +100,21 @@ def read_record() -> tuple[Places, Picture] | None:
 
 def put_back(places: Places, before: Picture) -> None:
     """Take away whatever programs of the cluster left; they have ended already."""
-    ours = (places.run, RUNTIME, KUBELET_ROOT)
-    _unmount(path for path in _mounts() if any(map(Path(path).is_relative_to, ours)))
-    _remove_namespaces(before)
+    made = [Path(path) for path in _made() if path not in before.paths]
+    tops = (places.run, RUNTIME, *made)
+    _unmount(tops, keep=before.mounts)
+    for path in made:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     for cgroup in _pod_cgroups():
         if str(cgroup) not in before.cgroups:
             _remove_cgroup(cgroup)
-    _remove_made(places, before)
     for name, value in before.settings.items():
-        path = _SYS / name
-        if path.exists() and path.read_text(encoding="ascii").strip() != value:
-            path.write_text(value, encoding="ascii")
+        setting = _SYS / name
+        if setting.exists() and setting.read_text(encoding="ascii").strip() != value:
+            setting.write_text(value, encoding="ascii")
 
 
 def forget(places: Places) -> None:
@@ -131,6 +144,7 @@ def pod_processes() -> list[int]:
         for cgroup in _pod_cgroups()
         for procs in cgroup.rglob("cgroup.procs")
         for line in procs.read_text(encoding="ascii").split()
+        if line != "0"  # of another namespace, and not ours
     ]
 
 
@@ -151,10 +165,40 @@ def _mounts() -> list[str]:
     return [line.split(" ")[4] for line in text.splitlines()]
 
 
-def _unmount(paths: Iterable[str]) -> None:
-    for path in sorted(paths, key=len, reverse=True):
-        # Lazily: a process that is just ending may still stand in it.
-        run("umount", "--lazy", path)
+def _made() -> list[str]:
+    """What is there of `_MADE`: folders before what is in them."""
+    found = [
+        Path(name)
+        for pattern in _MADE
+        for name in glob.glob(pattern)  # noqa: PTH207  # patterns are absolute
+    ]
+    return [str(path) for path in found if not _is_anothers(path)]
+
+
+def _is_anothers(path: Path) -> bool:
+    if path.parent.name == "containers":
+        return not path.is_symlink() or not path.readlink().is_relative_to(RUNTIME)
+    if path.is_socket():
+        # A shim's; ours have been killed, so nobody listens there any more.
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(path)) == 0
+    return False
+
+
+def _unmount(tops: Sequence[Path], *, keep: Collection[str]) -> None:
+    # One place may be mounted several times over, and with one mount others may go.
+    for _ in range(_UNMOUNT_ROUNDS):
+        found = [
+            path
+            for path in map(Path, _mounts())
+            if str(path) not in keep and any(map(path.is_relative_to, tops))
+        ]
+        for path in sorted(found, key=lambda path: len(path.parts), reverse=True):
+            if str(path) in _mounts():
+                # Lazily: a process that is just ending may still stand in it.
+                run("umount", "--lazy", path)
+        if not found:
+            return
 
 
 def _rules() -> list[str]:
@@ -178,28 +222,3 @@ def _remove_cgroup(cgroup: Path) -> None:
         if child.is_dir():
             _remove_cgroup(child)
     cgroup.rmdir()
-
-
-def _remove_namespaces(before: Picture) -> None:
-    # CNI's names; a pod's end of a veth goes with its namespace, and so does ours.
-    if not _NAMESPACES.is_dir():
-        return
-    for namespace in _NAMESPACES.glob("cni-*"):
-        if str(namespace) not in before.mounts:
-            _unmount(path for path in _mounts() if path == str(namespace))
-            namespace.unlink(missing_ok=True)
-
-
-def _remove_made(places: Places, before: Picture) -> None:
-    for path in _MADE:
-        if path.exists() and str(path) not in before.paths:
-            _unmount(each for each in _mounts() if Path(each).is_relative_to(path))
-            shutil.rmtree(path)
-    links = Path("/var/log/containers")
-    if links.is_dir():
-        for link in links.iterdir():
-            if link.is_symlink() and link.readlink().is_relative_to(places.pod_logs):
-                link.unlink()
-    results = Path("/var/lib/cni/results")
-    for result in results.glob("ascend-e2e-*"):
-        result.unlink()

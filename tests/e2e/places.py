@@ -23,6 +23,7 @@ LOCK = "\0ascend-e2e"
 ETCD_PORT = 26441
 ETCD_PEER_PORT = 26442
 API_PORT = 26443
+LONE_API_PORT = 26444
 KUBELET_PORT = 26450
 KUBELET_HEALTH_PORT = 26448
 CONTROLLER_PORT = 26457
@@ -32,6 +33,7 @@ PORTS = (
     ETCD_PORT,
     ETCD_PEER_PORT,
     API_PORT,
+    LONE_API_PORT,
     KUBELET_PORT,
     KUBELET_HEALTH_PORT,
     CONTROLLER_PORT,
@@ -82,11 +84,6 @@ class Places:
         """One log for each component; they stay until the next `up`."""
         return self.cache / "logs"
 
-    @property
-    def pod_logs(self) -> Path:
-        """What containers write."""
-        return self.run / "pods"
-
     def kubeconfig(self, user: str = "admin") -> Path:
         """The kubeconfig of a user of the cluster."""
         return self.run / f"{user}.kubeconfig"
@@ -101,6 +98,8 @@ class Places:
 
 
 CONTAINERD_SOCKET = RUNTIME / "containerd.sock"
+#: What containers write.
+POD_LOGS = RUNTIME / "pods"
 DEVICE_PLUGIN_DIR = KUBELET_ROOT / "device-plugins"
 POD_RESOURCES_SOCKET = KUBELET_ROOT / "pod-resources" / "kubelet.sock"
 

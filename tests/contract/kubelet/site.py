@@ -14,6 +14,8 @@ from sandbox.apiclient import ApiClient, ApiStatusError, Object, pod_path
 from tests.contract.kubelet.plugin import Plugin
 
 NAMESPACE = "default"
+#: The pause image's program says its version and ends, as an init container must.
+_ENDS = {"command": ["/pause", "-v"]}
 
 
 class Site:
@@ -76,7 +78,10 @@ class Site:
                         self._container(f"s{i}", count) | {"restartPolicy": "Always"}
                         for i, count in enumerate(sidecars)
                     ),
-                    *(self._container(f"i{i}", count) for i, count in enumerate(init)),
+                    *(
+                        self._container(f"i{i}", count) | _ENDS
+                        for i, count in enumerate(init)
+                    ),
                 ],
                 "containers": [
                     self._container(f"c{i}", count) for i, count in enumerate(counts)
