@@ -203,6 +203,32 @@ async def test_hardware_that_does_not_answer_does_not_keep_it_from_ending(
         assert await agent.end() == 0
 
 
+async def test_a_disk_that_hangs_is_told_on_the_node_and_holds_up_no_pod(
+    site: Site, start: Start
+) -> None:
+    state = site.root / "state-a"
+    state.mkdir()
+    os.mkfifo(state / "holds")  # whoever opens it waits for ever
+
+    agent = await start("a")
+    await agent.until_ready()
+    await site.until_allocatable()
+    assert await site.bind("train", 2)
+    await running(site, "train")
+    await site.settle()
+
+    (event,) = [
+        event
+        for event in await site.api.items("/api/v1/namespaces/default/events")
+        if event["reason"] == "NpuJournalUnusable"
+    ]
+    assert event["involvedObject"]["kind"] == "Node"
+    assert event["message"].startswith(
+        f"{state}/holds: the disk did not answer within 3 s. Who has which chip "
+    )
+    assert await agent.end() == 0
+
+
 async def test_a_kubelet_that_restarts_is_served_again(
     site: Site, start: Start
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sandbox.apiclient import Object
+from sandbox.apiclient import ApiStatusError, Object
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
 from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
@@ -130,6 +130,10 @@ async def test_a_plugin_that_was_there_first_is_left_alone_until_it_goes(
     assert (rival.streams, await registrations(site)) == (1, 0)
     assert 'ascend_agent_rival{of="kubelet"} 1.0' in await told(site, "metrics")
     assert said.startswith(await until_event(site, "NpuRival"))
+    node = await site.api.get(f"/api/v1/nodes/{NODE}")
+    assert "baseDeviceInfos" not in node["metadata"].get("annotations", {})
+    with pytest.raises(ApiStatusError, match="not found"):
+        await report(site)
 
     await rival.stop()
     await until_told(site, "ok")

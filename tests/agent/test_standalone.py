@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from sandbox.apiclient import Object
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from tests.agent.plugin.conftest import LOCALHOST
 from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
 
 READS_ANNOTATION = {
@@ -231,6 +234,29 @@ async def test_a_pod_whose_chips_are_apart_runs_and_is_told_so(site: Site) -> No
         "the pod's chips are not together: when it came, no group of chips on this "
         "node had enough free ones, and in standalone mode nobody looks at other nodes"
     )
+
+
+async def test_the_kubelet_is_told_numa_nodes_by_setting() -> None:
+    # Not tmp_path: the sockets' paths must stay below 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="sa-") as root:
+        site = Site(Path(root), "--mode", "standalone", "--numa-topology")
+        await site.start()
+        machine = site.root / "npu.yaml"
+        machine.write_text(f"{machine.read_text()}numa: [0, 0, 0, 0, 1, 1, 1, 1]\n")
+        site.start_agent()
+        await site.until_allocatable()
+
+        socket = site.kubelet.device_plugin_dir / "Ascend910.sock"
+        async with grpc.aio.insecure_channel(
+            f"unix://{socket}", options=LOCALHOST
+        ) as channel:
+            plugin = api_pb2_grpc.DevicePluginStub(channel)
+            told = await anext(aiter(plugin.ListAndWatch(api_pb2.Empty())))
+        await site.stop()
+
+    assert [[node.ID for node in device.topology.nodes] for device in told.devices] == [
+        [0]
+    ] * 4 + [[1]] * 4
 
 
 async def test_a_pod_that_reads_its_annotation_is_refused_with_what_to_do(
