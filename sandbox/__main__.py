@@ -6,10 +6,16 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
-from sandbox.demo import story, visit
-from sandbox.demo.terminal import Style, Terminal
-from sandbox.world import NotReadyError, ProgramDiedError, running
+# A shell has Ctrl-C ignored for a job in the background. From here on it works: what
+# is imported next takes a second, and what comes later is a handler.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from sandbox.demo import story, visit  # after the signal
+from sandbox.demo.terminal import Style, Terminal  # after the signal
+from sandbox.world import NotReadyError, ProgramDiedError, running  # after the signal
 
 _USAGE = """\
 usage: ascend-sandbox demo    the main job on an embedded cluster, step by step
@@ -40,7 +46,19 @@ def main() -> int:
             f"found {sys.platform}.\n"
         )
         return _MISUSED
-    return asyncio.run(_until_signalled(play, terminal))
+    return asyncio.run(_live(play, terminal))
+
+
+async def _live(play: Play, terminal: Terminal) -> NoReturn:
+    """Play, then end the process at once: nothing is left to be cleaned up.
+
+    A gRPC server that was stopped while it began can crash the process (SIGSEGV)
+    when the event loop is closed.
+    """
+    code = await _until_signalled(play, terminal)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 async def _until_signalled(play: Play, terminal: Terminal) -> int:

@@ -216,9 +216,12 @@ async def test_the_story_can_be_stopped_at_any_moment(
         _, err = await process.communicate()
 
     # Before our first line of code, Python's own handler speaks; before it has even
-    # found its modules, with a fatal error.
-    by_python = process.returncode == -signal.SIGINT or b"Fatal Python error" in err
-    assert by_python or (process.returncode, err.decode()) == (130, "")
+    # found its modules, with an error of its own.
+    told = err.decode()
+    by_python = process.returncode == -signal.SIGINT or (
+        process.returncode == 1 and "/sandbox/" not in told
+    )
+    assert by_python or (process.returncode, told) == (130, "")
 
 
 async def test_the_whole_story_checks_out(place: Path) -> None:

@@ -12,21 +12,31 @@ import pytest
 SOON_S = 30.0
 
 
-def is_listening(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
-    """Tell whether a process has a handler for a signal."""
+def does(process: subprocess.Popen[bytes], what: str, number: signal.Signals) -> bool:
+    """Tell whether a process ignores (SigIgn) or handles (SigCgt) a signal."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("SigCgt:"):
+        if line.startswith(f"{what}:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     raise AssertionError(process.pid)
 
 
-def start(ignored: signal.Signals) -> subprocess.Popen[bytes]:
+def is_listening(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
+    """Tell whether a process has a handler for a signal."""
+    return does(process, "SigCgt", number)
+
+
+def begin(ignored: signal.Signals) -> subprocess.Popen[bytes]:
     """Start the sandbox with one signal ignored, as `nohup` and shells do it."""
     command = f"trap '' {ignored.name.removeprefix('SIG')}; exec \"$@\""
-    process = subprocess.Popen(  # noqa: S603  # our own program
+    return subprocess.Popen(  # noqa: S603  # our own program
         ["/bin/sh", "-c", command, "sh", sys.executable, "-m", "sandbox", "up"],
         stdout=subprocess.PIPE,
     )
+
+
+def start(ignored: signal.Signals) -> subprocess.Popen[bytes]:
+    """Start it and wait until it listens to what it wants to listen to."""
+    process = begin(ignored)
     until = time.monotonic() + SOON_S
     while not is_listening(process, signal.SIGTERM):
         assert time.monotonic() < until
@@ -43,6 +53,22 @@ def test_ctrl_c_ends_it_also_in_the_background(ignored: signal.Signals) -> None:
 
     assert process.returncode == 130
     assert "Stopped; nothing is left running." in said.decode()
+
+
+def test_ctrl_c_ends_it_also_while_it_only_begins() -> None:
+    process = begin(signal.SIGINT)
+    until = time.monotonic() + SOON_S
+    # the shell has ended and our first line has run
+    while "python" not in Path(f"/proc/{process.pid}/comm").read_text() or does(
+        process, "SigIgn", signal.SIGINT
+    ):
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=SOON_S)
+
+    assert process.returncode in {-signal.SIGINT, 130}
 
 
 def test_a_hangup_that_is_ignored_stays_so() -> None:
