@@ -82,8 +82,9 @@ def chips_behind(ledger: Ledger) -> dict[str, int]:
     """Map every device id to the mask of chips that it stands for.
 
     An id that is given out stands for what was mounted for it (the kubelet
-    can give one id twice: then for both). An id for which no chip is left
-    stands for none (mask 0).
+    can give one id twice: then for both), and where that is not certain, for
+    all that may have been. An id for which no chip is left stands for none
+    (mask 0).
 
     Cost:
         O(chips of the node + holds).
@@ -92,6 +93,11 @@ def chips_behind(ledger: Ledger) -> dict[str, int]:
     for hold in ledger.holds.values():
         for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=False):
             behind[kubelet_id] = behind.get(kubelet_id, 0) | 1 << chip
+        # An id in use that looked broken would cost the node a free one: the
+        # scheduler counts what is healthy, less what is asked for.
+        for kubelet_id in hold.kubelet_ids[len(hold.chips) :]:
+            may_be = chip_sets.mask_of(hold.reserved)
+            behind[kubelet_id] = behind.get(kubelet_id, 0) | may_be
     taken = values.held(ledger)
     count = ledger.product.chip_count
     strangers = []

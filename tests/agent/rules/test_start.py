@@ -59,6 +59,30 @@ def test_of_several_containers_nothing_is_certain_without_a_journal() -> None:
     assert set(affinity(now.ledger).held) == {0, 1, 6}
 
 
+def test_without_a_journal_no_id_in_use_looks_broken() -> None:
+    real = {annotations.ASCEND_REAL: "Ascend910-0,Ascend910-1"}
+    both = [app("one", 1), app("two", 1)]
+    now = current(
+        pod("train", [0, 1], phase="Running", annotations=real, containers=both)
+    )
+
+    shows(now, "train", one=(0,), two=(1,))
+
+    assert [
+        name for name, healthy in occupancy.devices(now.ledger) if not healthy
+    ] == []
+
+
+def test_without_a_journal_only_ids_of_no_chip_look_broken() -> None:
+    both = [app("one", 1), app("two", 1)]
+    now = current(pod("train", [0, 1], phase="Running", containers=both))
+
+    shows(now, "train", one=(6,), two=(7,))
+
+    unhealthy = [name for name, healthy in occupancy.devices(now.ledger) if not healthy]
+    assert unhealthy == ["Ascend910-0", "Ascend910-1"]
+
+
 def test_a_hold_that_was_found_again_is_said() -> None:
     effects = Effects()
     now = current(RUNNING, effects=effects)
