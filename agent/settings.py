@@ -6,6 +6,7 @@ chips, hours later.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -115,19 +116,35 @@ class Settings:
     )
 
 
-def verify(settings: Settings) -> None:
+def _is_read_only(directory: Path) -> bool:
+    try:
+        return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def verify(
+    settings: Settings, *, is_read_only: Callable[[Path], bool] = _is_read_only
+) -> None:
     """Look whether settings fit together and the machine has what they name.
 
     The driver's file is not looked at: it may come later, and until then the agent
-    is not ready.
+    is not ready. Nor is a file system that has become read-only, as a broken disk
+    does, a reason not to start: holds that are not written are said, and a node
+    serves without a journal.
+
+    Args:
+        settings: What we were told.
+        is_read_only: Whether nobody may write in a directory, whoever he is.
 
     Raises:
         SettingsError: Something is missing; has all of it.
     """
+    wanted = os.R_OK if is_read_only(settings.state_dir) else os.R_OK | os.W_OK
     found = [
         _misplaced_numa(settings),
         _unusable("kubelet-dir", settings.kubelet_dir, os.R_OK | os.W_OK),
-        _unusable("state-dir", settings.state_dir, os.R_OK | os.W_OK),
+        _unusable("state-dir", settings.state_dir, wanted),
         _no_token(settings.service_account_dir)
         if settings.kubeconfig is None
         else _unusable("kubeconfig", settings.kubeconfig, os.R_OK, is_dir=False),

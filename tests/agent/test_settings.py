@@ -136,6 +136,15 @@ def test_with_a_kubeconfig_no_service_account_is_needed(
     agent_settings.verify(machine)
 
 
+def test_a_disk_that_became_read_only_does_not_keep_an_agent_from_starting(
+    machine: Settings,
+) -> None:
+    # Who is root may write whatever its mode, but not there: `make e2e-faults`.
+    machine.state_dir.chmod(0o500)
+
+    agent_settings.verify(machine, is_read_only=lambda path: path == machine.state_dir)
+
+
 def test_a_file_is_no_directory(machine: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     machine = replace(machine, kubelet_dir=tmp_path / "file")
