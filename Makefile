@@ -34,13 +34,17 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python tests/stubs.py --check
 
-.PHONY: e2e e2e-faults e2e-up e2e-down
+.PHONY: e2e e2e-faults e2e-up e2e-down soak
 # ARGS goes to pytest: make e2e ARGS="tests/e2e/test_cluster.py -k frozen"
 e2e: $(VENV)/dev.stamp ## the same story on a real cluster, as root; KEEP=1 leaves it up
-	@$(BIN)/python -m tests.e2e run -m "not faults" $(ARGS)
+	@$(BIN)/python -m tests.e2e run -m "not faults and not soak" $(ARGS)
 
 e2e-faults: $(VENV)/dev.stamp ## every fault, during churn, on a real cluster
 	@$(BIN)/python -m tests.e2e run -m faults $(ARGS)
+
+# SEED=… repeats a run; it is printed.
+soak: $(VENV)/dev.stamp ## churn and faults by chance, MINUTES=30 of them
+	@MINUTES='$(or $(MINUTES),30)' $(if $(SEED),SEED='$(SEED)') $(BIN)/python -m tests.e2e run -s -m soak $(ARGS)
 
 e2e-up: $(VENV)/dev.stamp ## a real cluster, left running for you to try
 	@$(BIN)/python -m tests.e2e up

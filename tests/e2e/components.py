@@ -81,7 +81,7 @@ class Component:
     def pid(self) -> int | None:
         """The number of its process; None if it does not run."""
         for pid, name in marked():
-            if name == self.name and argv(pid)[:1] == [self.command[0]]:
+            if name == self.name and argv(pid) == [*self.command]:
                 return pid
         return None
 

@@ -103,6 +103,8 @@ def kubelet(places: Places) -> str:
             "makeIPTablesUtilChains": False,
             "podLogsDir": str(POD_LOGS),
             "volumePluginDir": str(places.run / "volume-plugins"),
+            # Five minutes by default, for whoever has been killed a few times.
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
             # Ten seconds by default: what a test would wait for each new resource.
             "nodeStatusUpdateFrequency": "1s",
         },

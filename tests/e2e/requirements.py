@@ -18,6 +18,7 @@ _PROGRAMS = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "openssl": "openssl",
+    "faketime": "faketime",
     "ip": "iproute2",
     "iptables": "iptables",
     "mount": "mount",

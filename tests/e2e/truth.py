@@ -10,7 +10,7 @@ import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,8 +156,18 @@ def disagreements(
     return found
 
 
-def until_agreed(cluster: Cluster, within_s: float = 10) -> list[Served]:
+def until_agreed(
+    cluster: Cluster,
+    within_s: float = 10,
+    *,
+    tell: Callable[[list[str]], object] | None = None,
+) -> list[Served]:
     """Wait until everybody says the same of all pods of the cluster; returns them.
+
+    Args:
+        cluster: Whom to ask.
+        within_s: How long they have.
+        tell: Gets the contradictions of each look that finds some.
 
     Raises:
         CannotError: They do not in time; the text has the contradictions.
@@ -173,6 +183,8 @@ def until_agreed(cluster: Cluster, within_s: float = 10) -> list[Served]:
         else:
             waiting = claimed_by_waiting(cluster)
             last[:] = disagreements(pods, node(cluster), waiting)
+        if last and tell is not None:
+            tell(list(last))
         return not last
 
     try:

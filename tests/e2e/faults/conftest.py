@@ -1,0 +1,70 @@
+"""The load that all faults meet, and the table of what came of them."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.e2e import truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.faults.trial import Load, Outcome, Table, Trial, trial
+
+_KEY = pytest.StashKey[Table]()
+Try = Callable[..., AbstractContextManager[Trial]]
+
+
+@pytest.fixture(scope="session")
+def load(cluster: Cluster) -> Iterator[Load]:
+    """Pods that stay and pods that come and go, for all faults together."""
+    name = f"faults-{secrets.token_hex(3)}"
+    cluster.core.create_namespace({"metadata": {"name": name}})
+    until(
+        lambda: cluster.exists("serviceaccount", "default", name),
+        f"the service account of {name}",
+        within_s=20,
+    )
+    # Those who stay fill one ring, if nobody else has chips yet.
+    until(lambda: truth.node(cluster).held == (), "no chip held", within_s=60)
+    with Load(cluster, name) as load:
+        yield load
+    cluster.heal()
+    cluster.core.delete_namespace(name)
+
+
+@pytest.fixture(scope="session")
+def table(cluster: Cluster, request: pytest.FixtureRequest) -> Table:
+    """What came of each fault."""
+    table = Table(cluster.places.run / "faults.jsonl")
+    request.config.stash[_KEY] = table
+    return table
+
+
+@pytest.fixture
+def attempt(load: Load, table: Table) -> Try:
+    """Run a fault: `with attempt("name", "what is done") as this`."""
+
+    def begin(fault: str, done: str, **rest: bool) -> AbstractContextManager[Trial]:
+        return trial(load, table, fault, done, **rest)
+
+    return begin
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table."""
+    table = terminalreporter.config.stash.get(_KEY, None)
+    if table is None:
+        return
+    terminalreporter.section("faults")
+    for row in table.rows:
+        terminalreporter.write_line(_line(row))
+
+
+def _line(row: Outcome) -> str:
+    rejected = ", ".join(f"{count} {name}" for name, count in row.rejected.items())
+    return (
+        f"| {row.fault} | {row.done} | {row.succeeded} | {rejected or '0'} "
+        f"| {len(row.disturbed)} | {len(row.wrong)} | {len(row.doubles)} "
+        f"| {row.unconfirmed} | {row.settled_s:g} | {row.remark or row.problem} |"
+    )

@@ -1,0 +1,107 @@
+"""A chip fails while it is held, claimed or free; the driver hangs."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.faults import witness
+from tests.e2e.faults.conftest import Try
+from tests.e2e.faults.ours import Chips
+from tests.e2e.faults.trial import Trial
+
+pytestmark = pytest.mark.faults
+
+_HANGS_S = 60
+
+
+@pytest.fixture
+def chips(cluster: Cluster) -> Iterator[Chips]:
+    chips = Chips(cluster)
+    yield chips
+    chips.mend()
+
+
+def test_a_chip_fails_while_it_is_held(attempt: Try, chips: Chips) -> None:
+    with attempt("chip fails, held", "a fault on a running pod's chip") as this:
+        container = this.load.containers()["stays-1/c0"]
+        [chip] = container.chips
+        chips.break_(chip)
+        _wait_unhealthy(this, {chip})
+        this.load.churn.wait_succeeded(3, within_s=60)
+        assert this.load.containers()["stays-1/c0"] == container
+
+        chips.mend()
+        _wait_unhealthy(this, set())
+
+
+def test_a_chip_fails_while_it_is_claimed(attempt: Try, chips: Chips) -> None:
+    with attempt("chip fails, claimed", "a fault between bind and Allocate") as this:
+        kubelet = this.cluster.programs.kubelet
+        this.load.churn.pause()
+        this.load.churn.wait_idle(within_s=30)
+        kubelet.freeze()
+        this.victim("claimant", chips=2)
+        story = this.load.chronicle.wait(
+            lambda story: bool(story.bound_claim), "claimant"
+        )
+        claimed = truth.numbers(story.bound_claim)
+        chips.break_(claimed[0])
+        _wait_unhealthy(this, {claimed[0]})
+        this.load.churn.go_on()
+        kubelet.thaw()
+
+        story = this.load.chronicle.wait(
+            lambda story: story.phase == "Succeeded", "claimant"
+        )
+        [line] = [each for each in witness.lines() if each.pod_uid == story.uid]
+        assert claimed[0] not in line.environment
+        this.remark = f"claimed {claimed}, served {line.environment}"
+        this.load.remove("claimant")
+        chips.mend()
+        _wait_unhealthy(this, set())
+
+
+def test_a_chip_fails_while_it_is_free(attempt: Try, chips: Chips) -> None:
+    with attempt("chip fails, free", "a fault on a chip that nobody has") as this:
+        chips.break_(7)
+        _wait_unhealthy(this, {7})
+        this.load.churn.pause()
+        this.load.churn.wait_idle(within_s=30)
+        known = len(witness.lines())
+        this.load.churn.go_on()
+        this.load.churn.wait_succeeded(5, within_s=60)
+        this.load.churn.pause()
+        this.load.churn.wait_idle(within_s=30)
+        assert all(7 not in line.environment for line in witness.lines()[known:])
+
+        chips.mend()
+        _wait_unhealthy(this, set())
+
+
+def test_the_driver_hangs(attempt: Try, chips: Chips) -> None:
+    with attempt("driver hangs", f"its call does not return for {_HANGS_S} s") as this:
+        end = time.monotonic() + _HANGS_S
+        chips.hang()
+        try:
+            until(lambda: _is_stale(this), "the reading counts as stale", within_s=30)
+            this.load.churn.wait_succeeded(5, within_s=60)
+            time.sleep(max(0.0, end - time.monotonic()))
+        finally:
+            chips.let_go()
+        until(lambda: not _is_stale(this), "the driver answers again", within_s=20)
+
+
+def _wait_unhealthy(this: Trial, chips: set[int]) -> None:
+    until(
+        lambda: set(truth.node(this.cluster).unhealthy) == chips,
+        f"unhealthy chips {chips}",
+        within_s=10,
+    )
+
+
+def _is_stale(this: Trial) -> bool:
+    return this.agent.metrics()["ascend_agent_driver_stale"] == 1

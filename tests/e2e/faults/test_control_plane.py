@@ -1,0 +1,92 @@
+"""What the agent and the extender are told by goes away: extender, API server, etcd."""
+
+import threading
+import time
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.faults.between import Between
+from tests.e2e.faults.conftest import Try
+
+pytestmark = pytest.mark.faults
+
+_OUTAGE_S = 60
+
+
+def test_the_extender_dies_between_filter_and_bind(
+    attempt: Try, cluster: Cluster
+) -> None:
+    with (
+        Between(cluster) as between,
+        attempt("extender, between filter and bind", "kill -9") as this,
+    ):
+        killed = threading.Event()
+
+        def kill() -> None:
+            this.extender.kill()
+            killed.set()
+
+        between.after["filter", "cut-off"] = kill
+        this.victim("cut-off")
+        assert killed.wait(20)
+
+        this.recover()
+        this.load.chronicle.wait(lambda story: story.phase == "Succeeded", "cut-off")
+        this.load.remove("cut-off")
+
+
+def test_the_extender_dies_with_a_bind_in_flight(
+    attempt: Try, cluster: Cluster
+) -> None:
+    with (
+        Between(cluster) as between,
+        attempt(
+            "extender, bind in flight", "API server frozen, kill -9, API server thawed"
+        ) as this,
+    ):
+        done = threading.Event()
+        apiserver = cluster.programs.apiserver
+
+        def kill() -> None:
+            this.extender.kill()
+            time.sleep(0.3)
+            apiserver.thaw()
+            done.set()
+
+        def begin() -> None:
+            apiserver.freeze()
+            threading.Timer(0.5, kill).start()
+
+        between.before["bind", "cut-off"] = begin
+        this.victim("cut-off")
+        assert done.wait(20)
+
+        this.recover()
+        this.load.chronicle.wait(lambda story: story.phase == "Succeeded", "cut-off")
+        this.load.remove("cut-off")
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+def test_the_api_server_is_away(attempt: Try, cluster: Cluster, how: str) -> None:
+    apiserver = cluster.programs.apiserver
+    words = {"frozen": "SIGSTOP", "killed": "kill -9"}
+    with attempt("API server", f"{words[how]}, away for {_OUTAGE_S} s"):
+        if how == "frozen":
+            apiserver.freeze()
+            time.sleep(_OUTAGE_S)
+            apiserver.thaw()
+        else:
+            apiserver.kill()
+            time.sleep(_OUTAGE_S)
+            apiserver.start()
+        until(apiserver.is_ready, "API server ready", within_s=60)
+
+
+def test_etcd_is_away(attempt: Try, cluster: Cluster) -> None:
+    with attempt("etcd", "kill -9, away for 15 s"):
+        cluster.programs.etcd.kill()
+        time.sleep(15)
+        cluster.programs.etcd.start()
+        until(cluster.programs.apiserver.is_ready, "API server ready", within_s=60)

@@ -1,0 +1,119 @@
+"""The journal's disk is full or read-only; the clock jumps."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import product
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import run
+from tests.e2e.faults import ours
+from tests.e2e.faults.conftest import Try
+from tests.e2e.stages import CannotError
+
+pytestmark = pytest.mark.faults
+
+_LIBRARIES = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+_FOLDER = Path("/run/ascend-e2e-faketime")
+_WORKLOADS = {"daemonset": "ascend-agent", "deployment": "ascend-extender"}
+
+
+@pytest.fixture
+def small_disk(cluster: Cluster) -> Iterator[Path]:
+    """The agent's state on a small file system of its own."""
+    agent = ours.agent(cluster)
+    run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", ours.STATE)
+    try:
+        agent.replace_pod()
+        yield ours.STATE
+    finally:
+        # Lazily: the agent that stands in it goes right after.
+        run("umount", "--lazy", ours.STATE)
+        agent.replace_pod()
+
+
+def test_the_disk_is_full(attempt: Try, small_disk: Path) -> None:
+    with attempt("state directory full", "ENOSPC; agent killed meanwhile") as this:
+        _fill(small_disk / "filler")
+        this.load.churn.wait_succeeded(3, within_s=60)
+        this.agent.kill()
+        this.agent.wait_ready()
+        this.load.churn.wait_succeeded(2, within_s=60)
+
+        (small_disk / "filler").unlink()
+
+
+def test_the_disk_is_read_only(attempt: Try, small_disk: Path) -> None:
+    with attempt("state directory read-only", "EROFS; agent killed meanwhile") as this:
+        run("mount", "-o", "remount,ro", small_disk)
+        try:
+            this.load.churn.wait_succeeded(3, within_s=60)
+            this.agent.kill()
+            this.load.churn.wait_succeeded(2, within_s=60)
+        finally:
+            run("mount", "-o", "remount,rw", small_disk)
+
+
+def test_the_clock_jumps(attempt: Try, cluster: Cluster) -> None:
+    with (
+        _faked(cluster) as clock,
+        attempt("clock", "agent's and extender's: an hour ahead, then back") as this,
+    ):
+        for ahead_s in (3600, 0):
+            clock.write_text(f"+{ahead_s}\n", encoding="ascii")
+            this.load.churn.wait_succeeded(5, within_s=60)
+
+
+@contextmanager
+def _faked(cluster: Cluster) -> Iterator[Path]:
+    """Agent and extender under libfaketime; yields the file that it reads."""
+    library = next(_LIBRARIES, None)
+    if library is None:
+        raise CannotError("libfaketime is missing; on Debian: apt-get install faketime")
+    clock = _FOLDER / "clock"
+    _FOLDER.mkdir(exist_ok=True)
+    shutil.copy(library, _FOLDER / "library")
+    clock.write_text("+0\n", encoding="ascii")
+    try:
+        for kind, name in _WORKLOADS.items():
+            _preload(cluster, kind, name)
+        product.wait_rolled_out(cluster)
+        yield clock
+    finally:
+        clock.write_text("+0\n", encoding="ascii")
+        for kind, name in _WORKLOADS.items():
+            cluster.kubectl(
+                "rollout", "undo", f"{kind}/{name}", "-n", product.NAMESPACE
+            )
+        product.wait_rolled_out(cluster)
+
+
+def _preload(cluster: Cluster, kind: str, name: str) -> None:
+    env = {
+        "LD_PRELOAD": "/faketime/library",
+        "FAKETIME_TIMESTAMP_FILE": "/faketime/clock",
+        "FAKETIME_NO_CACHE": "1",
+        # Time that passes is not the clock on the wall: no jump reaches it.
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+    container = {
+        "name": name.removeprefix("ascend-"),
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "volumeMounts": [{"name": "faketime", "mountPath": "/faketime"}],
+    }
+    volume = {"name": "faketime", "hostPath": {"path": str(_FOLDER)}}
+    spec = {"containers": [container], "volumes": [volume]}
+    cluster.kubectl(
+        *("patch", kind, name, "-n", product.NAMESPACE, "-p"),
+        json.dumps({"spec": {"template": {"spec": spec}}}),
+    )
+
+
+def _fill(path: Path) -> None:
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
