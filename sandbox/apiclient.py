@@ -8,9 +8,11 @@ sandbox's.
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -64,17 +66,37 @@ class ApiClient:
     Protects one connection pool; use it as an asynchronous context manager.
     """
 
-    def __init__(self, url: str, token: str, *, timeout_s: float = 10.0) -> None:
-        """Remember where the API server is; nothing is opened yet."""
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        authority: Path | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """Remember where the API server is; nothing is opened yet.
+
+        Args:
+            url: Its base URL.
+            token: Who speaks.
+            authority: What its certificate is checked with; None: it is not.
+            timeout_s: For one request.
+        """
         self._url = url.rstrip("/")
+        self._authority = authority
         self._headers = {"Authorization": f"Bearer {token}"}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connection pool."""
+        trusted = (
+            ssl.create_default_context(cafile=str(self._authority))
+            if self._authority
+            else False
+        )
         self._session = aiohttp.ClientSession(
-            headers=self._headers, connector=aiohttp.TCPConnector(ssl=False, limit=0)
+            headers=self._headers, connector=aiohttp.TCPConnector(ssl=trusted, limit=0)
         )
         return self
 

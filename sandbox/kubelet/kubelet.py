@@ -24,13 +24,14 @@ class Kubelet:
     Protects: one kubelet process at a time; containers belong to the node.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what there is to say of a node
         self,
         *,
         node_name: str,
         api_url: str,
         token: str,
         root: Path,
+        authority: Path | None = None,
         labels: Mapping[str, str] = MappingProxyType({}),
         seed: int = 0,
     ) -> None:
@@ -42,6 +43,7 @@ class Kubelet:
             token: Bearer token for the API server.
             root: Takes `device-plugins/`, `pod-resources/`. Keep it short: the
                 sockets in it must stay below 108 bytes.
+            authority: What the API server's certificate is checked with, if it has one.
             labels: Labels of the Node object.
             seed: Of every random order. Same seed, same ids.
         """
@@ -54,6 +56,7 @@ class Kubelet:
             node_name=node_name,
             api_url=api_url,
             token=token,
+            authority=authority,
             root=root,
             labels=labels,
             runtime=Runtime(clock.wall_s),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.apiclient import ApiClient, Event
+from sandbox.kubelet import lease
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
 from sandbox.kubelet.node import NodeFacts, NodeReporter
@@ -29,6 +30,7 @@ class Machine:
     node_name: str
     api_url: str
     token: str
+    authority: Path | None
     root: Path
     labels: Mapping[str, str]
     runtime: Runtime
@@ -84,12 +86,15 @@ class Process:
             await asyncio.gather(self._main, return_exceptions=True)
 
     async def _run(self, served: asyncio.Event) -> None:
+        machine = self._machine
         async with (
-            ApiClient(self._machine.api_url, self._machine.token) as client,
+            ApiClient(
+                machine.api_url, machine.token, authority=machine.authority
+            ) as client,
             AsyncExitStack() as stack,
             asyncio.TaskGroup() as group,
         ):
-            parts = self._parts = _Parts(self._machine, client, group)
+            parts = self._parts = _Parts(machine, client, group)
             pod_list = PodListServer(parts.sync, self.port)
             for server in (pod_list, parts.pod_resources, parts.allocator):
                 stack.push_async_callback(server.stop)
@@ -98,7 +103,8 @@ class Process:
             reporter = parts.report(self.port)
             group.create_task(parts.outbox.run())
             group.create_task(reporter.run())
-            group.create_task(_follow(client, self._machine.node_name, parts.sync))
+            group.create_task(lease.renew(client, machine.node_name))
+            group.create_task(_follow(client, machine.node_name, parts.sync))
             served.set()
 
     def _ended(self, main: asyncio.Task[None]) -> None:

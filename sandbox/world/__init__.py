@@ -9,7 +9,13 @@ The way through: `premises` says what lies where, `programs` owns the child
 processes, `world` puts the cluster together and `readiness` waits until it is up.
 """
 
-from sandbox.world.premises import CHIP_COUNT, RESOURCE, Node, Premises
+from sandbox.world.premises import (
+    CHIP_COUNT,
+    RESOURCE,
+    ControlPlane,
+    Node,
+    Premises,
+)
 from sandbox.world.programs import ProgramDiedError
 from sandbox.world.readiness import NotReadyError
 from sandbox.world.world import Commands, World, running
@@ -18,6 +24,7 @@ __all__ = [
     "CHIP_COUNT",
     "RESOURCE",
     "Commands",
+    "ControlPlane",
     "Node",
     "NotReadyError",
     "Premises",

@@ -7,7 +7,7 @@ socket must stay below 108 bytes.
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,17 @@ _SOCKET_PATH_BYTES = 108
 #: What lies below the root at most, with room for a long node name.
 _BELOW_ROOT_BYTES = 64
 _PREFIX = "ascend-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """An API server to join, and how everybody shows it who they are."""
+
+    url: str
+    #: what its certificate is checked with, if it has one
+    authority: Path | None = None
+    #: {user name: bearer token}; by default the sandbox's own form
+    token_of: Callable[[str], str] = "user:{}".format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +114,19 @@ class Premises:
         """Return the directory of one node."""
         return self.root / name
 
-    def service_account(self, user: str) -> Path:
+    def service_account(self, user: str, control: ControlPlane) -> Path:
         """Make a service account's directory, as a pod would have it mounted.
 
         Args:
             user: Whom the API server shall know by its token.
+            control: That API server.
         """
         directory = self.root / "accounts" / user
         directory.mkdir(parents=True)
-        (directory / "token").write_text(f"user:{user}\n", encoding="utf-8")
+        token = control.token_of(user)
+        (directory / "token").write_text(f"{token}\n", encoding="utf-8")
+        if control.authority is not None:
+            shutil.copy(control.authority, directory / "ca.crt")
         return directory
 
     def write_kubeconfig(self, api_url: str) -> None:

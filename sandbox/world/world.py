@@ -20,10 +20,12 @@ from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from sandbox.scheduler import SchedulingLoop
 from sandbox.world import premises
-from sandbox.world.premises import Node, Premises
+from sandbox.world.premises import ControlPlane, Node, Premises
 from sandbox.world.programs import Programs
 from sandbox.world.readiness import Readiness, address
 
+#: Agents that are started together: each needs a processor for a second.
+_AT_ONCE = 4
 #: What would let settings of the person's shell into our programs.
 _FOREIGN = ("ASCEND_AGENT_", "ASCEND_EXTENDER_", "NODE_NAME", "KUBECONFIG")
 
@@ -90,7 +92,8 @@ class World:
     nodes: Mapping[str, Node]
     kubelets: Mapping[str, Kubelet]
     extender_url: str
-    scheduling: SchedulingLoop
+    #: None where somebody else schedules
+    scheduling: SchedulingLoop | None
 
     async def metrics(self, program: str) -> str:
         """Return what a program counts, in Prometheus' text format.
@@ -113,6 +116,7 @@ async def running(
     commands: Commands | None = None,
     *,
     below: Path | None = None,
+    control: ControlPlane | None = None,
 ) -> AsyncIterator[World]:
     """Have a cluster while the context lasts.
 
@@ -120,6 +124,8 @@ async def running(
         node_names: Its nodes, each a server with eight chips.
         commands: Its programs; our own by default.
         below: Where its directory is made; where temporary files go by default.
+        control: An API server that is up, for nodes, agents and extender to join;
+            scheduling is then somebody else's. The sandbox's own by default.
 
     Raises:
         NotReadyError: it did not come up in time.
@@ -129,8 +135,8 @@ async def running(
     with premises.opened(below) as place:
         try:
             async with AsyncExitStack() as stack:
-                builder = _Builder(stack, programs, place)
-                yield await builder.build(node_names, commands or Commands())
+                builder = _Builder(stack, programs, place, commands or Commands())
+                yield await builder.build(node_names, control)
         finally:
             programs.kill()
 
@@ -139,29 +145,45 @@ class _Builder:
     """Puts a world together; whatever is started is on the stack at once."""
 
     def __init__(
-        self, stack: AsyncExitStack, programs: Programs, place: Premises
+        self,
+        stack: AsyncExitStack,
+        programs: Programs,
+        place: Premises,
+        commands: Commands,
     ) -> None:
         self._stack = stack
         self._programs = programs
         self._place = place
+        self._commands = commands
 
-    async def build(self, names: Sequence[str], commands: Commands) -> World:
-        api_url = await self._start_api_server()
-        api = await self._stack.enter_async_context(ApiClient(api_url, "user:admin"))
+    async def build(self, names: Sequence[str], given: ControlPlane | None) -> World:
+        control = given or await self._start_api_server()
+        api = await self._stack.enter_async_context(
+            ApiClient(
+                control.url, control.token_of("admin"), authority=control.authority
+            )
+        )
         http = await self._stack.enter_async_context(aiohttp.ClientSession())
-        kubelets = {name: await self._start_kubelet(name, api_url) for name in names}
-        nodes = {name: self._node(kubelets[name], api_url) for name in names}
-        extender_file = self._start_programs(nodes, commands, api_url)
+        kubelets = {name: await self._start_kubelet(name, control) for name in names}
+        nodes = {name: self._node(kubelets[name], control) for name in names}
+        extender_file = self._start_extender(control)
         self._stack.push_async_callback(self._programs.stop)
         await self._stack.enter_async_context(self._programs.watched())
         ready = Readiness(api, http, self._programs)
+        first, *others = _groups(tuple(nodes.values()))
+        self._start_agents(first)
         await ready.program(extender_file)
         extender_url = f"http://{address(extender_file)}"
-        scheduling = await self._start_scheduling(api_url, extender_url)
-        await ready.nodes(nodes.values())
+        scheduling = (
+            None if given else await self._start_scheduling(control, extender_url)
+        )
+        await ready.nodes(first)
+        for group in others:
+            self._start_agents(group)
+            await ready.nodes(group)
         return World(
             premises=self._place,
-            api_url=api_url,
+            api_url=control.url,
             api=api,
             http=http,
             nodes=nodes,
@@ -170,66 +192,74 @@ class _Builder:
             scheduling=scheduling,
         )
 
-    async def _start_api_server(self) -> str:
+    async def _start_api_server(self) -> ControlPlane:
         server = ApiServer()
         self._stack.push_async_callback(server.stop)
         await server.start()
         self._place.write_kubeconfig(server.url)
-        return server.url
+        return ControlPlane(url=server.url)
 
-    async def _start_kubelet(self, name: str, api_url: str) -> Kubelet:
+    async def _start_kubelet(self, name: str, control: ControlPlane) -> Kubelet:
         kubelet = Kubelet(
             node_name=name,
-            api_url=api_url,
-            token=f"user:system:node:{name}",
+            api_url=control.url,
+            token=control.token_of(f"system:node:{name}"),
+            authority=control.authority,
             root=self._place.node_root(name),
         )
         self._stack.push_async_callback(kubelet.stop)
         await kubelet.start()
         return kubelet
 
-    def _node(self, kubelet: Kubelet, api_url: str) -> Node:
+    def _node(self, kubelet: Kubelet, control: ControlPlane) -> Node:
         name = kubelet.node_name
+        account = self._place.service_account(f"ascend-agent-{name}", control)
         node = Node(
             name=name,
             root=self._place.node_root(name),
-            api_url=api_url,
+            api_url=control.url,
             kubelet_url=kubelet.url,
-            service_account_dir=self._place.service_account(f"ascend-agent-{name}"),
+            service_account_dir=account,
         )
         node.state_dir.mkdir()
         node.set_faults(())
         return node
 
-    def _start_programs(
-        self, nodes: Mapping[str, Node], commands: Commands, api_url: str
-    ) -> Path:
+    def _start_extender(self, control: ControlPlane) -> Path:
         address_file = self._place.extender_address_file
         place = ExtenderPlace(
-            api_url=api_url,
-            service_account_dir=self._place.service_account("ascend-extender"),
+            api_url=control.url,
+            service_account_dir=self._place.service_account("ascend-extender", control),
             address_file=address_file,
         )
-        self._start_program("extender", commands.extender(place))
-        for name, node in nodes.items():
-            self._start_program(f"agent-{name}", commands.agent(node))
+        self._start_program("extender", self._commands.extender(place))
         return address_file
+
+    def _start_agents(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._start_program(f"agent-{node.name}", self._commands.agent(node))
 
     def _start_program(self, name: str, command: Sequence[str]) -> None:
         log = self._place.logs / f"{name}.log"
         self._programs.start(name, command, log=log, env=_environment())
 
     async def _start_scheduling(
-        self, api_url: str, extender_url: str
+        self, control: ControlPlane, extender_url: str
     ) -> SchedulingLoop:
         loop = SchedulingLoop(
-            api_url=api_url,
-            token="user:system:kube-scheduler",  # noqa: S106  # the sandbox's form
+            api_url=control.url,
+            token=control.token_of("system:kube-scheduler"),
             extender_url=extender_url,
         )
         self._stack.push_async_callback(loop.stop)
         await loop.start()
         return loop
+
+
+def _groups(nodes: Sequence[Node]) -> list[Sequence[Node]]:
+    """The nodes, as many together as start at once; at least one group."""
+    starts = range(0, max(len(nodes), 1), _AT_ONCE)
+    return [nodes[start : start + _AT_ONCE] for start in starts]
 
 
 def _environment() -> dict[str, str]:

@@ -11,12 +11,15 @@ async def play(stage: Stage) -> Problems:
     tally = stage.tally
     allocate_s = [s for k in stage.world.kubelets.values() for s in k.allocate_s]
     event_s = tally.event_to_config_map_s
-    overlaps = stage.world.scheduling.overlaps
+    scheduling = stage.world.scheduling
     rows = [
         ("pods placed", str(tally.placed)),
         ("pods rejected by a kubelet", str(tally.rejected)),
         ("pods left pending, and told why", str(tally.pending)),
-        ("filters sent before the last bind had answered", str(overlaps)),
+        (
+            "filters sent before the last bind had answered",
+            str(scheduling.overlaps) if scheduling else "not ours to count",
+        ),
         ("wrong pairings", str(tally.wrong_pairings)),
         ("double allocations", str(tally.double_allocations)),
         ("Allocate p50, as the kubelet sees it", in_ms(quantile(allocate_s, 0.5))),
