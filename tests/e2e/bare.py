@@ -207,16 +207,18 @@ async def _begin(
     folder: Path, programs: Programs, users: Mapping[str, Sequence[str]]
 ) -> BareCluster:
     places = Places(cache=folder)
-    places.logs.mkdir(parents=True)
+    for made in (places.run, places.logs):
+        made.mkdir(parents=True, exist_ok=True)
     tokens = _make_tokens(folder, users)
     run("openssl", "genrsa", "-out", folder / "accounts.key", "2048")
     port = free_port()
     url = f"https://127.0.0.1:{port}"
+    # The certificate that the API server makes comes with its authority.
+    authority = folder / "pki" / "apiserver.crt"
     cluster = BareCluster(
         api_url=url,
-        api=ApiClient(url, tokens["admin"]),
-        # The certificate that the API server makes comes with its authority.
-        authority=folder / "pki" / "apiserver.crt",
+        api=ApiClient(url, tokens["admin"], authority=authority),
+        authority=authority,
         places=places,
         binaries=chosen().programs,
         programs=programs,
