@@ -16,10 +16,11 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tests.e2e import machine, product
+from tests.e2e import product
 from tests.e2e.bringup import alone, down, up
 from tests.e2e.cluster import Cluster
-from tests.e2e.places import REPOSITORY, chosen
+from tests.e2e.components import MARK
+from tests.e2e.places import KEPT, REPOSITORY, chosen
 from tests.e2e.stages import CannotError, say
 
 
@@ -47,13 +48,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _kept() -> Cluster | None:
-    if machine.read_record() is None:
-        return None
-    try:
-        cluster = Cluster.attach()
-    except CannotError:
-        return None
-    return cluster if cluster.is_complete else None
+    # What a killed run left is not kept, however complete it looks.
+    return Cluster.attach() if KEPT.exists() else None
 
 
 def _up(_: Sequence[str]) -> int:
@@ -64,7 +60,7 @@ def _up(_: Sequence[str]) -> int:
     except BaseException:
         _down_for_certain()
         raise
-    _tell(cluster)
+    _keep(cluster)
     return 0
 
 
@@ -84,7 +80,7 @@ def _run(arguments: Sequence[str]) -> int:
             _down_for_certain()
         raise
     if is_kept:
-        _tell(cluster)
+        _keep(cluster)
     else:
         _down_for_certain()
     return code
@@ -103,7 +99,9 @@ def _pytest(arguments: Sequence[str]) -> int:
     where = [] if named else ["tests/e2e"]
     options = ("-q", "-o", "timeout=300")
     command = [sys.executable, "-m", "pytest", *options, *where, *arguments]
-    with subprocess.Popen(command, cwd=REPOSITORY) as tests:  # noqa: S603  # pytest
+    # Marked as the cluster's programs are, so that it goes with them in any case.
+    mark = {**os.environ, MARK: "pytest"}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=mark) as tests:  # noqa: S603  # pytest
         try:
             return tests.wait()
         except BaseException:
@@ -122,7 +120,8 @@ def _down_for_certain() -> None:
         signal.signal(signal.SIGTERM, terminated)
 
 
-def _tell(cluster: Cluster) -> None:
+def _keep(cluster: Cluster) -> None:
+    KEPT.touch()
     say(f"\nThe cluster is up.\n    export KUBECONFIG={cluster.kubeconfig}")
     say("    make e2e ARGS=…   tests on it\n    make e2e-down     removes it")
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ from tests.e2e.places import (
     Places,
 )
 from tests.e2e.stages import CannotError, stage
+
+_SETTLED_WITHIN_S = 10.0
 
 
 @contextmanager
@@ -87,10 +90,20 @@ def down(title: str = "taking the cluster down") -> None:
     with stage(title):
         _end_processes()
         machine.put_back(places, before)
-        left = machine.differences(before, machine.look())
+        left = _left(before)
         machine.forget(places)
     if left:
         raise CannotError("not as it was before:\n  " + "\n  ".join(left))
+
+
+def _left(before: machine.Picture) -> list[str]:
+    # The kernel takes a link away some time after its network namespace.
+    end = time.monotonic() + _SETTLED_WITHIN_S
+    while (left := machine.differences(before, machine.look())) and (
+        time.monotonic() < end
+    ):
+        time.sleep(0.2)
+    return left
 
 
 def _refuse_others() -> None:

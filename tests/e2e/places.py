@@ -17,6 +17,8 @@ KUBELET_ROOT = Path("/var/lib/kubelet")
 RUNTIME = Path("/run/ascend-e2e")
 #: What `up` found before it changed anything, and where the cluster came from.
 RECORD = RUNTIME / "record.json"
+#: There if a cluster was left on purpose.
+KEPT = RUNTIME / "kept"
 #: Held by whoever brings a cluster up or down, or tests it.
 LOCK = "\0ascend-e2e"
 
