@@ -113,8 +113,7 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _with_freed(ledger, offered)
-    if ledger.standalone:
-        ledger = standalone.without_ended(ledger, offered)
+    ledger = occupancy.without_ended(ledger, offered)
     pick = _pick(ledger, event.must_include, event.size, offered=offered)
     missing = pick is None and not _lost(ledger, event.size)
     if missing and ledger.standalone:
@@ -142,8 +141,7 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     strangers = [i for i in ids if occupancy.chip_of(ledger.product, i) < 0]
     if strangers or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(_bad_ids(ledger, ids, strangers)),)
-    if ledger.standalone:
-        ledger = standalone.without_ended(ledger, frozenset(ids))
+    ledger = occupancy.without_ended(ledger, frozenset(ids))
     pick = _pick(ledger, ids, len(ids))
     if pick is None and event.last_call:
         pick = _pick_lost(ledger, ids)

@@ -7,7 +7,7 @@ one that a scheduler has filled.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent.claims import occupancy, values
 from agent.claims.values import Ledger, Slot
@@ -154,38 +154,6 @@ def _from(mask: int, count: int, whole: int) -> Iterator[Plan]:
 
 def _lowest(mask: int, count: int) -> int:
     return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])
-
-
-def without_ended(ledger: Ledger, ids: frozenset[str]) -> Ledger:
-    """Release what a pod had that has gone and whose ids the kubelet gives out again.
-
-    A stock scheduler binds the next pod as soon as the last one has gone, and the
-    kubelet asks for its chips before the correction pass has come round. That the
-    pod has gone at the API server, that the kubelet gives its ids to another, and
-    that no process is on its chips: that is all that the pass would find.
-
-    Args:
-        ledger: The state.
-        ids: That the kubelet offers, or has given.
-    """
-    ended = {
-        hold.sequence
-        for hold in ledger.holds.values()
-        if hold.owner is not None
-        and not values.is_alive(ledger, hold.owner.uid)
-        and ids.issuperset(hold.kubelet_ids)
-        and not hold.mask & ledger.busy
-    }
-    if not ended:
-        return ledger
-    holds = {seq: hold for seq, hold in ledger.holds.items() if seq not in ended}
-    used = {hold.slot for hold in holds.values()}
-    slots = {
-        uid: slot
-        for uid, slot in ledger.slots.items()
-        if uid in used or values.is_alive(ledger, uid)
-    }
-    return replace(ledger, holds=holds, slots=slots)
 
 
 def are_apart(ledger: Ledger, pod: NpuPod) -> bool:

@@ -8,8 +8,8 @@ from agent.claims import occupancy, values
 from agent.claims.events import ChipsRead, Event, PassEnded, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.current import Current
-from tests.agent.node import current, pod
-from tests.agent.rules.kubelet import knows_not, mounts, passes, shows
+from tests.agent.node import current, ids, pod
+from tests.agent.rules.kubelet import knows_not, mounts, passes, prefers, shows
 
 TRAIN = pod("train", [0])
 ENDS = [PodGone("uid-train"), PodSeen(replace(TRAIN, phase="Succeeded"))]
@@ -32,6 +32,28 @@ def test_the_chips_of_a_pod_that_ended_everywhere_are_free(end: Event) -> None:
     passes(now)
 
     assert affinity(now.ledger).held == ()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_ids_of_an_ended_pod_that_the_kubelet_gives_again_bring_their_chips(
+    end: Event,
+) -> None:
+    # The scheduler never saw the hold of so short a pod, and chose its chip again.
+    now = confirmed()
+    now.apply(end)
+    now.apply(PodSeen(pod("next", [0], 2)))
+
+    assert prefers(now, ids(0, 1), 1) == ids(0)
+    assert mounts(now, 0) == (0,)
+
+
+def test_a_process_keeps_the_chip_of_ids_that_the_kubelet_gives_again() -> None:
+    now = confirmed()
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+    now.apply(PodGone("uid-train"))
+    now.apply(PodSeen(pod("next", [0], 2)))
+
+    assert mounts(now, 0) == (1,)
 
 
 def test_a_living_pod_that_pod_resources_does_not_show_keeps_its_chips() -> None:
