@@ -89,14 +89,22 @@ class Chronicle:
         with self._lock:
             return list(self._stories.values())
 
+    def named(self, name: str) -> list[Story]:
+        """All pods that ever had a name."""
+        return [story for story in self.stories() if story.name == name]
+
     def wait(
         self, told: Callable[[Story], bool], name: str, within_s: float = 30
     ) -> Story:
-        """Wait until something is true of the newest pod of that name."""
+        """Wait until something is true of the pod of that name, be it not seen yet.
+
+        Those that have gone already are other pods.
+        """
+        before = {story.uid for story in self.named(name) if story.is_gone}
         found: list[Story] = []
 
         def reached() -> bool:
-            found[:] = [each for each in self.stories() if each.name == name][-1:]
+            found[:] = [each for each in self.named(name) if each.uid not in before]
             return bool(found) and told(found[0])
 
         until(reached, f"pod {name}", within_s=within_s, every_s=0.02)

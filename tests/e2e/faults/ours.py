@@ -1,6 +1,7 @@
 """Our own programs where they run: in containers, found by their container's name."""
 
 import os
+import shutil
 import signal
 import time
 import urllib.error
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tests.e2e import product
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
+from tests.e2e.commands import run, until
 from tests.e2e.places import EXTENDER_PORT, KUBELET_ROOT
 
 #: The agent's plugin socket: there while the kubelet can reach it.
@@ -164,6 +165,7 @@ class Chips:
         """Nothing is changed."""
         self._cluster = cluster
         self._whole = self._read()
+        self._hanging = STATE / "hanging"
 
     def break_(self, *chips: int) -> None:
         """Let these chips report a fault, and no others."""
@@ -175,21 +177,22 @@ class Chips:
         """No chip reports a fault."""
         self._put(self._whole)
 
-    def hang(self) -> None:
-        """Whoever reads the file waits for ever."""
-        path = self._path()
-        pipe = path.with_name("npu.hanging")
-        os.mkfifo(pipe)
-        pipe.replace(path)
+    def hang(self, pid: int) -> None:
+        """Have an agent read another file, one that nobody ever finishes reading.
 
-    def let_go(self) -> None:
+        Only as that agent sees it: the kubelet reads the real one, and would hang too.
+        """
+        self._hanging.mkdir()
+        os.mkfifo(self._hanging / "npu.yaml")
+        there = f"/var/lib/ascend-agent/{self._hanging.name}"
+        run(*_inside(pid), "mount", "--bind", there, "/etc/ascend-agent")
+
+    def let_go(self, pid: int) -> None:
         """Who waits reads nothing, and the next reads the file as it was."""
-        pipe = self._path()
-        aside = pipe.with_name("npu.released")
-        pipe.rename(aside)
-        self._write(self._whole)
-        os.close(os.open(aside, os.O_WRONLY | os.O_NONBLOCK))
-        aside.unlink()
+        run(*_inside(pid), "umount", "/etc/ascend-agent")
+        pipe = self._hanging / "npu.yaml"
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        shutil.rmtree(self._hanging)
 
     def _put(self, text: str) -> None:
         self._write(text)
@@ -217,6 +220,10 @@ class Chips:
             "ascend-simulated-npus", product.NAMESPACE
         )
         return str(found.data["npu.yaml"])
+
+
+def _inside(pid: int) -> tuple[str, ...]:
+    return ("nsenter", "-t", str(pid), "-m")
 
 
 def _begun(pid: int) -> int:

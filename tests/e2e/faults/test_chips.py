@@ -85,13 +85,15 @@ def test_a_chip_fails_while_it_is_free(attempt: Try, chips: Chips) -> None:
 def test_the_driver_hangs(attempt: Try, chips: Chips) -> None:
     with attempt("driver hangs", f"its call does not return for {_HANGS_S} s") as this:
         end = time.monotonic() + _HANGS_S
-        chips.hang()
+        pid = this.agent.pid
+        assert pid is not None
+        chips.hang(pid)
         try:
             until(lambda: _is_stale(this), "the reading counts as stale", within_s=30)
             this.load.churn.wait_succeeded(5, within_s=60)
             time.sleep(max(0.0, end - time.monotonic()))
         finally:
-            chips.let_go()
+            chips.let_go(pid)
         until(lambda: not _is_stale(this), "the driver answers again", within_s=20)
 
 

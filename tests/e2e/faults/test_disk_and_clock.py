@@ -90,6 +90,7 @@ def _faked(cluster: Cluster) -> Iterator[Path]:
                 "rollout", "undo", f"{kind}/{name}", "-n", product.NAMESPACE
             )
         product.wait_rolled_out(cluster)
+        shutil.rmtree(_FOLDER)
 
 
 def _preload(cluster: Cluster, kind: str, name: str) -> None:

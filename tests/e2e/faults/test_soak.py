@@ -131,7 +131,7 @@ def _faults(cluster: Cluster) -> dict[str, Callable[[], object]]:
         "API server frozen": lambda: _frozen(programs.apiserver, 8),
         "scheduler frozen": lambda: _frozen(programs.scheduler, 5),
         "chip fails": lambda: _broken(cluster, chips),
-        "driver hangs": lambda: _hanging(chips),
+        "driver hangs": lambda: _hanging(agent, chips),
     }
 
 
@@ -149,10 +149,12 @@ def _broken(cluster: Cluster, chips: ours.Chips) -> None:
     until(lambda: not truth.node(cluster).unhealthy, "chip 6 mended", within_s=20)
 
 
-def _hanging(chips: ours.Chips) -> None:
-    chips.hang()
+def _hanging(agent: ours.Program, chips: ours.Chips) -> None:
+    pid = agent.pid
+    assert pid is not None
+    chips.hang(pid)
     time.sleep(8)
-    chips.let_go()
+    chips.let_go(pid)
 
 
 def _sample(program: ours.Program, now: float) -> Sample:

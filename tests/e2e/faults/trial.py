@@ -42,6 +42,8 @@ class Outcome:
     succeeded: int = 0
     #: pods that the kubelet rejected, by reason; their owner made new ones
     rejected: dict[str, int] = field(default_factory=dict)
+    #: what their users read
+    texts: tuple[str, ...] = ()
     #: running pods that were ended by the fault: expected only where it says so
     ended: tuple[str, ...] = ()
     disturbed: tuple[str, ...] = ()
@@ -126,7 +128,11 @@ class Load:
         """Delete a pod and wait until it is gone."""
         with suppress(kubernetes.client.ApiException):
             self.cluster.core.delete_namespaced_pod(name, self.namespace)
-        self.chronicle.wait(lambda story: story.is_gone, name)
+        until(
+            lambda: all(each.is_gone for each in self.chronicle.named(name)),
+            f"pod {name} gone",
+            within_s=30,
+        )
 
     def containers(self) -> dict[str, Container]:
         """Those of the pods that stay, as they are now."""
@@ -246,6 +252,7 @@ class Trial:
             done=done,
             succeeded=sum(_part(s) == "churn" and s.phase == "Succeeded" for s in mine),
             rejected=dict(Counter(_reason(story) for story in rejected)),
+            texts=tuple(sorted({_rejection(story) for story in rejected})),
             ended=tuple(sorted(_ended(story) for story in mine if _ended(story))),
             disturbed=tuple(self._disturbed(stay)),
             wrong=found.wrong,
