@@ -160,7 +160,7 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
         case changes.PodSeen():
             _pod_seen(cache, change, now_s)
         case changes.PodGone():
-            _pod_gone(cache, change.uid)
+            _pod_gone(cache, change.uid, now_s)
         case changes.Assumed():
             cache.assumed[change.uid] = change
             cache.record(change.node).put_assumed(change)
@@ -206,13 +206,13 @@ def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
         return
     record = cache.record(pod.node)
     if pod.terminal:
-        record.tenants.pop(pod.uid, None)
+        record.drop_tenant(pod.uid, now_s)
     else:
         record.put_tenant(pod)
     cache.compute(pod.node)
 
 
-def _pod_gone(cache: Cache, uid: str) -> None:
+def _pod_gone(cache: Cache, uid: str, now_s: float) -> None:
     _drop(cache, uid)
     pod = cache.pods.pop(uid, None)
     if pod is None:
@@ -220,7 +220,7 @@ def _pod_gone(cache: Cache, uid: str) -> None:
     if cache.uids.get((pod.namespace, pod.name)) == uid:
         del cache.uids[pod.namespace, pod.name]
     if pod.node in cache.records:
-        cache.records[pod.node].tenants.pop(uid, None)
+        cache.records[pod.node].drop_tenant(uid, now_s)
         cache.compute(pod.node)
 
 
@@ -239,6 +239,6 @@ def _tick(cache: Cache, now_s: float) -> None:
     cache.storms.forget(now_s)
     for name, record in list(cache.records.items()):
         silent = record.report is None or cache.is_silent(record, now_s)
-        if silent != record.is_silent:
+        if record.show(now_s) or silent != record.is_silent:
             record.is_silent = silent
             cache.compute(name)

@@ -1,6 +1,7 @@
 """What is known of one node, and what follows from it: free chips, and why none.
 
-free = inventory and healthy - claims of living pods - promises - held - releasing.
+free = inventory and healthy - claims of living pods - promises - held - releasing
+- what pods had that went before a report could show it.
 When the agent maintains the list (`self-maintain-available-card: false`), that list
 bounds it as well. Claims are subtracted in both modes, whatever their age: a list
 written before a bind still shows its chips, and clocks cannot tell which came first.
@@ -21,6 +22,9 @@ from scheduler_core.wire.pods import NpuPod
 
 #: Predicate-times from here on (the year 2262) are nobody's clock; they order nothing.
 _NO_CLOCK = 2**63
+#: An agent writes its ConfigMap at most once a second, so for that long, and for the
+#: way here, it may hold chips that no report shows: after the pod that had them.
+UNSHOWN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,8 @@ class Report:
     held: int
     releasing: int
     lost: int
+    #: whether this make of agent says what is held at all
+    has_holds: bool
     #: seconds since the epoch, the agent's clock
     update_time: int
 
@@ -72,6 +78,8 @@ class Record:
     tenants: dict[str, Tenant] = field(default_factory=dict)
     #: {uid: promise}
     assumed: dict[str, Assumed] = field(default_factory=dict)
+    #: {uid of a pod that has gone: (chips that no report showed, until when)}
+    unshown: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: the newest predicate-time seen here; the next one is above it
     last_time: int = 0
 
@@ -83,6 +91,7 @@ class Record:
             and not any(self.report_texts)
             and not self.tenants
             and not self.assumed
+            and not self.unshown
         )
 
     def put_product(self, product: Product | None) -> None:
@@ -98,6 +107,25 @@ class Record:
         tenant = tenant_of(pod, self.product)
         self.tenants[pod.uid] = tenant
         self._see_time(tenant.predicate_time)
+
+    def drop_tenant(self, uid: str, now_s: float) -> None:
+        """Note that a pod has gone; what it had and nobody reported stays a while."""
+        tenant = self.tenants.pop(uid, None)
+        if tenant is None:
+            return
+        report = self.report
+        if report is None or not report.has_holds:
+            return
+        unshown = tenant.chips & ~(report.held | report.releasing)
+        if unshown:
+            self.unshown[uid] = (unshown, now_s + UNSHOWN_S)
+
+    def show(self, now_s: float) -> bool:
+        """Forget chips whose report must have come; whether there were any."""
+        over = [uid for uid, (_, until_s) in self.unshown.items() if now_s >= until_s]
+        for uid in over:
+            del self.unshown[uid]
+        return bool(over)
 
     def put_assumed(self, promise: Assumed) -> None:
         """Note chips that a bind under way has taken."""
@@ -128,12 +156,14 @@ class Record:
         ) | frozenset(promise.shape for promise in self.assumed.values())
 
     def taken(self) -> int:
-        """Mask of the chips that living pods claim or that a bind has promised."""
+        """Mask of the chips that pods claim, have just left, or were promised."""
         mask = 0
         for tenant in self.tenants.values():
             mask |= tenant.chips
         for promise in self.assumed.values():
             mask |= promise.chips
+        for chips_left, _ in self.unshown.values():
+            mask |= chips_left
         return mask
 
     def state(self, *, self_maintain: bool) -> NodeState | None:
@@ -225,6 +255,7 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
         held=chips.mask_of(ours.held) if ours else 0,
         releasing=chips.mask_of(ours.releasing) if ours else 0,
         lost=chips.mask_of(ours.lost) if ours else 0,
+        has_holds=ours is not None,
         update_time=info.update_time,
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from extender.record import UNSHOWN_S
 from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import bare_cluster, until
@@ -133,7 +134,6 @@ async def test_a_pod_waits_for_the_chips_of_another_that_ends(api: ApiClient) ->
     # The pod is gone, and the scheduler tries at once; but its chips are released
     # only when its processes are gone, too, and then no scheduler sees anything.
     await _remove(api, "first")
-    await asyncio.sleep(1)
     assert not await _is_bound(api, "second")
 
     await npu_nodes.set_report(api, "node-2")
@@ -210,4 +210,6 @@ async def _is_bound(api: ApiClient, name: str) -> bool:
 
 
 async def _remove(api: ApiClient, name: str) -> None:
+    """Delete a pod, and wait until the extender takes silence for its release."""
     await api.delete(f"{PODS}/{name}", grace_s=0)
+    await asyncio.sleep(UNSHOWN_S + 1)

@@ -4,6 +4,7 @@ import pytest
 
 from extender import changes
 from extender.cache import Cache
+from extender.record import UNSHOWN_S
 from scheduler_core.reasons import Reason
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
@@ -53,6 +54,7 @@ def test_an_ended_pod_gives_its_chips_back(phase: str) -> None:
     ended = pod(Spec(name="a", node="n1", phase=phase, annotations=served((0, 1))))
 
     apply(cache, changes.PodSeen(pod=ended))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert len(free(cache, "n1")) == 8
 
@@ -65,8 +67,33 @@ def test_a_pod_that_is_being_deleted_keeps_its_chips_until_it_is_gone() -> None:
     assert 0 not in free(cache, "n1")
 
     apply(cache, changes.PodGone(uid="uid-a"))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert 0 in free(cache, "n1")
+
+
+def test_chips_that_no_report_showed_as_held_outlast_their_pod_for_a_while() -> None:
+    cache = cluster(tenant("a", "n1", (0, 1)))
+    cache.better.clear()
+
+    apply(cache, changes.PodGone(uid="uid-a"))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S - 0.1)
+    during = (free(cache, "n1"), set(cache.better))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
+
+    assert during == ((2, 3, 4, 5, 6, 7), set())
+    assert (len(free(cache, "n1")), cache.better) == (8, {"n1"})
+
+
+def test_chips_that_were_shown_as_held_follow_the_reports_alone() -> None:
+    cache = cluster(tenant("a", "n1", (0, 1)), report("n1", held=(0, 1)))
+
+    apply(cache, changes.PodGone(uid="uid-a"))
+    held = free(cache, "n1")
+    apply(cache, report("n1"))
+
+    assert held == (2, 3, 4, 5, 6, 7)
+    assert len(free(cache, "n1")) == 8
 
 
 @pytest.mark.parametrize(
@@ -142,6 +169,7 @@ def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
 
     apply(cache, changes.PodSeen(pod=pod(Spec(name="a", uid="new"))))
     apply(cache, changes.PodGone(uid="uid-a"))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert 0 in free(cache, "n1")
     found = cache.pod("default", "a")
@@ -233,6 +261,7 @@ def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -
     apply(cache, tenant("next", "n1", (2,)))
     taken = set(cache.better)
     apply(cache, changes.PodGone(uid="uid-train"))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert (taken, cache.better) == (set(), {"n1"})
 
