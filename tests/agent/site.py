@@ -76,6 +76,7 @@ class Site:
 
     async def restart_agent(self) -> None:
         await self.stop_agent()
+        await self.until_allocatable(0)  # the kubelet has seen that it went
         self.start_agent()
         await self.until_allocatable()
 
@@ -86,12 +87,14 @@ class Site:
         await self.api.__aexit__(None, None, None)
         await self.server.stop()
 
-    async def until_allocatable(self) -> None:
+    async def until_allocatable(self, count: int = 8) -> None:
         async with asyncio.timeout(SETTLED_S):
             while True:
                 with suppress(ApiStatusError):
                     node = await self.api.get(f"/api/v1/nodes/{NODE}")
-                    if node["status"].get("allocatable", {}).get(RESOURCE) == "8":
+                    if node["status"].get("allocatable", {}).get(RESOURCE) == str(
+                        count
+                    ):
                         return
                 await asyncio.sleep(0.02)
 
