@@ -65,9 +65,9 @@ def up(places: Places) -> Cluster:
         down("removing what an interrupted run left")
     _refuse_others()
     programs.build(places)
-    images.make(places)
     address = _node_address()
     machine.write_record(machine.look(), places)
+    images.make(places)
     with stage("certificates and configuration"):
         _configure(places, address)
     cluster = Cluster.at(places, address)
@@ -113,6 +113,7 @@ def _refuse_others() -> None:
         if entry.name.isdigit()
         for pid in [int(entry.name)]
         if [Path(word).name for word in argv(pid)[:1]] == ["kubelet"]
+        and _sees_our_folders(pid)
     ]
     if strangers:
         raise CannotError(
@@ -131,6 +132,15 @@ def _refuse_others() -> None:
                 probe.bind(("0.0.0.0", port))  # noqa: S104  # asks for all addresses
             except OSError as error:
                 raise CannotError(f"port {port} is in use: {error.strerror}") from None
+
+
+def _sees_our_folders(pid: int) -> bool:
+    """Whether a process has our mounts: a kubelet in a container has its own."""
+    space = Path("/proc") / str(pid) / "ns" / "mnt"
+    try:
+        return space.readlink() == Path("/proc/self/ns/mnt").readlink()
+    except FileNotFoundError:
+        return False
 
 
 def _node_address() -> str:

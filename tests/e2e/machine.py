@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.e2e.commands import run
 from tests.e2e.places import KUBELET_ROOT, RECORD, RUNTIME, Places
 
-#: What a kubelet, a containerd, a CNI plugin or our agent makes outside of `RUNTIME`.
+#: What a kubelet, containerd, buildah, CNI plugins or our agent make outside of ours.
 #: Whatever of it was not there before is ours; there is no other kubelet.
 _MADE = (
     "/etc/cni",
@@ -28,6 +28,9 @@ _MADE = (
     "/run/netns/cni-*",
     "/run/runc",
     "/usr/libexec/kubernetes",
+    # Where buildah remembers layers, whatever store it is given.
+    "/var/lib/containers",
+    "/var/lib/containers/cache",
     "/var/lib/cni",
     "/var/lib/cni/results",
     "/var/lib/cni/results/*",
@@ -101,7 +104,7 @@ def read_record() -> tuple[Places, Picture] | None:
 def put_back(places: Places, before: Picture) -> None:
     """Take away whatever programs of the cluster left; they have ended already."""
     made = [Path(path) for path in _made() if path not in before.paths]
-    tops = (places.run, RUNTIME, *made)
+    tops = (places.cache, RUNTIME, KUBELET_ROOT, *made)
     _unmount(tops, keep=before.mounts)
     for path in made:
         if path.is_dir():
