@@ -7,8 +7,8 @@ to be served: a holder's AscendReal is written first, then the claims, each
 only when the chips that it gives up stand somewhere else already.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, values
 from agent.claims.values import Hold, Ledger
@@ -30,33 +30,34 @@ class Patch:
     annotations: Mapping[str, str]
 
 
-def patches(ledger: Ledger, *, host_ip: str) -> tuple[Patch, ...]:
+def patches(
+    ledger: Ledger, *, host_ip: str, unsure: Collection[str] = ()
+) -> tuple[Patch, ...]:
     """Return the patches that may be sent now, at most one for each pod.
 
-    When they are acknowledged (the pods seen again), ask again, until there
-    are none.
+    They may land in any order, and any of them may not land at all. When they
+    are acknowledged (the pods seen again), ask again, until there are none.
 
     Args:
         ledger: The state.
         host_ip: The node's InternalIP, for the configuration JSON.
+        unsure: Uids of pods that may have been patched without our knowing.
     """
-    real, claims = [], []
+    batch: list[Patch] = []
     for uid in sorted(ledger.slots.keys() | _owners(ledger)):
         pod = ledger.pods.get(uid)
         if pod is None or pod.terminal:
             continue
         truth = _truth(ledger, pod, host_ip)
         claim = _claim(ledger, pod)
-        if _differs(pod, truth):
-            # both at once, unless the claim changes hands
-            both = not claim or claim.get(
-                ledger.product.resource
-            ) == pod.annotations.get(ledger.product.resource)
-            real.append(_patch(pod, {**truth, **claim} if both else truth))
-        elif _differs(pod, claim):
-            claims.append(_patch(pod, claim))
-    safe = [each for each in claims if _is_safe(ledger, each)]
-    return tuple(real + safe)
+        # what was mounted comes first; a container that was made anew on other
+        # chips has to be claimed before its old chips are let go
+        for wanted in ({**truth, **claim}, truth, claim):
+            patch = _patch(pod, wanted)
+            if patch.annotations and _is_safe(ledger, patch, batch, unsure):
+                batch.append(patch)
+                break
+    return tuple(batch)
 
 
 def affinity(ledger: Ledger) -> Affinity:
@@ -133,10 +134,6 @@ def _mask(holds: Iterable[Hold]) -> int:
     return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
 
 
-def _differs(pod: NpuPod, wanted: Mapping[str, str]) -> bool:
-    return any(pod.annotations.get(key) != text for key, text in wanted.items())
-
-
 def _patch(pod: NpuPod, wanted: Mapping[str, str]) -> Patch:
     changed = {
         key: text for key, text in wanted.items() if pod.annotations.get(key) != text
@@ -150,24 +147,64 @@ def _patch(pod: NpuPod, wanted: Mapping[str, str]) -> Patch:
     )
 
 
-def _is_safe(ledger: Ledger, patch: Patch) -> bool:
-    """Tell whether the chips that a claim gives up stand elsewhere already."""
-    text = patch.annotations.get(ledger.product.resource)
-    if text is None:
-        return True
+def _is_safe(
+    ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
+) -> bool:
+    """Tell whether the chips that a patch gives up stand elsewhere.
+
+    Elsewhere is what other pods are annotated with, whichever patches of the
+    batch have landed.
+    """
     pod = ledger.pods[patch.uid]
-    after = chip_sets.mask_of(annotations.parse_chips(text, ledger.product))
-    gives_up = occupancy.annotated(ledger, pod) & ~after
+    gives_up = occupancy.annotated(ledger, pod) & ~_after(ledger, patch)
+    elsewhere = 0
+    changing = {other.uid: _after(ledger, other) for other in batch}
+    for other in ledger.pods.values():
+        if other.uid != pod.uid and not other.terminal and other.uid not in unsure:
+            stays = changing.get(other.uid, ledger.product.all_chips)
+            elsewhere |= occupancy.annotated(ledger, other) & stays
+    return not gives_up & _wanted_by_others(ledger, pod) & ~elsewhere
+
+
+def _after(ledger: Ledger, patch: Patch) -> int:
+    """Return the chips that a pod is annotated with once a patch has landed."""
+    pod = ledger.pods[patch.uid]
+    merged = {**pod.annotations, **patch.annotations}
+    return occupancy.annotated(ledger, replace(pod, annotations=merged))
+
+
+def _wanted_by_others(ledger: Ledger, pod: NpuPod) -> int:
+    """Return the chips that other living pods have got or are to be served from."""
     wanted = 0
     for uid, slot in ledger.slots.items():
         if uid != pod.uid and values.is_alive(ledger, uid):
             wanted |= slot.chips
     for hold in ledger.holds.values():
-        owner = hold.owner.uid if hold.owner is not None else ""
-        if owner != pod.uid and values.is_alive(ledger, owner):
+        is_own = hold.owner is not None and hold.owner.uid == pod.uid
+        if not is_own and _is_a_living_pods(ledger, hold):
             wanted |= hold.mask
-    elsewhere = 0
-    for other in ledger.pods.values():
-        if other.uid != pod.uid and not other.terminal:
-            elsewhere |= occupancy.annotated(ledger, other)
-    return not gives_up & wanted & ~elsewhere
+    return wanted
+
+
+def _is_a_living_pods(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether a living pod has a hold, or may turn out to have it.
+
+    Whoever lacks something may be its owner: if the owner is not known, or was
+    a pod of the same name that has gone.
+    """
+    owner = hold.owner
+    if owner is not None and values.is_alive(ledger, owner.uid):
+        return True
+    return any(
+        not pod.terminal
+        and (owner is None or (owner.namespace, owner.pod) == (pod.namespace, pod.name))
+        and len(hold.kubelet_ids) in _counts_not_found(ledger, pod)
+        for pod in ledger.pods.values()
+    )
+
+
+def _counts_not_found(ledger: Ledger, pod: NpuPod) -> set[int]:
+    """Return the counts of the containers whose chips are not known for certain."""
+    holds = values.holds_of_pod(ledger, pod.uid)
+    found = {hold.need for hold in holds if not hold.lost}
+    return {need.count for index, need in enumerate(pod.needs) if index not in found}
