@@ -84,9 +84,8 @@ def resume(ledger: Ledger) -> Ledger:
         ledger = replace(ledger, successors={**ledger.successors, **since})
     for uid in sorted(ledger.slots):
         mine = ledger.slots[uid]
-        newest = {hold.need: hold for hold in values.holds_of_slot(ledger, uid)}
-        got = chip_sets.mask_of(chip for hold in newest.values() for chip in hold.chips)
-        if not got & ~mine.chips or got.bit_count() > mine.chips.bit_count():
+        got = _given_from(ledger, mine)
+        if not got & ~mine.chips:
             continue
         rival = next(
             (
@@ -109,6 +108,18 @@ def resume(ledger: Ledger) -> Ledger:
     return ledger
 
 
+def _given_from(ledger: Ledger, slot: Slot) -> int:
+    """Return what was given out from a slot, as far as a slot of its size has it."""
+    newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
+    lasting = everything = 0
+    for need, hold in newest.items():
+        mask = chip_sets.mask_of(hold.chips)
+        everything |= mask
+        lasting |= 0 if values.is_init(slot, need) else mask
+    size = slot.chips.bit_count()
+    return next((m for m in (everything, lasting) if m.bit_count() <= size), 0)
+
+
 def _around(ledger: Ledger, slot: Slot, got: int) -> int:
     """Return chips for a slot of which some were given out, these among them."""
     rest = slot.chips.bit_count() - got.bit_count()
@@ -124,22 +135,36 @@ def _meet(ledger: Ledger, event: PodSeen) -> tuple[Ledger, tuple[Effect, ...]]:
 
     What the API server has shown is not overwritten by the kubelet's list,
     which can be older. A pod that only the kubelet has shown counts until the
-    API server shows another one of its name, or the kubelet forgets it.
+    API server shows a newer one of its name, or the kubelet forgets it. A name
+    belongs to one pod at a time: where the list is ahead of the watch, the older
+    pod has gone, and so have its annotations.
     """
     pod = event.pod
-    namesakes = {
-        other.uid: other
+    namesakes = [
+        other
         for other in ledger.pods.values()
-        if (other.namespace, other.name) == (pod.namespace, pod.name)
-    }
+        if other.uid != pod.uid
+        and (other.namespace, other.name) == (pod.namespace, pod.name)
+    ]
+    if any(_is_late(ledger, event, other) for other in namesakes):
+        return ledger, ()
+    for other in namesakes:
+        ledger = _forget(ledger, other.uid)
     if not event.by_kubelet:
-        for other in namesakes.keys() & ledger.unproven - {pod.uid}:
-            ledger = _forget(ledger, other)
         return _see(replace(ledger, unproven=ledger.unproven - {pod.uid}), pod)
-    proven = [each for uid, each in namesakes.items() if uid not in ledger.unproven]
-    if any(pod.uid == each.uid or pod.created <= each.created for each in proven):
+    if pod.uid in ledger.pods.keys() - ledger.unproven:
         return ledger, ()
     return _see(replace(ledger, unproven=ledger.unproven | {pod.uid}), pod)
+
+
+def _is_late(ledger: Ledger, event: PodSeen, other: NpuPod) -> bool:
+    """Tell whether a pod is shown after another one has taken over its name."""
+    is_proven = other.uid not in ledger.unproven
+    if is_proven and not event.by_kubelet:
+        return False  # the watch tells things in their order
+    # seconds: of two in one second, the API server's word counts
+    created = event.pod.created
+    return created < other.created or (is_proven and created == other.created)
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
