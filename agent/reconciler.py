@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NoReturn, Protocol
 
 from agent.claims import settling
-from agent.claims.events import PassEnded, ResourcesRead
+from agent.claims.events import InUse, PassEnded, ResourcesRead
 from agent.current import Current
 from service.backoff import Backoff
 
@@ -43,11 +43,11 @@ class PodResources(Protocol):
     async def read(self, namespace: str, name: str) -> Containers:
         """Return what one pod has; raise ResourcesError."""
 
-    async def let_go(self) -> frozenset[str]:
+    async def let_go(self) -> InUse:
         """Make the kubelet forget what ended pods had; raise ResourcesError.
 
         Returns:
-            The ids that any pod has now.
+            The ids that each container has now.
         """
 
 

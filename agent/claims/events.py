@@ -67,13 +67,17 @@ class ResourcesRead:
     quiet: bool  #: no Allocate was under way from its beginning to its end
 
 
+#: {(namespace, pod, container): its device ids}
+InUse = Mapping[tuple[str, str, str], frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class PassEnded:
     """Every pod of `settling.wants_reading` was read in this pass."""
 
     quiet: bool  #: no Allocate was under way during the pass
-    #: the ids that pod-resources lists for any pod; None: not all were listed
-    in_use: frozenset[str] | None = None
+    #: all that pod-resources lists; None: it was not asked for all
+    in_use: InUse | None = None
 
 
 Event = (

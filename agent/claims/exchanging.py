@@ -26,8 +26,8 @@ def exchange(
         ledger: The state.
         pod: Who was found to hold something.
         hold: What it holds, from another pod's slot.
-        instead_of: The hold of the same container that this one replaces; it is
-            no longer in the ledger.
+        instead_of: The hold of the same container that this one replaces; its
+            chips are the pod's no longer.
     """
     mine = ledger.slots.get(pod.uid)
     theirs = ledger.slots.get(hold.slot)
@@ -40,6 +40,9 @@ def exchange(
         mine = values.slot_of_served(ledger, pod, *had)
         if not mine.chips:
             return _copy(ledger, pod, hold, theirs)
+    known = values.holds_of_pod(ledger, pod.uid)
+    if theirs is None and instead_of is None and not known:
+        return _inherit(ledger, mine, hold)
     if theirs is None or instead_of is not None or not _is_whole(ledger, mine, theirs):
         given_up = _given_up(ledger, mine, hold, instead_of)
         return _trade(ledger, hold, mine, given_up)
@@ -66,7 +69,8 @@ def _is_whole(ledger: Ledger, mine: Slot, theirs: Slot) -> bool:
         for hold in values.holds_of_slot(ledger, slot.uid)
         if hold.owner is not None
     )
-    return mine.shape == theirs.shape and next(known, None) is None
+    alike = mine.shape == theirs.shape and not values.is_fresh(theirs)
+    return alike and next(known, None) is None
 
 
 def _copy(ledger: Ledger, pod: NpuPod, hold: Hold, theirs: Slot | None) -> Ledger:
@@ -79,6 +83,34 @@ def _copy(ledger: Ledger, pod: NpuPod, hold: Hold, theirs: Slot | None) -> Ledge
     }
     slots = {**ledger.slots, pod.uid: replace(theirs, uid=pod.uid)}
     return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
+
+
+def _inherit(ledger: Ledger, mine: Slot, found: Hold) -> Ledger:
+    """Let a pod have all that was given out from the slot of a pod that has gone."""
+    theirs = {hold.need: hold for hold in values.holds_of_slot(ledger, found.slot)}
+    theirs = {**theirs, found.need: found}  # the newest of each container
+    moved = {
+        hold.sequence: replace(hold, slot=mine.uid)
+        for hold in theirs.values()
+        if hold is found or (hold.owner is None and _could_be_of(mine, hold))
+    }
+    for hold in values.holds_of_slot(ledger, mine.uid):
+        moved[hold.sequence] = replace(hold, slot=found.slot)
+    got = chip_sets.mask_of(
+        {c for hold in moved.values() if hold.slot == mine.uid for c in hold.chips}
+    )
+    rest = max(0, mine.chips.bit_count() - got.bit_count())
+    kept = chip_sets.mask_of(chip_sets.ids_of(mine.chips & ~got)[:rest])
+    slots = {**ledger.slots, mine.uid: replace(mine, chips=got | kept)}
+    return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
+
+
+def _could_be_of(slot: Slot, hold: Hold) -> bool:
+    """Tell whether a hold has the size of the same container of another slot."""
+    return (
+        0 <= hold.need < len(slot.needs)
+        and len(hold.kubelet_ids) == slot.needs[hold.need].count
+    )
 
 
 def _given_up(ledger: Ledger, mine: Slot, hold: Hold, instead_of: Hold | None) -> int:
@@ -100,16 +132,19 @@ def _trade(ledger: Ledger, hold: Hold, mine: Slot, given_up: int) -> Ledger:
     """Exchange the chips of one container only; with equals, or with nobody."""
     theirs = ledger.slots.get(hold.slot)
     got = chip_sets.mask_of(hold.chips)
-    if given_up.bit_count() != got.bit_count() or given_up & ~mine.chips:
+    fits = given_up.bit_count() == got.bit_count() and not given_up & ~mine.chips
+    if not fits or got & mine.chips & ~given_up:
         return _with(ledger, replace(hold, slot=mine.uid))
+    are_equal = theirs is not None and theirs.shape == mine.shape
     for each in values.holds_of_slot(ledger, mine.uid):
-        if each.owner is None and not each.mask & ~given_up:
+        can_move = each.owner is None and (theirs is None or are_equal)
+        if can_move and not each.mask & ~given_up:
             ledger = _with(ledger, replace(each, slot=hold.slot))
     slots = {
         **ledger.slots,
         mine.uid: replace(mine, chips=mine.chips & ~given_up | got),
     }
-    if theirs is not None and theirs.shape == mine.shape and not got & ~theirs.chips:
+    if theirs is not None and are_equal and not got & ~theirs.chips:
         slots[theirs.uid] = replace(theirs, chips=theirs.chips & ~got | given_up)
     return _with(replace(ledger, slots=slots), replace(hold, slot=mine.uid))
 

@@ -80,10 +80,7 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
         proofs = len(returning.intersection(ids))
         if proofs < min(count, len(returning)):
             continue
-        begun = any(
-            not hold.freed and hold.owner is None
-            for hold in values.holds_of_slot(ledger, slot.uid)
-        )
+        begun = _is_begun(ledger, slot, need)
         waits = values.is_alive(ledger, slot.uid) and slot.uid not in ledger.bare
         if begun or waits:
             # admission comes before running: one that runs asks only by exception
@@ -91,6 +88,13 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
             order = (not proofs, not begun, runs, slot.predicate_time, slot.uid)
             found.append(order)
     return [ledger.slots[each[-1]] for each in sorted(found)]
+
+
+def _is_begun(ledger: Ledger, slot: Slot, need: int) -> bool:
+    """Tell whether a pod may be on its way: the container before was served last."""
+    holds = values.holds_of_slot(ledger, slot.uid)
+    last = next((hold for hold in reversed(holds) if hold.owner is None), None)
+    return last is not None and not last.freed and last.need + 1 == need
 
 
 def _reusable_ids(ledger: Ledger, slot: Slot) -> set[str]:

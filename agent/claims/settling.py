@@ -13,6 +13,7 @@ from agent.claims.events import (
     Counted,
     Effect,
     Identity,
+    InUse,
     Noted,
     PassEnded,
     ResourcesRead,
@@ -148,7 +149,7 @@ def _confirm(
     if hold is None:
         return _adopt(ledger, owner, found.ids)
     if mine is not None:
-        ledger = _without(ledger, {mine.sequence})  # the container was made anew
+        ledger = _let_go(ledger, pod, mine)
     swapped = hold.slot != pod.uid
     if swapped:
         ledger = exchanging.exchange(ledger, pod, hold, instead_of=mine)
@@ -177,6 +178,20 @@ def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
     return (Noted(pod.uid, "NpuChipsApart", text),)
 
 
+def _let_go(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
+    """Part a pod from the hold of a container that was made anew.
+
+    It ends like any hold of nobody, with care: the container may have been a
+    namesake's. Where the kubelet has lost it, it has lost what the init containers
+    had as well: they would ask again.
+    """
+    for each in values.holds_of_pod(ledger, pod.uid):
+        is_init = each.owner is not None and _is_initial(pod, each.owner.container)
+        if each.sequence == old.sequence or (old.lost and is_init):
+            ledger = _put(ledger, replace(each, owner=None, freed=True, lost=False))
+    return ledger
+
+
 def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
     """Return the hold of nobody that these ids were given out in.
 
@@ -194,9 +209,7 @@ def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
         and frozenset(hold.kubelet_ids) == found.ids
         and since < hold.sequence <= found.until
     ]
-    return max(
-        matches, key=lambda each: (each.owner is None, each.sequence), default=None
-    )
+    return max(matches, key=lambda each: each.sequence, default=None)
 
 
 def _is_of_late_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
@@ -223,7 +236,7 @@ def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
 
 
 def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
-    """Give a pod the init containers' holds of its slot.
+    """Give a pod what its init containers got.
 
     pod-resources never shows ordinary init containers; that their pod is this
     one follows from the slot and from their ids, which later containers got.
@@ -232,12 +245,41 @@ def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
         i for each in values.holds_of_pod(ledger, pod.uid) for i in each.kubelet_ids
     }
     newest = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
-    for need, hold in newest.items():
-        initial = need >= 0 and pod.needs[need].kind is ContainerKind.INIT
-        if initial and hold.owner is None and not shown.isdisjoint(hold.kubelet_ids):
-            owner = _owner(pod, pod.needs[need].name)
-            ledger = _put(ledger, replace(hold, owner=owner))
+    found = {hold.need for hold in values.holds_of_pod(ledger, pod.uid)}
+    for index, need in enumerate(pod.needs):
+        if need.kind is not ContainerKind.INIT or index in found:
+            continue
+        hold = newest.get(index)
+        if hold is None or hold.owner is not None:
+            hold = _before_the_others(ledger, pod, need.count)
+        if hold is not None and not shown.isdisjoint(hold.kubelet_ids):
+            owner = _owner(pod, need.name)
+            hold = replace(hold, owner=owner, slot=pod.uid, need=index)
+            ledger = _put(ledger, hold)
     return ledger
+
+
+def _before_the_others(ledger: Ledger, pod: NpuPod, count: int) -> Hold | None:
+    """Return the hold of an init container that came from another pod's slot.
+
+    The kubelet gives a pod's first lasting container the ids of its init
+    containers before any other. So what was last given out under one of its ids
+    was theirs.
+    """
+    lasting = values.holds_of_pod(ledger, pod.uid)
+    if not lasting:
+        return None
+    first = min(lasting, key=lambda hold: hold.sequence)
+    before = [
+        hold
+        for hold in ledger.holds.values()
+        if hold.sequence < first.sequence
+        and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
+    ]
+    last = max(before, key=lambda hold: hold.sequence, default=None)
+    if last is None or last.owner is not None or len(last.kubelet_ids) != count:
+        return None
+    return last
 
 
 def _owner(pod: NpuPod, container: str) -> Owner:
@@ -310,14 +352,14 @@ def _find_missing(
             ledger = _put(ledger, replace(hold, lost=True))
             text = f"the kubelet no longer knows the devices of container {name or '*'}"
             effects += (Noted(pod.uid, "NpuDevicesLost", text),)
-    nothing = not any(containers.values()) and not values.holds_of_pod(ledger, pod.uid)
-    nothing = nothing and pod.phase == "Running"
-    if nothing and pod.uid not in ledger.bare and _lasting(pod):
+    without = _never_found(ledger, pod, containers)
+    if without and pod.phase == "Running" and pod.uid not in ledger.bare:
         ledger = replace(ledger, bare=ledger.bare | {pod.uid})
         text = (
-            f"the pod runs without its {ledger.product.resource} devices: it was "
-            "started before the device plugin had registered; delete it to have "
-            "it started again"
+            f"container {', '.join(without)} runs without its "
+            f"{ledger.product.resource} devices: it was started before the device "
+            "plugin had registered, or the kubelet has lost them; delete the pod to "
+            "have it started again"
         )
         effects += (Noted(pod.uid, "NpuDevicesMissing", text),)
     return ledger, effects
@@ -330,8 +372,19 @@ def _is_initial(pod: NpuPod, container: str) -> bool:
     )
 
 
-def _lasting(pod: NpuPod) -> bool:
-    return any(need.kind is not ContainerKind.INIT for need in pod.needs)
+def _never_found(
+    ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
+) -> list[str]:
+    """Return the containers that are not shown with devices and never were."""
+    holds = values.holds_of_pod(ledger, pod.uid)
+    found = {hold.owner.container for hold in holds if hold.owner is not None}
+    return [
+        need.name
+        for need in pod.needs
+        if need.kind is not ContainerKind.INIT
+        and not containers.get(need.name)
+        and found.isdisjoint(("", need.name))
+    ]
 
 
 def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
@@ -360,14 +413,22 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     return without_idle_slots(_without(ledger, ended)) if ended else ledger
 
 
-def _unexplained(
-    ledger: Ledger, in_use: frozenset[str] | None
-) -> frozenset[str] | None:
-    """Return the ids in use that no hold with a known owner explains."""
+def _unexplained(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
+    """Return the ids of containers that are not the known owners of their holds.
+
+    The kubelet can give one id twice: that the one container is known says
+    nothing about the other.
+    """
     if in_use is None:
         return None
-    return in_use.difference(
-        *(hold.kubelet_ids for hold in ledger.holds.values() if hold.owner is not None)
+    explained: dict[tuple[str, str, str], set[str]] = {}
+    for hold in ledger.holds.values():
+        owner = hold.owner
+        if owner is not None:
+            key = (owner.namespace, owner.pod, owner.container)
+            explained.setdefault(key, set()).update(hold.kubelet_ids)
+    return frozenset[str]().union(
+        *(ids - explained.get(container, set()) for container, ids in in_use.items())
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 
+from agent.claims.events import InUse
 from agent.plugin import translate
 from agent.plugin.server import DIAL_OPTIONS
 from agent.plugin.traffic import Traffic
@@ -86,18 +87,21 @@ class Resources:
             return None
         return translate.offered(answer.devices, self._resource)
 
-    async def let_go(self) -> frozenset[str]:
+    async def let_go(self) -> InUse:
         """Make the kubelet forget the ids of pods that have ended.
 
         Returns:
-            The ids that any pod has now.
+            The ids that each container has now.
 
         Raises:
             ResourcesError: Devices are being given out, or it does not answer.
         """
         listed = (await self._list()).pod_resources
-        each = (translate.device_ids(pod, self._resource).values() for pod in listed)
-        return frozenset[str]().union(*(ids for pod in each for ids in pod))
+        return {
+            (pod.namespace, pod.name, container): ids
+            for pod in listed
+            for container, ids in translate.device_ids(pod, self._resource).items()
+        }
 
     async def _list(self) -> api_pb2.ListPodResourcesResponse:
         if not self._traffic.is_quiet:

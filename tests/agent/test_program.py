@@ -325,8 +325,9 @@ async def test_a_pod_that_was_started_without_devices_is_named(
             await asyncio.sleep(0.05)
     (text,) = texts
     assert text == (
-        "the pod runs without its huawei.com/Ascend910 devices: it was started "
-        "before the device plugin had registered; delete it to have it started again"
+        "container main runs without its huawei.com/Ascend910 devices: it was "
+        "started before the device plugin had registered, or the kubelet has lost "
+        "them; delete the pod to have it started again"
     )
     assert 'ascend_agent_claims{state="bare"} 1.0' in await agent.read("metrics")
     assert site.mounted() == {"bare": ()}

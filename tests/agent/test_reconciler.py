@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import values
-from agent.claims.events import AllocateAsked, PodSeen
+from agent.claims.events import AllocateAsked, InUse, PodSeen
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
@@ -39,11 +39,14 @@ class FakeResources:
             return None
         return {"main": frozenset(self.shown[name])}
 
-    async def let_go(self) -> frozenset[str]:
+    async def let_go(self) -> InUse:
         self.lists += 1
         for name in self.ended:
             self.shown.pop(name, None)
-        return frozenset().union(*self.shown.values())
+        return {
+            ("default", name, "main"): frozenset(ids)
+            for name, ids in self.shown.items()
+        }
 
 
 def reconciler(
