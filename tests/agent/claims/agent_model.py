@@ -62,6 +62,7 @@ class Agent:
     is_up: bool = False
     fuse: int | None = None  # effects until it dies
     batch: list[Patch] = field(default_factory=list)
+    unsure: set[str] = field(default_factory=set)  # uids of pods patched in vain
     reading: Reading | None = None
     rechosen: set[int] = field(default_factory=set)  # sequences of holds
     before_patch: Callable[[], None] = lambda: None
@@ -97,14 +98,19 @@ class Agent:
 
     def die(self) -> None:
         self.seen["crash"] += 1
-        if self._swap_patches > 0 and self.wanted():
+        if self.is_in_a_swap():
             self.seen["crash in the middle of a swap"] += 1
         self.died_in_admission |= self.kubelet.admission is not None
         self.is_up = False
         self.fuse = None
         self.batch, self.reading = [], None
+        self.unsure.clear()
         self._asked, self._swap_patches = False, -1
         self.kubelet.healthy = frozenset()
+
+    def is_in_a_swap(self) -> bool:
+        """Whether some patches of an exchange are written and some are not."""
+        return self.is_up and self._swap_patches > 0 and bool(self.wanted())
 
     def tick(self) -> None:
         """The place between two effects."""
@@ -150,11 +156,14 @@ class Agent:
         """Take in the next watch events."""
         for _ in range(min(count, len(self.cluster.watch))):
             self.take(self.cluster.watch.popleft())
+        if not self.cluster.watch:
+            self.unsure.clear()
 
     def relist(self) -> None:
         """The watch begins anew: the differences are told, in no special order."""
         self.cluster.watch.clear()
-        for uid in tuple(self.ledger.pods.keys() - self.cluster.pods.keys()):
+        self.unsure.clear()
+        for uid in sorted(self.ledger.pods.keys() - self.cluster.pods.keys()):
             self.take(PodGone(uid))
         for pod in tuple(self.cluster.pods.values()):
             if self.ledger.pods.get(pod.uid) != pod:
@@ -212,6 +221,10 @@ class Agent:
     def _alive(self) -> None:
         if not self.is_up:
             raise PluginError("no plugin is registered")
+
+    def forget_preference(self) -> None:
+        """A preference that no Allocate follows counts for a while only."""
+        self._asked = False
 
     # what it asks the kubelet
 
@@ -273,7 +286,7 @@ class Agent:
     # what it writes
 
     def wanted(self) -> tuple[Patch, ...]:
-        return publishing.patches(self.ledger, host_ip=HOST_IP)
+        return publishing.patches(self.ledger, host_ip=HOST_IP, unsure=self.unsure)
 
     def send(
         self, *, last: bool = False, lands: bool = True, told: bool = True
@@ -290,6 +303,7 @@ class Agent:
             return False
         patch = self.batch.pop(-1 if last else 0)
         self.tick()
+        self.unsure.add(patch.uid)
         if lands and self.cluster.is_up:
             self._land(patch, told=told)
         else:
@@ -304,6 +318,8 @@ class Agent:
         if self._swap_patches >= 0:
             self._swap_patches += 1
         self.tick()
+        if told:
+            self.unsure.discard(patch.uid)
         if pod is not None and told:
             self.take(PodSeen(pod))
 

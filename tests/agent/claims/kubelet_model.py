@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from agent.claims.events import InUse
 from scheduler_core import chips as chip_sets
 from scheduler_core.shapes import ContainerKind, ContainerNeed
 from scheduler_core.wire.pods import NpuPod
@@ -186,7 +187,17 @@ class Kubelet:
             if uid != manner.forgets
             for kubelet_id in ids
         }
-        available = tuple(shuffled(self.healthy - in_use - self.in_flight, manner.seed))
+        free = self.healthy - in_use - self.in_flight
+        forgotten = {
+            kubelet_id
+            for (uid, _), ids in self.devices.items()
+            if uid == manner.forgets
+            for kubelet_id in ids
+        }
+        available = (
+            *shuffled(free & forgotten, manner.seed),
+            *shuffled(free - forgotten, manner.seed),
+        )
         if len(available) + len(taken) < count:
             raise PluginError("too few devices")
         preferred = self.plugin.prefer(available + taken, taken, count)
@@ -206,6 +217,7 @@ class Kubelet:
                 del self.devices[uid, need.name]
                 raise
             self.containers[uid, need.name] = Container(need.kind, mounted)
+            self._apply_own_environment(uid, need.name)
         self._note_shared_ids(uid)
         if need.kind is ContainerKind.INIT:
             admission.reusable |= frozenset(ids)
@@ -233,10 +245,12 @@ class Kubelet:
 
     def _apply_own_environment(self, uid: str, container: str) -> None:
         """What the pod's own environment says wins over Allocate's answer."""
-        pod = self.running[uid]
+        pod = self.cluster.pods.get(uid)
+        if pod is None:
+            return  # nothing of it will be started
         made = self.containers[uid, container]
         if pod.shape.reads_annotation and made.mounted:
-            own = chip_sets.ids_of(annotated(self.cluster.pods.get(uid, pod)))
+            own = chip_sets.ids_of(annotated(pod))
             ids = [kubelet_id for kubelet_id, _ in made.mounted]
             made.mounted = tuple(zip(ids, own, strict=False))
 
@@ -309,17 +323,18 @@ class Kubelet:
 
     def restart(self, *, lose: bool, rejects: bool) -> None:
         """The kubelet restarts; running containers go on."""
-        if self.admission is not None:
-            pod, self.admission = self.admission.pod, None
-            if lose:
-                self._end_containers(pod.uid)
+        self.admission, self.in_flight = None, frozenset()
         self.sync()
+        stay = self.running.keys() | (set() if lose else self.known.keys())
+        self.containers = {k: c for k, c in self.containers.items() if k[0] in stay}
         if lose:
             self.devices = {}
-            for uid in self.admitted - self.running.keys():
-                self.containers = {
-                    k: c for k, c in self.containers.items() if k[0] != uid
-                }
+            # init containers have ended; only the checkpoint had their chips
+            self.containers = {
+                key: container
+                for key, container in self.containers.items()
+                if container.kind is not ContainerKind.INIT
+            }
             self.admitted &= self.running.keys()
             self.seen["checkpoint lost"] += bool(self.running)
         if rejects:
@@ -341,14 +356,14 @@ class Kubelet:
             if need.kind is not ContainerKind.INIT
         }
 
-    def list(self) -> frozenset[str]:
-        """pod-resources List: the ids of all pods, after forgetting the ended."""
+    def list(self) -> InUse:
+        """pod-resources List: what each container has, after forgetting the ended."""
         self.free_ended()
-        shown: set[str] = set()
-        for pod in self.known.values():
-            for ids in (self.resources(pod.name) or {}).values():
-                shown |= ids
-        return frozenset(shown)
+        return {
+            (pod.namespace, pod.name, container): ids
+            for pod in self.known.values()
+            for container, ids in (self.resources(pod.name) or {}).items()
+        }
 
     def mounted_by(self, uid: str) -> int:
         mask = 0
@@ -358,15 +373,22 @@ class Kubelet:
         return mask
 
     def mounted(self) -> int:
-        """All chips in containers that live, or soon will."""
+        """All chips in containers that live, or soon will.
+
+        A pod that was deleted on its way through admission will not; and what its
+        init container got is shown nowhere.
+        """
+        admitting = self.admission.pod.uid if self.admission else ""
         mask = 0
-        for container in self.containers.values():
-            mask |= container.mask
+        for (uid, _), container in self.containers.items():
+            if uid != admitting or uid in self.cluster.pods:
+                mask |= container.mask
         return mask
 
     def busy(self) -> int:
         """The chips with a process on them, as the driver sees it."""
         mask = self.leftovers
-        for uid in self.running:
-            mask |= self.mounted_by(uid)
+        for (uid, _), container in self.containers.items():
+            if uid in self.running and container.kind is not ContainerKind.INIT:
+                mask |= container.mask
         return mask

@@ -19,6 +19,7 @@ from tests.agent.claims.agent_model import Agent
 from tests.agent.claims.cluster_model import (
     PRODUCT,
     Cluster,
+    annotated,
     chips_text,
 )
 from tests.agent.claims.kubelet_model import IDS, Kubelet, Manner
@@ -52,9 +53,14 @@ class World:
     # coverage while the agent writes
 
     def _wanted_by_living(self) -> int:
-        """Chips that pods of the API server have got or are still to get."""
+        """Chips that pods have got or are still to get, as far as it was told.
+
+        What a pod has that no watch has shown yet is held, and told to the
+        scheduler as such; which claim it came with nobody can know.
+        """
         mask = 0
-        for uid in self.kubelet.running.keys() & self.cluster.pods.keys():
+        known = self.cluster.pods.keys() & self.agent.ledger.pods.keys()
+        for uid in self.kubelet.running.keys() & known:
             mask |= self.kubelet.mounted_by(uid)
         for uid, slot in self.agent.ledger.slots.items():
             pod = self.cluster.pods.get(uid)
@@ -66,7 +72,12 @@ class World:
         self._covered = self.cluster.annotated() & self._wanted_by_living()
 
     def _after_patch(self) -> None:
-        lost = self._covered & ~self.cluster.annotated()
+        unheard = 0  # of pods that have gone, which no watch has told yet
+        for uid, pod in self.agent.ledger.pods.items():
+            if uid not in self.cluster.pods:
+                unheard |= annotated(pod)
+        lost = self._covered & ~self.cluster.annotated() & ~unheard
+        self.has_failed |= bool(lost)
         assert not lost, f"a patch left {chips_text(lost)} claimed by nobody"
 
     # at every moment
@@ -82,6 +93,9 @@ class World:
             held = 0
             for hold in self.agent.journal:
                 held |= hold.mask
+        for pod in self.cluster.living():
+            if pod.shape.reads_annotation:  # what it reads it has, whatever we know
+                held |= annotated(pod)
         loose = self.kubelet.mounted() & ~held
         assert not loose, f"{chips_text(loose)} is mounted and not held"
         self.is_plain &= not self.agent.died_in_admission
@@ -137,17 +151,19 @@ class World:
             self.kubelet.report(uid)
         while self.kubelet.admission is not None:
             self.kubelet.advance()
+        self.agent.forget_preference()
         self._remove_deleted()
         self._settle()
         for pod in self.kubelet.waiting():
             self._serve(pod)
         self._settle()
         self._start_again()
-        for uid in self.kubelet.running.keys() & self.cluster.pods.keys():
-            # of a pod that nobody scheduled nothing is promised but one owner
-            if uid in self.cluster.bound and uid not in self.agent.ledger.bare:
-                self._check_pod(self.cluster.pods[uid])
+        holds = self.agent.ledger.holds.values()
+        if all(hold.owner is not None for hold in holds):
+            self._check_pods()
+        # else somebody unknown runs on chips: what they are claimed by must stay
         self._delete_those_without_devices()
+        self._check_pods()
         self._check_rest()
         self.seen["rest"] += 1
         self.is_plain, self.fresh = True, []
@@ -170,7 +186,7 @@ class World:
         """People do what the events say: such pods are to be deleted."""
         ledger = self.agent.ledger
         lost = {h.owner.uid for h in ledger.holds.values() if h.lost and h.owner}
-        for uid in (ledger.bare | lost) & self.cluster.pods.keys():
+        for uid in sorted((ledger.bare | lost) & self.cluster.pods.keys()):
             self.is_plain = False
             self.kubelet.terminate(uid, leftover=False)
         self._settle()
@@ -182,7 +198,7 @@ class World:
         self.check()
 
     def _settle(self) -> None:
-        for uid in tuple(self.kubelet.admitted - self.kubelet.ended):
+        for uid in sorted(self.kubelet.admitted - self.kubelet.ended):
             if uid in self.cluster.pods and uid not in self.kubelet.running:
                 self.kubelet.start(uid)
             self.kubelet.report(uid)
@@ -209,7 +225,10 @@ class World:
     def _check_rest(self) -> None:
         ledger, kubelet = self.agent.ledger, self.kubelet
         held = values.held(ledger)
-        leaked = held & ~kubelet.mounted() & ~kubelet.busy()
+        leaked = 0
+        for hold in ledger.holds.values():
+            if not hold.mask & kubelet.busy():  # it ends as a whole
+                leaked |= hold.mask & ~kubelet.mounted()
         assert not leaked, f"{chips_text(leaked)} is held for nobody"
         usable = (
             ~held & ~ledger.unhealthy & ~values.releasing(ledger) & PRODUCT.all_chips
@@ -229,15 +248,16 @@ class World:
         held = sorted({i for hold in ledger.holds.values() for i in hold.kubelet_ids})
         return given != held
 
+    def _check_pods(self) -> None:
+        for uid in sorted(self.kubelet.running.keys() & self.cluster.pods.keys()):
+            # of a pod that nobody scheduled nothing is promised but one owner
+            if uid in self.cluster.bound and uid not in self.agent.ledger.bare:
+                self._check_pod(self.cluster.pods[uid])
+
     def _check_pod(self, pod: NpuPod) -> None:
         made = [c for key, c in self.kubelet.containers.items() if key[0] == pod.uid]
         if not all(container.mounted for container in made):
             return  # one could not come again
-        holds = self.agent.ledger.holds.values()
-        if any(h.owner is None for h in holds) and any(
-            h.lost and h.owner and h.owner.uid == pod.uid for h in holds
-        ):
-            return  # the kubelet has lost it twice: nobody can tell
         mounted = self.kubelet.mounted_by(pod.uid)
         ids = {
             kubelet_id
@@ -277,7 +297,9 @@ class World:
     def force_delete(self, uid: str) -> None:
         """Remove a pod from the API server; what runs goes on running."""
         self.cluster.remove(uid)
-        if uid in self.kubelet.admitted and uid not in self.kubelet.running:
+        admission = self.kubelet.admission
+        is_busy = admission is not None and admission.pod.uid == uid
+        if uid not in self.kubelet.running and not is_busy:
             self.kubelet.reap(uid)
 
     def delete(self, uid: str) -> None:
