@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from agent.claims import publishing
@@ -93,17 +93,26 @@ class Publisher:
 
     async def run_once(self) -> int:
         """Send the patches that may be sent now; return how many there were."""
-        ledger = self._current.ledger
-        wanted = publishing.patches(ledger, host_ip=self._host_ip())
-        uids = {patch.uid for patch in wanted}
-        self._gone &= ledger.pods.keys()
-        self._put_off = {u: p for u, p in self._put_off.items() if u in uids}
+        self._gone &= self._current.ledger.pods.keys()
         due_s = _now() + EARLY_S
         waiting = {u for u, p in self._put_off.items() if p.until_s > due_s}
+        wanted = self._wanted()
+        settled = self._put_off.keys() - waiting - {patch.uid for patch in wanted}
+        if settled:  # no watch has told of what may have landed: it has not
+            for uid in settled:
+                del self._put_off[uid]
+            wanted = self._wanted()
         batch = [p for p in wanted if p.uid not in self._gone | waiting][:AT_ONCE]
         # all of them, also when one fails: none may land behind its successor
         await asyncio.gather(*(self._publish(patch) for patch in batch))
         return len(batch)
+
+    def _wanted(self) -> tuple[Patch, ...]:
+        return publishing.patches(
+            self._current.ledger,
+            host_ip=self._host_ip(),
+            unsure=self._gone | self._put_off.keys(),
+        )
 
     async def _publish(self, patch: Patch) -> None:
         try:
@@ -112,10 +121,12 @@ class Publisher:
             self._delay(patch, error)
             return
         self._put_off.pop(patch.uid, None)
+        known = self._current.ledger.pods.get(patch.uid)
         if pod is None:
             self._gone |= {patch.uid}
-        else:
-            self._current.apply(PodSeen(pod))
+        elif known is not None:
+            # the watch may have told more since, its end even: not the whole pod
+            self._current.apply(PodSeen(replace(known, annotations=pod.annotations)))
 
     def _delay(self, patch: Patch, error: PatchError) -> None:
         before = self._put_off.get(patch.uid)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.events import AllocateAsked, ResourcesRead
+from agent.claims.events import AllocateAsked, PodGone, PodSeen, ResourcesRead
 from agent.claims.publishing import Patch
 from agent.current import Current
-from agent.publisher import LONGEST_PAUSE_S, PatchError, Publisher
+from agent.publisher import LONGEST_PAUSE_S, PatchError, Publisher, _PutOff
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import RESOURCE, current, ids, pod
@@ -208,3 +208,48 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
 
     assert most == 1
     assert api.written("slow")["predicate-time"] == SERVED
+
+
+async def test_an_answer_that_comes_late_does_not_bring_back_what_has_ended() -> None:
+    train, gone = pod("train", [0], 1), pod("gone", [1], 2)
+    now, api = current(train, gone), FakeApi(train, gone)
+    allocated(now, (0,), "train")
+    allocated(now, (1,), "gone")
+
+    async def send(patch: Patch) -> NpuPod | None:
+        answer = await api.send(patch)
+        if patch.name == "gone":
+            now.apply(PodGone("uid-gone"))
+        else:
+            now.apply(PodSeen(replace(train, phase="Succeeded")))
+        return answer
+
+    await Publisher(
+        now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    ).run_once()
+
+    assert {uid: each.phase for uid, each in now.ledger.pods.items()} == {
+        "uid-train": "Succeeded"
+    }
+
+
+@pytest.mark.looptime
+async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> None:
+    """The answer was lost, and no watch has told yet."""
+    before, after = pod("a", [2], 1), pod("b", [2], 2)
+    now, api = current(before, after), FakeApi(before, after)
+    slots = {
+        uid: replace(slot, chips=1 << chip)
+        for (uid, slot), chip in zip(now.ledger.slots.items(), (0, 2), strict=True)
+    }
+    now.replace(replace(now.ledger, slots=slots))
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
+    publisher._put_off["uid-b"] = _PutOff(Backoff(), 5.0)
+
+    at_once = await publisher.run_once()
+    await asyncio.sleep(6)
+    later = await publisher.run_once()
+
+    assert (at_once, later) == (0, 1)
