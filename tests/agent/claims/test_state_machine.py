@@ -454,7 +454,7 @@ LEAST_PER_HUNDRED = {
     "plain rest": 3,
     "pod checked at rest": 100,
 }
-EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "800"))
+EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "500"))
 
 
 @pytest.mark.property

@@ -91,4 +91,5 @@ def knows_not(now: Current, name: str, *, quiet: bool = True) -> None:
 def passes(now: Current, times: int = 1, *, in_use: tuple[int, ...] = ()) -> None:
     """So many quiet passes end, in which pod-resources lists these chips' ids."""
     for _ in range(times):
-        now.apply(PassEnded(quiet=True, in_use=frozenset(ids(*in_use))))
+        listed = {("default", "somebody", "main"): frozenset(ids(*in_use))}
+        now.apply(PassEnded(quiet=True, in_use=listed))

@@ -134,7 +134,7 @@ def test_a_pass_during_an_allocate_releases_nothing() -> None:
     now.apply(PodGone("uid-train"))
     knows_not(now, "train")
 
-    now.apply(PassEnded(quiet=False, in_use=frozenset()))
+    now.apply(PassEnded(quiet=False, in_use={}))
 
     assert affinity(now.ledger).held == (0,)
 

@@ -32,7 +32,7 @@ def test_without_a_journal_ids_and_claim_stay_reserved_until_the_pod_ends() -> N
 
     now.apply(PodGone("uid-train"))
     knows_not(now, "train")
-    now.apply(PassEnded(quiet=True, in_use=frozenset()))
+    now.apply(PassEnded(quiet=True, in_use={}))
 
     assert during == {0, 1, 6, 7}
     assert affinity(now.ledger).held == ()
@@ -150,8 +150,9 @@ def test_a_pod_that_runs_without_its_chips_is_named_once() -> None:
     assert isinstance(note, Noted)
     assert (note.uid, note.reason) == ("uid-train", "NpuDevicesMissing")
     assert note.text == (
-        "the pod runs without its huawei.com/Ascend910 devices: it was started "
-        "before the device plugin had registered; delete it to have it started again"
+        "container main runs without its huawei.com/Ascend910 devices: it was "
+        "started before the device plugin had registered, or the kubelet has lost "
+        "them; delete the pod to have it started again"
     )
 
 
