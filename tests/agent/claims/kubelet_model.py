@@ -343,6 +343,14 @@ class Kubelet:
                     self.seen["rejected at a restart"] += 1
                     self.finish(uid, "Failed", leftover=False)
 
+    def lacks_devices(self, uid: str) -> bool:
+        """Whether a running container has none that pod-resources can show."""
+        return uid not in self.running or any(
+            not self.devices.get((uid, need.name))
+            for need in self.running[uid].needs
+            if need.kind is not ContainerKind.INIT
+        )
+
     # what others see
 
     def resources(self, name: str) -> dict[str, frozenset[str]] | None:

@@ -187,6 +187,7 @@ class World:
         ledger = self.agent.ledger
         lost = {h.owner.uid for h in ledger.holds.values() if h.lost and h.owner}
         for uid in sorted((ledger.bare | lost) & self.cluster.pods.keys()):
+            assert self.kubelet.lacks_devices(uid), f"{uid} has all its devices"
             self.is_plain = False
             self.kubelet.terminate(uid, leftover=False)
         self._settle()
