@@ -198,13 +198,23 @@ def _is_a_living_pods(ledger: Ledger, hold: Hold) -> bool:
     return any(
         not pod.terminal
         and (owner is None or (owner.namespace, owner.pod) == (pod.namespace, pod.name))
-        and len(hold.kubelet_ids) in _counts_not_found(ledger, pod)
+        and _can_turn_out_to_have(ledger, pod, hold)
         for pod in ledger.pods.values()
     )
 
 
-def _counts_not_found(ledger: Ledger, pod: NpuPod) -> set[int]:
-    """Return the counts of the containers whose chips are not known for certain."""
-    holds = values.holds_of_pod(ledger, pod.uid)
-    found = {hold.need for hold in holds if not hold.lost}
-    return {need.count for index, need in enumerate(pod.needs) if index not in found}
+def _can_turn_out_to_have(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether a container of a pod can be found to have been given a hold.
+
+    One whose chips are known can when the kubelet has lost them since.
+    """
+    known = {mine.need: mine for mine in values.holds_of_pod(ledger, pod.uid)}
+    fitting = (
+        known.get(index)
+        for index, need in enumerate(pod.needs)
+        if need.count == len(hold.kubelet_ids)
+    )
+    return any(
+        mine is None or (mine.lost and mine.sequence < hold.sequence)
+        for mine in fitting
+    )

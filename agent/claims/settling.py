@@ -158,7 +158,8 @@ def _confirm(
         ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
     )
     ledger = replace(_put(ledger, hold), bare=ledger.bare - {pod.uid})
-    ledger = without_idle_slots(_own_init_holds(ledger, pod))
+    since = 0 if mine is None else mine.sequence  # what was before is known, or lost
+    ledger = without_idle_slots(_own_init_holds(ledger, pod, since=since))
     return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
 
 
@@ -235,7 +236,7 @@ def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
     return max(mine, key=lambda hold: hold.sequence, default=None)
 
 
-def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
+def _own_init_holds(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     """Give a pod what its init containers got.
 
     pod-resources never shows ordinary init containers; that their pod is this
@@ -252,7 +253,9 @@ def _own_init_holds(ledger: Ledger, pod: NpuPod) -> Ledger:
         hold = newest.get(index)
         if hold is None or hold.owner is not None:
             hold = _before_the_others(ledger, pod, need.count)
-        if hold is not None and not shown.isdisjoint(hold.kubelet_ids):
+        if hold is None or hold.sequence <= since:
+            continue
+        if not shown.isdisjoint(hold.kubelet_ids):
             owner = _owner(pod, need.name)
             hold = replace(hold, owner=owner, slot=pod.uid, need=index)
             ledger = _put(ledger, hold)

@@ -72,9 +72,10 @@ class World:
         self._covered = self.cluster.annotated() & self._wanted_by_living()
 
     def _after_patch(self) -> None:
-        unheard = 0  # of pods that have gone, which no watch has told yet
+        living = {pod.uid for pod in self.cluster.living()}
+        unheard = 0  # of pods that have ended, which no watch has told yet
         for uid, pod in self.agent.ledger.pods.items():
-            if uid not in self.cluster.pods:
+            if uid not in living:
                 unheard |= annotated(pod)
         lost = self._covered & ~self.cluster.annotated() & ~unheard
         self.has_failed |= bool(lost)
