@@ -182,13 +182,14 @@ def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 def _let_go(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
     """Part a pod from the hold of a container that was made anew.
 
-    It ends like any hold of nobody, with care: the container may have been a
-    namesake's. Where the kubelet has lost it, it has lost what the init containers
-    had as well: they would ask again.
+    It ends like any hold of nobody, with care. Either the kubelet had lost it, and
+    with it what the init containers had before; or it was a namesake's, and so was
+    theirs.
     """
     for each in values.holds_of_pod(ledger, pod.uid):
         is_init = each.owner is not None and _is_initial(pod, each.owner.container)
-        if each.sequence == old.sequence or (old.lost and is_init):
+        is_of_then = is_init and each.sequence < old.sequence
+        if each.sequence == old.sequence or is_of_then:
             ledger = _put(ledger, replace(each, owner=None, freed=True, lost=False))
     return ledger
 
@@ -250,10 +251,8 @@ def _own_init_holds(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     for index, need in enumerate(pod.needs):
         if need.kind is not ContainerKind.INIT or index in found:
             continue
-        hold = newest.get(index)
-        if hold is None or hold.owner is not None:
-            hold = _before_the_others(ledger, pod, need.count)
-        if hold is None or hold.sequence <= since:
+        hold = _before_the_others(ledger, pod, need.count) or newest.get(index)
+        if hold is None or hold.owner is not None or hold.sequence <= since:
             continue
         if not shown.isdisjoint(hold.kubelet_ids):
             owner = _owner(pod, need.name)
