@@ -77,8 +77,7 @@ def resume(ledger: Ledger) -> Ledger:
     name of one that has gone and that the kubelet still shows: until it runs,
     what was given out before is not taken for its own.
     """
-    claimants = {hold.slot for hold in ledger.holds.values() if hold.owner is None}
-    if claimants - ledger.pods.keys():
+    if any(hold.owner is None for hold in ledger.holds.values()):
         waiting = {uid for uid, pod in ledger.pods.items() if pod.phase != "Running"}
         since = dict.fromkeys(waiting, ledger.sequence)
         ledger = replace(ledger, successors={**ledger.successors, **since})

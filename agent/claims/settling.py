@@ -243,35 +243,35 @@ def _own_init_holds(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     pod-resources never shows ordinary init containers; that their pod is this
     one follows from the slot and from their ids, which later containers got.
     """
-    shown = {
-        i for each in values.holds_of_pod(ledger, pod.uid) for i in each.kubelet_ids
-    }
-    newest = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
-    found = {hold.need for hold in values.holds_of_pod(ledger, pod.uid)}
-    for index, need in enumerate(pod.needs):
-        if need.kind is not ContainerKind.INIT or index in found:
-            continue
-        hold = _before_the_others(ledger, pod, need.count) or newest.get(index)
+    mine = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
+    in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
+    inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
+    lasting = [hold for need, hold in mine.items() if need not in inits]
+    shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
+    first = min(lasting, key=lambda hold: hold.sequence)
+    for index in sorted(inits):
+        need = pod.needs[index]
+        hold = _before_the_others(ledger, first, need.count)
+        if hold is None and index not in mine:
+            hold = in_slot.get(index)
         if hold is None or hold.owner is not None or hold.sequence <= since:
             continue
-        if not shown.isdisjoint(hold.kubelet_ids):
-            owner = _owner(pod, need.name)
-            hold = replace(hold, owner=owner, slot=pod.uid, need=index)
-            ledger = _put(ledger, hold)
+        if shown.isdisjoint(hold.kubelet_ids):
+            continue
+        if index in mine:  # that was of an admission before
+            ledger = _put(ledger, replace(mine[index], owner=None, freed=True))
+        owner = _owner(pod, need.name)
+        ledger = _put(ledger, replace(hold, owner=owner, slot=pod.uid, need=index))
     return ledger
 
 
-def _before_the_others(ledger: Ledger, pod: NpuPod, count: int) -> Hold | None:
-    """Return the hold of an init container that came from another pod's slot.
+def _before_the_others(ledger: Ledger, first: Hold, count: int) -> Hold | None:
+    """Return the hold of an init container, whichever slot it came from.
 
     The kubelet gives a pod's first lasting container the ids of its init
     containers before any other. So what was last given out under one of its ids
     was theirs.
     """
-    lasting = values.holds_of_pod(ledger, pod.uid)
-    if not lasting:
-        return None
-    first = min(lasting, key=lambda hold: hold.sequence)
     before = [
         hold
         for hold in ledger.holds.values()

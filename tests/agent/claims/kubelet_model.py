@@ -381,17 +381,26 @@ class Kubelet:
         return mask
 
     def mounted(self) -> int:
-        """All chips in containers that live, or soon will.
+        """All chips in containers that live, or may come (again)."""
+        mask = 0
+        for container in self.lasting().values():
+            mask |= container.mask
+        return mask
 
-        A pod that was deleted on its way through admission will not; and what its
-        init container got is shown nowhere.
+    def lasting(self) -> dict[Key, Container]:
+        """The containers that live, or may come (again).
+
+        Of a pod that has gone nothing comes: no container of one on its way through
+        admission, no init container of one that runs. What those got is shown
+        nowhere.
         """
         admitting = self.admission.pod.uid if self.admission else ""
-        mask = 0
-        for (uid, _), container in self.containers.items():
-            if uid != admitting or uid in self.cluster.pods:
-                mask |= container.mask
-        return mask
+        return {
+            (uid, name): container
+            for (uid, name), container in self.containers.items()
+            if uid in self.cluster.pods
+            or (uid != admitting and container.kind is not ContainerKind.INIT)
+        }
 
     def busy(self) -> int:
         """The chips with a process on them, as the driver sees it."""
