@@ -145,7 +145,8 @@ def _confirm(
         if not mine.lost:
             return ledger, ()
         if hold is None or hold.sequence < mine.sequence:
-            return _put(ledger, replace(mine, lost=False)), ()
+            ledger = _put(ledger, replace(mine, lost=False))
+            return _own_init_holds(ledger, pod, since=0), ()
     if hold is None:
         return _adopt(ledger, owner, found.ids)
     if mine is not None:
@@ -182,15 +183,24 @@ def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 def _let_go(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
     """Part a pod from the hold of a container that was made anew.
 
-    It ends like any hold of nobody, with care. Either the kubelet had lost it, and
-    with it what the init containers had before; or it was a namesake's, and so was
-    theirs.
+    It ends like any hold of nobody, with care. Either the kubelet had lost it; or it
+    was a namesake's, and so was what the init containers had before.
     """
-    for each in values.holds_of_pod(ledger, pod.uid):
-        is_init = each.owner is not None and _is_initial(pod, each.owner.container)
-        is_of_then = is_init and each.sequence < old.sequence
-        if each.sequence == old.sequence or is_of_then:
-            ledger = _put(ledger, replace(each, owner=None, freed=True, lost=False))
+    ledger = _let_go_of_inits(ledger, pod, before=old.sequence)
+    return _put(ledger, replace(old, owner=None, freed=True, lost=False))
+
+
+def _let_go_of_inits(
+    ledger: Ledger, pod: NpuPod, *, before: float = float("inf")
+) -> Ledger:
+    """Part a pod from what its init containers had.
+
+    They have ended; only the kubelet would have given it to them again.
+    """
+    for hold in values.holds_of_pod(ledger, pod.uid):
+        name = hold.owner.container if hold.owner is not None else ""
+        if hold.sequence < before and _is_initial(pod, name):
+            ledger = _put(ledger, replace(hold, owner=None, freed=True))
     return ledger
 
 
@@ -351,7 +361,7 @@ def _find_missing(
             continue
         shown = containers.get(name) if name else any(containers.values())
         if not shown:
-            ledger = _put(ledger, replace(hold, lost=True))
+            ledger = _put(_let_go_of_inits(ledger, pod), replace(hold, lost=True))
             text = f"the kubelet no longer knows the devices of container {name or '*'}"
             effects += (Noted(pod.uid, "NpuDevicesLost", text),)
     without = _never_found(ledger, pod, containers)
