@@ -8,7 +8,8 @@ import glob
 import json
 import shutil
 import socket
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def put_back(places: Places, before: Picture) -> None:
     """Take away whatever programs of the cluster left; they have ended already."""
     made = [Path(path) for path in _made() if path not in before.paths]
     tops = (places.cache, RUNTIME, KUBELET_ROOT, *made)
-    _unmount(tops, keep=before.mounts)
+    _unmount(tops, before.mounts)
     for path in made:
         if path.is_dir():
             shutil.rmtree(path)
@@ -134,7 +135,7 @@ def differences(before: Picture, after: Picture) -> list[str]:
         if after.settings.get(name) != value
     ]
     for what in ("paths", "mounts", "links", "routes", "rules", "cgroups"):
-        then, now = set(getattr(before, what)), set(getattr(after, what))
+        then, now = Counter(getattr(before, what)), Counter(getattr(after, what))
         found += [f"{what}: {entry} is left" for entry in sorted(now - then)]
         found += [f"{what}: {entry} is gone" for entry in sorted(then - now)]
     return found
@@ -188,20 +189,21 @@ def _is_anothers(path: Path) -> bool:
     return False
 
 
-def _unmount(tops: Sequence[Path], *, keep: Collection[str]) -> None:
-    # One place may be mounted several times over, and with one mount others may go.
+def _unmount(tops: Sequence[Path], before: Sequence[str]) -> None:
+    # With one mount others may go, hence a fresh look each time. Counted, because the
+    # kubelet mounts its folder upon itself, and that may be a mount already.
     for _ in range(_UNMOUNT_ROUNDS):
         found = [
             path
-            for path in map(Path, _mounts())
-            if str(path) not in keep and any(map(path.is_relative_to, tops))
+            for path in map(Path, Counter(_mounts()) - Counter(before))
+            if any(map(path.is_relative_to, tops))
         ]
+        if not found:
+            return
         for path in sorted(found, key=lambda path: len(path.parts), reverse=True):
             if str(path) in _mounts():
                 # Lazily: a process that is just ending may still stand in it.
                 run("umount", "--lazy", path)
-        if not found:
-            return
 
 
 def _rules() -> list[str]:
