@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NoReturn, Protocol
 
-from agent.claims import settling
+from agent.claims import releasing, settling
 from agent.claims.events import InUse, PassEnded, ResourcesRead
 from agent.current import Current
 from service.backoff import Backoff
@@ -148,7 +148,7 @@ class Reconciler:
         mark = self._traffic.mark()
         await self._read_each(wanted)
         in_use = None
-        if settling.lingers(self._current.ledger) and self._traffic.mark() >= 0:
+        if releasing.lingers(self._current.ledger) and self._traffic.mark() >= 0:
             in_use = await self._resources.let_go()
             await self._read_each(
                 settling.wants_reading(self._current.ledger, thorough=False)

@@ -34,7 +34,7 @@ def exchange(
     if pod.shape.reads_annotation:
         own = mine.chips if mine is not None else occupancy.annotated(ledger, pod)
         got = chip_sets.ids_of(own) if own else hold.chips
-        return _with(ledger, replace(hold, slot=pod.uid, chips=got))
+        return values.with_hold(ledger, replace(hold, slot=pod.uid, chips=got))
     if mine is None:
         had = () if instead_of is None else (instead_of,)
         mine = values.slot_of_served(ledger, pod, *had)
@@ -76,7 +76,7 @@ def _is_whole(ledger: Ledger, mine: Slot, theirs: Slot) -> bool:
 def _copy(ledger: Ledger, pod: NpuPod, hold: Hold, theirs: Slot | None) -> Ledger:
     """Serve a pod that has no claim of its own; theirs is chosen again later."""
     if theirs is None or theirs.shape != pod.shape or values.is_fresh(theirs):
-        return _with(ledger, replace(hold, slot=pod.uid))
+        return values.with_hold(ledger, replace(hold, slot=pod.uid))
     moved = {
         each.sequence: replace(each, slot=pod.uid)
         for each in values.holds_of_slot(ledger, theirs.uid)
@@ -134,20 +134,16 @@ def _trade(ledger: Ledger, hold: Hold, mine: Slot, given_up: int) -> Ledger:
     got = chip_sets.mask_of(hold.chips)
     fits = given_up.bit_count() == got.bit_count() and not given_up & ~mine.chips
     if not fits or got & mine.chips & ~given_up:
-        return _with(ledger, replace(hold, slot=mine.uid))
+        return values.with_hold(ledger, replace(hold, slot=mine.uid))
     are_equal = theirs is not None and theirs.shape == mine.shape
     for each in values.holds_of_slot(ledger, mine.uid):
         can_move = each.owner is None and (theirs is None or are_equal)
         if can_move and not each.mask & ~given_up:
-            ledger = _with(ledger, replace(each, slot=hold.slot))
+            ledger = values.with_hold(ledger, replace(each, slot=hold.slot))
     slots = {
         **ledger.slots,
         mine.uid: replace(mine, chips=mine.chips & ~given_up | got),
     }
     if theirs is not None and are_equal and not got & ~theirs.chips:
         slots[theirs.uid] = replace(theirs, chips=theirs.chips & ~got | given_up)
-    return _with(replace(ledger, slots=slots), replace(hold, slot=mine.uid))
-
-
-def _with(ledger: Ledger, hold: Hold) -> Ledger:
-    return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
+    return values.with_hold(replace(ledger, slots=slots), replace(hold, slot=mine.uid))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from agent.claims import occupancy, pairing, settling, standalone, values
+from agent.claims import occupancy, pairing, releasing, settling, standalone, values
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -51,7 +51,7 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
         case ResourcesRead():
             ledger, effects = _read(ledger, event)
         case PassEnded():
-            ledger = settling.end_pass(ledger, event)
+            ledger = releasing.end_pass(ledger, event)
         case _:
             assert_never(event)
     return ledger, effects
@@ -278,7 +278,7 @@ def _forget(ledger: Ledger, uid: str) -> Ledger:
 
 def _close(ledger: Ledger, uid: str) -> Ledger:
     """End a pod's claim: nothing will be served from it any more."""
-    return settling.without_idle_slots(
+    return releasing.without_idle_slots(
         replace(
             ledger,
             problems={u: text for u, text in ledger.problems.items() if u != uid},

@@ -83,7 +83,7 @@ def _owners(ledger: Ledger) -> set[str]:
 def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
     """Tell whether all containers of a pod are known to have their chips."""
     found = {hold.need for hold in values.holds_of_pod(ledger, pod.uid)}
-    return values.WHOLE_POD in found or found >= {
+    return found >= {
         index
         for index, need in enumerate(pod.needs)
         if need.kind is not ContainerKind.INIT

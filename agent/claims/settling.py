@@ -8,14 +8,12 @@ Allocate was under way, and is never enough by itself to release a chip.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.claims import exchanging, occupancy, pairing, standalone, values
+from agent.claims import exchanging, inits, occupancy, releasing, standalone, values
 from agent.claims.events import (
     Counted,
     Effect,
     Identity,
-    InUse,
     Noted,
-    PassEnded,
     ResourcesRead,
 )
 from agent.claims.values import Evidence, Hold, Ledger, Owner
@@ -23,10 +21,6 @@ from scheduler_core import chips as chip_sets
 from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-
-#: Quiet passes without any possible owner after which a hold of nobody ends.
-#: Two, so that no single reading decides.
-MISSES_TO_RELEASE = 2
 
 #: Reason of the note that a pod has devices which this ledger has not given out.
 RESTORED = "NpuHoldRestored"
@@ -61,7 +55,7 @@ def wants_reading(
         (pod.uid, pod.namespace, pod.name)
         for pod in ledger.pods.values()
         if not pod.terminal
-        and (thorough or (open_holds and not _is_settled(ledger, pod)))
+        and (thorough or (open_holds and not values.is_settled(ledger, pod)))
     }
     for hold in ledger.holds.values():
         owner = hold.owner
@@ -75,41 +69,6 @@ def is_open(ledger: Ledger) -> bool:
     return any(
         hold.owner is None or not values.is_alive(ledger, hold.owner.uid)
         for hold in ledger.holds.values()
-    )
-
-
-def lingers(ledger: Ledger) -> bool:
-    """Tell whether all pods have to be listed.
-
-    The kubelet forgets the ids of pods that have ended with the next Allocate,
-    or when all pods are listed. And what nobody known to us owns may be a pod's
-    that the watch has not shown yet: before it is released, no pod at all may
-    have its ids.
-    """
-    return any(
-        _is_nobodys(ledger, hold)
-        if hold.owner is None
-        else not values.is_alive(ledger, hold.owner.uid)
-        and _shows(ledger, hold, hold.owner)
-        for hold in ledger.holds.values()
-    )
-
-
-def _is_nobodys(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether this pass would release a hold whose owner was never found."""
-    return (
-        hold.misses + 1 >= MISSES_TO_RELEASE
-        and not hold.mask & ledger.busy
-        and not _could_be_somebodys(ledger, hold)
-    )
-
-
-def _is_settled(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether every container that can be confirmed is."""
-    holds = values.holds_of_pod(ledger, pod.uid)
-    names = {hold.owner.container for hold in holds if hold.owner and not hold.lost}
-    return "" in names or all(
-        need.name in names for need in pod.needs if need.kind is not ContainerKind.INIT
     )
 
 
@@ -138,15 +97,15 @@ def _confirm(
     ledger: Ledger, pod: NpuPod, container: str, found: _Found
 ) -> tuple[Ledger, tuple[Effect, ...]]:
     """Join one container's ids to the hold that they came from."""
-    owner = _owner(pod, container)
+    owner = values.owner_of(pod, container)
     mine = _hold_of(ledger, owner)
     hold = _match(ledger, pod, found)
     if mine is not None and found.ids <= frozenset(mine.kubelet_ids):
         if not mine.lost:
             return ledger, ()
         if hold is None or hold.sequence < mine.sequence:
-            ledger = _put(ledger, replace(mine, lost=False))
-            return _own_init_holds(ledger, pod, since=0), ()
+            ledger = values.with_hold(ledger, replace(mine, lost=False))
+            return inits.own(ledger, pod, since=0), ()
     if hold is None:
         return _adopt(ledger, owner, found.ids)
     if mine is not None:
@@ -158,9 +117,9 @@ def _confirm(
     hold = replace(
         ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
     )
-    ledger = replace(_put(ledger, hold), bare=ledger.bare - {pod.uid})
+    ledger = replace(values.with_hold(ledger, hold), bare=ledger.bare - {pod.uid})
     since = 0 if mine is None else mine.sequence  # what was before is known, or lost
-    ledger = without_idle_slots(_own_init_holds(ledger, pod, since=since))
+    ledger = releasing.without_idle_slots(inits.own(ledger, pod, since=since))
     return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
 
 
@@ -170,7 +129,7 @@ def _corrected(*, swapped: bool) -> tuple[Effect, ...]:
 
 def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
     """Tell a person that a pod has what was left, where nobody looks for better."""
-    served = ledger.standalone and _is_settled(ledger, pod)
+    served = ledger.standalone and values.is_settled(ledger, pod)
     if not served or not standalone.are_apart(ledger, pod):
         return ()
     text = (
@@ -186,22 +145,8 @@ def _let_go(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
     It ends like any hold of nobody, with care. Either the kubelet had lost it; or it
     was a namesake's, and so was what the init containers had before.
     """
-    ledger = _let_go_of_inits(ledger, pod, before=old.sequence)
-    return _put(ledger, replace(old, owner=None, freed=True, lost=False))
-
-
-def _let_go_of_inits(
-    ledger: Ledger, pod: NpuPod, *, before: float = float("inf")
-) -> Ledger:
-    """Part a pod from what its init containers had.
-
-    They have ended; only the kubelet would have given it to them again.
-    """
-    for hold in values.holds_of_pod(ledger, pod.uid):
-        name = hold.owner.container if hold.owner is not None else ""
-        if hold.sequence < before and _is_initial(pod, name):
-            ledger = _put(ledger, replace(hold, owner=None, freed=True))
-    return ledger
+    ledger = inits.let_go(ledger, pod, before=old.sequence)
+    return values.with_hold(ledger, replace(old, owner=None, freed=True, lost=False))
 
 
 def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
@@ -238,66 +183,13 @@ def _is_of_late_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
-    """Return the newest hold of a container (or of its pod as a whole)."""
+    """Return the newest hold of a container."""
     mine = [
         hold
         for hold in values.holds_of_pod(ledger, owner.uid)
-        if hold.owner is not None and hold.owner.container in ("", owner.container)
+        if hold.owner is not None and hold.owner.container == owner.container
     ]
     return max(mine, key=lambda hold: hold.sequence, default=None)
-
-
-def _own_init_holds(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
-    """Give a pod what its init containers got.
-
-    pod-resources never shows ordinary init containers; that their pod is this
-    one follows from the slot and from their ids, which later containers got.
-    """
-    mine = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
-    in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
-    inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
-    lasting = [hold for need, hold in mine.items() if need not in inits]
-    shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
-    first = min(lasting, key=lambda hold: hold.sequence)
-    for index in sorted(inits):
-        need = pod.needs[index]
-        hold = _before_the_others(ledger, first, need.count)
-        if hold is None and index not in mine:
-            hold = in_slot.get(index)
-        if hold is None or hold.owner is not None or hold.sequence <= since:
-            continue
-        if shown.isdisjoint(hold.kubelet_ids):
-            continue
-        if index in mine:  # that was of an admission before
-            ledger = _put(ledger, replace(mine[index], owner=None, freed=True))
-        owner = _owner(pod, need.name)
-        ledger = _put(ledger, replace(hold, owner=owner, slot=pod.uid, need=index))
-    return ledger
-
-
-def _before_the_others(ledger: Ledger, first: Hold, count: int) -> Hold | None:
-    """Return the hold of an init container, whichever slot it came from.
-
-    The kubelet gives a pod's first lasting container the ids of its init
-    containers before any other. So what was last given out under one of its ids
-    was theirs.
-    """
-    before = [
-        hold
-        for hold in ledger.holds.values()
-        if hold.sequence < first.sequence
-        and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
-    ]
-    last = max(before, key=lambda hold: hold.sequence, default=None)
-    if last is None or last.owner is not None or len(last.kubelet_ids) != count:
-        return None
-    return last
-
-
-def _owner(pod: NpuPod, container: str) -> Owner:
-    return Owner(
-        uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
-    )
 
 
 def _adopt(
@@ -334,7 +226,7 @@ def _adopt(
         owner=owner,
         reserved=reserved,
     )
-    ledger = replace(_put(ledger, hold), sequence=hold.sequence)
+    ledger = replace(values.with_hold(ledger, hold), sequence=hold.sequence)
     text = f"{', '.join(hold.kubelet_ids)} was not given out by this agent"
     return ledger, (Noted(owner.uid, RESTORED, text),)
 
@@ -357,12 +249,12 @@ def _find_missing(
     for hold in values.holds_of_pod(ledger, pod.uid):
         name = hold.owner.container if hold.owner else ""
         # By the pod's needs: after a restart of ours a served pod has no slot.
-        if hold.lost or _is_initial(pod, name):
+        if hold.lost or inits.is_initial(pod, name):
             continue
-        shown = containers.get(name) if name else any(containers.values())
-        if not shown:
-            ledger = _put(_let_go_of_inits(ledger, pod), replace(hold, lost=True))
-            text = f"the kubelet no longer knows the devices of container {name or '*'}"
+        if not containers.get(name):
+            ledger = inits.let_go(ledger, pod)
+            ledger = values.with_hold(ledger, replace(hold, lost=True))
+            text = f"the kubelet no longer knows the devices of container {name}"
             effects += (Noted(pod.uid, "NpuDevicesLost", text),)
     without = _never_found(ledger, pod, containers)
     if without and pod.phase == "Running" and pod.uid not in ledger.bare:
@@ -377,13 +269,6 @@ def _find_missing(
     return ledger, effects
 
 
-def _is_initial(pod: NpuPod, container: str) -> bool:
-    """Tell whether a container is an ordinary init one, which is never shown."""
-    return any(
-        need.name == container and need.kind is ContainerKind.INIT for need in pod.needs
-    )
-
-
 def _never_found(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> list[str]:
@@ -395,167 +280,5 @@ def _never_found(
         for need in pod.needs
         if need.kind is not ContainerKind.INIT
         and not containers.get(need.name)
-        and found.isdisjoint(("", need.name))
+        and need.name not in found
     ]
-
-
-def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
-    """Release what certainly nobody holds any more.
-
-    A hold ends when its pod has gone or ended at the API server, and
-    pod-resources no longer shows its ids, and no process is on its chips.
-    """
-    ledger = _without_old_evidence(ledger)
-    if not event.quiet:
-        return ledger
-    in_use = _unexplained(ledger, event.in_use)
-    ended = set()
-    for hold in tuple(ledger.holds.values()):
-        if hold.mask & ledger.busy:
-            continue
-        if hold.owner is not None:
-            if _owner_is_through(ledger, hold, hold.owner):
-                ended.add(hold.sequence)
-        else:
-            misses = 0 if _could_be_somebodys(ledger, hold) else hold.misses + 1
-            if misses < MISSES_TO_RELEASE:
-                ledger = _put(ledger, replace(hold, misses=misses))
-            elif in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
-                ended.add(hold.sequence)
-    return without_idle_slots(_without(ledger, ended)) if ended else ledger
-
-
-def _unexplained(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
-    """Return the ids of containers that are not the known owners of their holds.
-
-    The kubelet can give one id twice: that the one container is known says
-    nothing about the other.
-    """
-    if in_use is None:
-        return None
-    explained: dict[tuple[str, str, str], set[str]] = {}
-    for hold in ledger.holds.values():
-        owner = hold.owner
-        if owner is not None:
-            key = (owner.namespace, owner.pod, owner.container)
-            explained.setdefault(key, set()).update(hold.kubelet_ids)
-    return frozenset[str]().union(
-        *(ids - explained.get(container, set()) for container, ids in in_use.items())
-    )
-
-
-def _owner_is_through(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
-    if values.is_alive(ledger, owner.uid):
-        return False
-    evidence = ledger.shown.get(owner.uid)
-    if evidence is None or not evidence.quiet or evidence.as_of < hold.sequence:
-        return False
-    return not _shows(ledger, hold, owner)
-
-
-def _shows(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
-    """Tell whether pod-resources last showed a hold's ids for its owner."""
-    evidence = ledger.shown.get(owner.uid)
-    if evidence is None:
-        return False
-    shown = {i for ids in (evidence.containers or {}).values() for i in ids}
-    # a new pod of the same name may have got the same ids
-    newer = {
-        kubelet_id
-        for other in ledger.holds.values()
-        if other.sequence > hold.sequence
-        for kubelet_id in other.kubelet_ids
-    }
-    return not shown.isdisjoint(set(hold.kubelet_ids) - newer)
-
-
-def _could_be_somebodys(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a living pod may own a hold of nobody.
-
-    An ordinary init container is never shown. But its pod's other containers
-    are, as soon as all are served: then the pod owns this hold or never will.
-    """
-    if _is_shown_unexplained(ledger, hold):
-        return True
-    slot = ledger.slots.get(hold.slot)
-    initial = slot is not None and values.is_init(slot, hold.need)
-    for pod in ledger.pods.values():
-        if pod.terminal or _is_settled(ledger, pod):
-            continue
-        counts = {
-            need.count
-            for need in pod.needs
-            if (need.kind is ContainerKind.INIT) is initial
-        }
-        if len(hold.kubelet_ids) not in counts:
-            continue
-        under_way = initial and _is_half_served(ledger, hold) and pod.phase != "Running"
-        if under_way or not _is_not_there(ledger, pod, hold):
-            return True
-    return False
-
-
-def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether the pod of a hold may still be on its way through admission."""
-    slot = ledger.slots.get(hold.slot)
-    return slot is not None and pairing.open_need(ledger, slot) is not None
-
-
-def _is_not_there(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether a reading proves that a pod was never given what is held.
-
-    Of a pod that runs it proves nothing: the kubelet may have lost its devices.
-    """
-    evidence = ledger.shown.get(pod.uid)
-    return (
-        pod.phase != "Running"
-        and evidence is not None
-        and evidence.quiet
-        and evidence.as_of >= hold.sequence
-        and evidence.containers is not None
-    )
-
-
-def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether some pod is shown with ids of a hold that none of its own has."""
-    for uid, evidence in ledger.shown.items():
-        if not values.is_alive(ledger, uid):
-            continue  # not read any more
-        shown = {i for ids in (evidence.containers or {}).values() for i in ids}
-        own = {i for each in values.holds_of_pod(ledger, uid) for i in each.kubelet_ids}
-        if not (shown - own).isdisjoint(hold.kubelet_ids):
-            return True
-    return False
-
-
-def without_idle_slots(ledger: Ledger) -> Ledger:
-    """Drop the slots of pods that have ended and from which nothing is held."""
-    used = {hold.slot for hold in ledger.holds.values()}
-    slots = {
-        uid: slot
-        for uid, slot in ledger.slots.items()
-        if uid in used or values.is_alive(ledger, uid)
-    }
-    return ledger if len(slots) == len(ledger.slots) else replace(ledger, slots=slots)
-
-
-def _without_old_evidence(ledger: Ledger) -> Ledger:
-    """Drop what was read about pods that have gone and hold nothing."""
-    needed = ledger.pods.keys() | {
-        hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
-    }
-    unconfirmed = any(hold.owner is None for hold in ledger.holds.values())
-    return replace(
-        ledger,
-        shown={uid: each for uid, each in ledger.shown.items() if uid in needed},
-        vacated=ledger.vacated if unconfirmed else frozenset(),
-    )
-
-
-def _put(ledger: Ledger, hold: Hold) -> Ledger:
-    return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
-
-
-def _without(ledger: Ledger, sequences: set[int]) -> Ledger:
-    holds = {s: hold for s, hold in ledger.holds.items() if s not in sequences}
-    return replace(ledger, holds=holds)

@@ -12,16 +12,13 @@ Everything is frozen; a change makes a new value. Sets of chips are bit masks
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import Product
 from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-
-#: `Hold.need` of a hold that covers a pod as a whole (found at a restart).
-WHOLE_POD = -1
 
 _FRESH = "fresh-"
 
@@ -57,7 +54,7 @@ class Hold:
     kubelet_ids: tuple[str, ...]
     chips: tuple[int, ...]  #: parallel to `kubelet_ids`, as mounted
     slot: str  #: uid of the pod whose slot it was taken from; the owner's, once known
-    need: int  #: index into that pod's needs, or WHOLE_POD
+    need: int  #: index into that pod's needs
     owner: Owner | None = None
     #: chips that may be mounted too: found without a journal after a crash
     reserved: tuple[int, ...] = ()
@@ -189,4 +186,25 @@ def is_fresh(slot: Slot) -> bool:
 
 def is_init(slot: Slot, need: int) -> bool:
     """Tell whether a need is an ordinary init container's."""
-    return need >= 0 and slot.needs[need].kind is ContainerKind.INIT
+    return slot.needs[need].kind is ContainerKind.INIT
+
+
+def is_settled(ledger: Ledger, pod: NpuPod) -> bool:
+    """Tell whether every container that can be confirmed is."""
+    holds = holds_of_pod(ledger, pod.uid)
+    names = {hold.owner.container for hold in holds if hold.owner and not hold.lost}
+    return all(
+        need.name in names for need in pod.needs if need.kind is not ContainerKind.INIT
+    )
+
+
+def with_hold(ledger: Ledger, hold: Hold) -> Ledger:
+    """Return the ledger with a hold, in place of the one of its sequence."""
+    return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
+
+
+def owner_of(pod: NpuPod, container: str) -> Owner:
+    """Return a container of a pod as the owner of what it holds."""
+    return Owner(
+        uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from agent.claims import ledger as ledgers
-from agent.claims import occupancy, publishing, settling
+from agent.claims import occupancy, publishing, releasing, settling
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -238,7 +238,7 @@ class Agent:
         mark = self._mark()
         self._read_each(thorough=thorough)
         in_use = None
-        if settling.lingers(self.ledger) and mark >= 0:
+        if releasing.lingers(self.ledger) and mark >= 0:
             in_use = self.kubelet.list()
             self._read_each(thorough=False)
         self.look()

@@ -1,0 +1,78 @@
+"""What ordinary init containers were given: pod-resources never shows it."""
+
+from dataclasses import replace
+
+from agent.claims import values
+from agent.claims.values import Hold, Ledger
+from scheduler_core.shapes import ContainerKind
+from scheduler_core.wire.pods import NpuPod
+
+
+def own(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
+    """Give a pod what its init containers got.
+
+    pod-resources never shows ordinary init containers; that their pod is this
+    one follows from the slot and from their ids, which later containers got.
+    """
+    mine = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
+    in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
+    inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
+    lasting = [hold for need, hold in mine.items() if need not in inits]
+    shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
+    first = min(lasting, key=lambda hold: hold.sequence)
+    for index in sorted(inits):
+        need = pod.needs[index]
+        hold = _before_the_others(ledger, first, need.count)
+        if hold is None and index not in mine:
+            hold = in_slot.get(index)
+        if hold is None or hold.owner is not None or hold.sequence <= since:
+            continue
+        if shown.isdisjoint(hold.kubelet_ids):
+            continue
+        if index in mine:  # that was of an admission before
+            ledger = values.with_hold(
+                ledger, replace(mine[index], owner=None, freed=True)
+            )
+        owner = values.owner_of(pod, need.name)
+        ledger = values.with_hold(
+            ledger, replace(hold, owner=owner, slot=pod.uid, need=index)
+        )
+    return ledger
+
+
+def _before_the_others(ledger: Ledger, first: Hold, count: int) -> Hold | None:
+    """Return the hold of an init container, whichever slot it came from.
+
+    The kubelet gives a pod's first lasting container the ids of its init
+    containers before any other. So what was last given out under one of its ids
+    was theirs.
+    """
+    before = [
+        hold
+        for hold in ledger.holds.values()
+        if hold.sequence < first.sequence
+        and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
+    ]
+    last = max(before, key=lambda hold: hold.sequence, default=None)
+    if last is None or last.owner is not None or len(last.kubelet_ids) != count:
+        return None
+    return last
+
+
+def let_go(ledger: Ledger, pod: NpuPod, *, before: float = float("inf")) -> Ledger:
+    """Part a pod from what its init containers had.
+
+    They have ended; only the kubelet would have given it to them again.
+    """
+    for hold in values.holds_of_pod(ledger, pod.uid):
+        name = hold.owner.container if hold.owner is not None else ""
+        if hold.sequence < before and is_initial(pod, name):
+            ledger = values.with_hold(ledger, replace(hold, owner=None, freed=True))
+    return ledger
+
+
+def is_initial(pod: NpuPod, container: str) -> bool:
+    """Tell whether a container is an ordinary init one, which is never shown."""
+    return any(
+        need.name == container and need.kind is ContainerKind.INIT for need in pod.needs
+    )

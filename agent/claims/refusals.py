@@ -1,0 +1,90 @@
+"""What `kubectl describe pod` says when an Allocate is refused."""
+
+from agent.claims import occupancy, picking, values
+from agent.claims.values import Ledger, Slot
+from scheduler_core import chips as chip_sets
+from scheduler_core import shapes
+from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import NpuPod
+
+
+def bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
+    """Say which ids the kubelet cannot have from us."""
+    last = ledger.product.chip_count - 1
+    found = ", ".join(strangers or ids) or "none"
+    return (
+        f"the kubelet asked for devices that this node does not have: expected "
+        f"distinct ids from {occupancy.device_id(ledger.product, 0)} to "
+        f"{occupancy.device_id(ledger.product, last)}, found {found}"
+    )
+
+
+def no_claim(ledger: Ledger, count: int) -> str:
+    """Say what a person can do when an Allocate belongs to no claim."""
+    resource = ledger.product.resource
+    named = broken(ledger, count)
+    if named and ledger.standalone:
+        return named[0]
+    if named:
+        return f"the claim of {named[0]}; let the scheduler write {resource} again"
+    return (
+        f"no pod on this node has a claim for {count} {resource}: annotations "
+        f"{resource} and predicate-time are missing, so the pod did not come "
+        "through the Ascend scheduler; do not set spec.nodeName, and name a "
+        "scheduler that calls the Ascend extender in spec.schedulerName (on a node "
+        "without such a scheduler the agent needs --mode standalone)"
+    )
+
+
+def broken(ledger: Ledger, count: int) -> list[str]:
+    """Name the living pods that cannot be served and may be the ones who ask."""
+    return sorted(
+        f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
+        for uid, pod in ledger.pods.items()
+        if uid in ledger.problems
+        and not pod.terminal
+        and not (ledger.standalone and _asks_otherwise(pod, count))
+    )
+
+
+def _asks_otherwise(pod: NpuPod, count: int) -> bool:
+    """Tell whether an Allocate of this size cannot be a pod's."""
+    return bool(pod.needs) and count not in {need.count for need in pod.needs}
+
+
+def too_few(slot: Slot) -> str:
+    """Say why a pod that no scheduler has chosen for cannot be served."""
+    if slot.shape.reads_annotation:
+        return (
+            "the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
+            f"{slot.shape.resource}, which only a scheduler writes in time: leave the "
+            "variable out, the device plugin sets it"
+        )
+    return (
+        "too few chips are free: chips that the kubelet counts as free are still "
+        "used by a process, or unhealthy. A new pod in its place will be tried again"
+    )
+
+
+def unusable(ledger: Ledger, slot: Slot) -> str:
+    """Say which chips of a claim cannot be given, and why."""
+    lasting, reusable = picking.taken(ledger, slot)
+    pool = slot.chips & ~lasting
+    others = values.held(ledger) & ~reusable
+    groups = (
+        ("unhealthy", pool & ledger.unhealthy),
+        ("held by another pod", pool & others & ~ledger.unhealthy),
+        ("still used by a process", pool & values.releasing(ledger) & ~others),
+        ("given to its other containers", slot.chips & lasting),
+    )
+    words = "; ".join(
+        f"{annotations.render_chips(chip_sets.ids_of(mask), ledger.product)} {why}"
+        for why, mask in groups
+        if mask
+    )
+    total = shapes.total(slot.shape.needs)
+    return (
+        f"the chips chosen for this pod cannot be given to it: {words}; and no "
+        f"other {total} chips that fit together are free on this node. "
+        "A new pod in its place will be scheduled elsewhere"
+    )

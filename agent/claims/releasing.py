@@ -1,0 +1,201 @@
+"""When a hold ends: API server, pod-resources and processes all agree.
+
+Absence from one of them proves nothing, and counts only of a pass in which no
+Allocate was under way.
+"""
+
+from dataclasses import replace
+
+from agent.claims import picking, values
+from agent.claims.events import InUse, PassEnded
+from agent.claims.values import Hold, Ledger, Owner
+from scheduler_core.shapes import ContainerKind
+from scheduler_core.wire.pods import NpuPod
+
+#: Quiet passes without any possible owner after which a hold of nobody ends.
+#: Two, so that no single reading decides.
+MISSES_TO_RELEASE = 2
+
+
+def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
+    """Release what certainly nobody holds any more.
+
+    A hold ends when its pod has gone or ended at the API server, and
+    pod-resources no longer shows its ids, and no process is on its chips.
+    """
+    ledger = _without_old_evidence(ledger)
+    if not event.quiet:
+        return ledger
+    in_use = _unexplained(ledger, event.in_use)
+    ended = set()
+    for hold in tuple(ledger.holds.values()):
+        if hold.mask & ledger.busy:
+            continue
+        if hold.owner is not None:
+            if _owner_is_through(ledger, hold, hold.owner):
+                ended.add(hold.sequence)
+        else:
+            misses = 0 if _could_be_somebodys(ledger, hold) else hold.misses + 1
+            if misses < MISSES_TO_RELEASE:
+                ledger = values.with_hold(ledger, replace(hold, misses=misses))
+            elif in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
+                ended.add(hold.sequence)
+    return without_idle_slots(_without(ledger, ended)) if ended else ledger
+
+
+def lingers(ledger: Ledger) -> bool:
+    """Tell whether all pods have to be listed.
+
+    The kubelet forgets the ids of pods that have ended with the next Allocate,
+    or when all pods are listed. And what nobody known to us owns may be a pod's
+    that the watch has not shown yet: before it is released, no pod at all may
+    have its ids.
+    """
+    return any(
+        _is_nobodys(ledger, hold)
+        if hold.owner is None
+        else not values.is_alive(ledger, hold.owner.uid)
+        and _shows(ledger, hold, hold.owner)
+        for hold in ledger.holds.values()
+    )
+
+
+def _is_nobodys(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether this pass would release a hold whose owner was never found."""
+    return (
+        hold.misses + 1 >= MISSES_TO_RELEASE
+        and not hold.mask & ledger.busy
+        and not _could_be_somebodys(ledger, hold)
+    )
+
+
+def _unexplained(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
+    """Return the ids of containers that are not the known owners of their holds.
+
+    The kubelet can give one id twice: that the one container is known says
+    nothing about the other.
+    """
+    if in_use is None:
+        return None
+    explained: dict[tuple[str, str, str], set[str]] = {}
+    for hold in ledger.holds.values():
+        owner = hold.owner
+        if owner is not None:
+            key = (owner.namespace, owner.pod, owner.container)
+            explained.setdefault(key, set()).update(hold.kubelet_ids)
+    return frozenset[str]().union(
+        *(ids - explained.get(container, set()) for container, ids in in_use.items())
+    )
+
+
+def _owner_is_through(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
+    if values.is_alive(ledger, owner.uid):
+        return False
+    evidence = ledger.shown.get(owner.uid)
+    if evidence is None or not evidence.quiet or evidence.as_of < hold.sequence:
+        return False
+    return not _shows(ledger, hold, owner)
+
+
+def _shows(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
+    """Tell whether pod-resources last showed a hold's ids for its owner."""
+    evidence = ledger.shown.get(owner.uid)
+    if evidence is None:
+        return False
+    shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+    # a new pod of the same name may have got the same ids
+    newer = {
+        kubelet_id
+        for other in ledger.holds.values()
+        if other.sequence > hold.sequence
+        for kubelet_id in other.kubelet_ids
+    }
+    return not shown.isdisjoint(set(hold.kubelet_ids) - newer)
+
+
+def _could_be_somebodys(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether a living pod may own a hold of nobody.
+
+    An ordinary init container is never shown. But its pod's other containers
+    are, as soon as all are served: then the pod owns this hold or never will.
+    """
+    if _is_shown_unexplained(ledger, hold):
+        return True
+    slot = ledger.slots.get(hold.slot)
+    initial = slot is not None and values.is_init(slot, hold.need)
+    for pod in ledger.pods.values():
+        if pod.terminal or values.is_settled(ledger, pod):
+            continue
+        counts = {
+            need.count
+            for need in pod.needs
+            if (need.kind is ContainerKind.INIT) is initial
+        }
+        if len(hold.kubelet_ids) not in counts:
+            continue
+        under_way = initial and _is_half_served(ledger, hold) and pod.phase != "Running"
+        if under_way or not _is_not_there(ledger, pod, hold):
+            return True
+    return False
+
+
+def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether the pod of a hold may still be on its way through admission."""
+    slot = ledger.slots.get(hold.slot)
+    return slot is not None and picking.open_need(ledger, slot) is not None
+
+
+def _is_not_there(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether a reading proves that a pod was never given what is held.
+
+    Of a pod that runs it proves nothing: the kubelet may have lost its devices.
+    """
+    evidence = ledger.shown.get(pod.uid)
+    return (
+        pod.phase != "Running"
+        and evidence is not None
+        and evidence.quiet
+        and evidence.as_of >= hold.sequence
+        and evidence.containers is not None
+    )
+
+
+def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether some pod is shown with ids of a hold that none of its own has."""
+    for uid, evidence in ledger.shown.items():
+        if not values.is_alive(ledger, uid):
+            continue  # not read any more
+        shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+        own = {i for each in values.holds_of_pod(ledger, uid) for i in each.kubelet_ids}
+        if not (shown - own).isdisjoint(hold.kubelet_ids):
+            return True
+    return False
+
+
+def without_idle_slots(ledger: Ledger) -> Ledger:
+    """Drop the slots of pods that have ended and from which nothing is held."""
+    used = {hold.slot for hold in ledger.holds.values()}
+    slots = {
+        uid: slot
+        for uid, slot in ledger.slots.items()
+        if uid in used or values.is_alive(ledger, uid)
+    }
+    return ledger if len(slots) == len(ledger.slots) else replace(ledger, slots=slots)
+
+
+def _without_old_evidence(ledger: Ledger) -> Ledger:
+    """Drop what was read about pods that have gone and hold nothing."""
+    needed = ledger.pods.keys() | {
+        hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
+    }
+    unconfirmed = any(hold.owner is None for hold in ledger.holds.values())
+    return replace(
+        ledger,
+        shown={uid: each for uid, each in ledger.shown.items() if uid in needed},
+        vacated=ledger.vacated if unconfirmed else frozenset(),
+    )
+
+
+def _without(ledger: Ledger, sequences: set[int]) -> Ledger:
+    holds = {s: hold for s, hold in ledger.holds.items() if s not in sequences}
+    return replace(ledger, holds=holds)
