@@ -9,7 +9,6 @@ a free chip carries that chip's health.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from agent.claims import values
 from agent.claims.values import Ledger
@@ -128,36 +127,3 @@ def devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
     bad = ledger.unhealthy | values.releasing(ledger)
     own = (device_id(ledger.product, chip) for chip in range(ledger.product.chip_count))
     return tuple((name, bool(behind[name]) and not behind[name] & bad) for name in own)
-
-
-def without_ended(ledger: Ledger, ids: frozenset[str]) -> Ledger:
-    """Release what a pod had that has gone and whose ids the kubelet gives out again.
-
-    The next pod can be bound as soon as the last one has gone: by a stock scheduler,
-    and by ours where the hold of a short pod was never published. The kubelet then
-    asks for its chips before the correction pass has come round. That the pod has gone
-    at the API server, that the kubelet gives its ids to another, and that no process is
-    on its chips: that is all that the pass would find.
-
-    Args:
-        ledger: The state.
-        ids: That the kubelet offers, or has given.
-    """
-    ended = {
-        hold.sequence
-        for hold in ledger.holds.values()
-        if hold.owner is not None
-        and not values.is_alive(ledger, hold.owner.uid)
-        and ids.issuperset(hold.kubelet_ids)
-        and not hold.mask & ledger.busy
-    }
-    if not ended:
-        return ledger
-    holds = {seq: hold for seq, hold in ledger.holds.items() if seq not in ended}
-    used = {hold.slot for hold in holds.values()}
-    slots = {
-        uid: slot
-        for uid, slot in ledger.slots.items()
-        if uid in used or values.is_alive(ledger, uid)
-    }
-    return replace(ledger, holds=holds, slots=slots)

@@ -10,7 +10,15 @@ is chosen again by the core's own rule, or exchanged for an equal one.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from agent.claims import lost, occupancy, picking, refusals, standalone, values
+from agent.claims import (
+    lost,
+    occupancy,
+    picking,
+    refusals,
+    releasing,
+    standalone,
+    values,
+)
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -87,7 +95,7 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _with_freed(ledger, offered)
-    ledger = occupancy.without_ended(ledger, offered)
+    ledger = releasing.without_ended(ledger, offered)
     pick = _pick(ledger, event.must_include, event.size, offered=offered)
     missing = pick is None and not lost.waiting(ledger, event.size)
     if missing and ledger.standalone:
@@ -115,7 +123,7 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     strangers = [i for i in ids if occupancy.chip_of(ledger.product, i) < 0]
     if strangers or not ids or len(set(ids)) != len(ids):
         return ledger, (Refused(refusals.bad_ids(ledger, ids, strangers)),)
-    ledger = occupancy.without_ended(ledger, frozenset(ids))
+    ledger = releasing.without_ended(ledger, frozenset(ids))
     pick = _pick(ledger, ids, len(ids))
     if pick is None and event.last_call:
         pick = lost.pick(ledger, ids)

@@ -69,6 +69,30 @@ def _is_nobodys(ledger: Ledger, hold: Hold) -> bool:
     )
 
 
+def without_ended(ledger: Ledger, ids: frozenset[str]) -> Ledger:
+    """Release what a pod had that has gone and whose ids the kubelet gives out again.
+
+    The next pod can be bound as soon as the last one has gone: by a stock scheduler,
+    and by ours where the hold of a short pod was never published. The kubelet then
+    asks for its chips before the correction pass has come round. That the pod has gone
+    at the API server, that the kubelet gives its ids to another, and that no process is
+    on its chips: that is all that the pass would find.
+
+    Args:
+        ledger: The state.
+        ids: That the kubelet offers, or has given.
+    """
+    ended = {
+        hold.sequence
+        for hold in ledger.holds.values()
+        if hold.owner is not None
+        and not values.is_alive(ledger, hold.owner.uid)
+        and ids.issuperset(hold.kubelet_ids)
+        and not hold.mask & ledger.busy
+    }
+    return without_idle_slots(_without(ledger, ended)) if ended else ledger
+
+
 def _unexplained(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
     """Return the ids of containers that are not the known owners of their holds.
 

@@ -180,6 +180,7 @@ class Agent:
         self._alive()
         self._asked = True
         self._traffic += 1
+        self.look()  # the driver is read all the time
         while True:
             (answer,) = self.take(PreferenceAsked(available, taken, size))
             assert isinstance(answer, Preferred)
