@@ -22,10 +22,10 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     first = min(lasting, key=lambda hold: hold.sequence)
     for index in sorted(inits):
         need = pod.needs[index]
-        hold = _before_the_others(ledger, first, need.count)
+        hold = _before_the_others(ledger, pod, first, need.count)
         if hold is None and index not in mine:
             hold = in_slot.get(index)
-        if hold is None or hold.owner is not None or hold.sequence <= since:
+        if hold is None or not _is_open(ledger, pod, hold) or hold.sequence <= since:
             continue
         if shown.isdisjoint(hold.kubelet_ids):
             continue
@@ -40,7 +40,13 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     return ledger
 
 
-def _before_the_others(ledger: Ledger, first: Hold, count: int) -> Hold | None:
+def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    return hold.owner is None or values.is_of_late_namesake(ledger, pod, hold)
+
+
+def _before_the_others(
+    ledger: Ledger, pod: NpuPod, first: Hold, count: int
+) -> Hold | None:
     """Return the hold of an init container, whichever slot it came from.
 
     The kubelet gives a pod's first lasting container the ids of its init
@@ -54,7 +60,11 @@ def _before_the_others(ledger: Ledger, first: Hold, count: int) -> Hold | None:
         and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
     ]
     last = max(before, key=lambda hold: hold.sequence, default=None)
-    if last is None or last.owner is not None or len(last.kubelet_ids) != count:
+    if (
+        last is None
+        or not _is_open(ledger, pod, last)
+        or len(last.kubelet_ids) != count
+    ):
         return None
     return last
 

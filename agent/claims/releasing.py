@@ -29,7 +29,7 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     in_use = _unexplained(ledger, event.in_use)
     ended = set()
     for hold in tuple(ledger.holds.values()):
-        if hold.mask & ledger.busy:
+        if _is_in_use(ledger, hold):
             continue
         if hold.owner is not None:
             if _owner_is_through(ledger, hold, hold.owner):
@@ -64,7 +64,7 @@ def _is_nobodys(ledger: Ledger, hold: Hold) -> bool:
     """Tell whether this pass would release a hold whose owner was never found."""
     return (
         hold.misses + 1 >= MISSES_TO_RELEASE
-        and not hold.mask & ledger.busy
+        and not _is_in_use(ledger, hold)
         and not _could_be_somebodys(ledger, hold)
     )
 
@@ -88,9 +88,22 @@ def without_ended(ledger: Ledger, ids: frozenset[str]) -> Ledger:
         if hold.owner is not None
         and not values.is_alive(ledger, hold.owner.uid)
         and ids.issuperset(hold.kubelet_ids)
-        and not hold.mask & ledger.busy
+        and not _is_in_use(ledger, hold)
     }
     return without_idle_slots(_without(ledger, ended)) if ended else ledger
+
+
+def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether a process is on chips of a hold that no other hold explains.
+
+    A pod's containers can have had the same chips one after the other.
+    """
+    explained = 0
+    for other in ledger.holds.values():
+        owner = other.owner
+        if other.sequence != hold.sequence and owner is not None:
+            explained |= other.mask if values.is_alive(ledger, owner.uid) else 0
+    return bool(hold.mask & ledger.busy & ~explained)
 
 
 def _unexplained(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:

@@ -162,24 +162,14 @@ def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
     matches = [
         hold
         for hold in ledger.holds.values()
-        if (hold.owner is None or (runs and _is_of_late_namesake(ledger, pod, hold)))
+        if (
+            hold.owner is None
+            or (runs and values.is_of_late_namesake(ledger, pod, hold))
+        )
         and frozenset(hold.kubelet_ids) == found.ids
         and since < hold.sequence <= found.until
     ]
     return max(matches, key=lambda each: each.sequence, default=None)
-
-
-def _is_of_late_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether a hold was taken for that of a pod that has gone since.
-
-    The name of a pod can belong to another one before the watch says so.
-    """
-    owner = hold.owner
-    return (
-        owner is not None
-        and (owner.namespace, owner.pod) == (pod.namespace, pod.name)
-        and not values.is_alive(ledger, owner.uid)
-    )
 
 
 def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:

@@ -208,3 +208,16 @@ def owner_of(pod: NpuPod, container: str) -> Owner:
     return Owner(
         uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
     )
+
+
+def is_of_late_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether a hold was taken for that of a pod that has gone since.
+
+    The name of a pod can belong to another one before the watch says so.
+    """
+    owner = hold.owner
+    return (
+        owner is not None
+        and (owner.namespace, owner.pod) == (pod.namespace, pod.name)
+        and not is_alive(ledger, owner.uid)
+    )
