@@ -9,6 +9,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults.between import Between
 from tests.e2e.faults.conftest import Try
+from tests.e2e.faults.trial import Trial
 
 pytestmark = pytest.mark.faults
 
@@ -72,7 +73,7 @@ def test_the_extender_dies_with_a_bind_in_flight(
 def test_the_api_server_is_away(attempt: Try, cluster: Cluster, how: str) -> None:
     apiserver = cluster.programs.apiserver
     words = {"frozen": "SIGSTOP", "killed": "kill -9"}
-    with attempt("API server", f"{words[how]}, away for {_OUTAGE_S} s"):
+    with attempt("API server", f"{words[how]}, away for {_OUTAGE_S} s") as this:
         if how == "frozen":
             apiserver.freeze()
             time.sleep(_OUTAGE_S)
@@ -80,8 +81,26 @@ def test_the_api_server_is_away(attempt: Try, cluster: Cluster, how: str) -> Non
         else:
             apiserver.kill()
             time.sleep(_OUTAGE_S)
+            back = time.monotonic()
             apiserver.start()
+            # As all clients of an API server it tries less and less often, at last
+            # each 30 s: it is connected when it has heard from it again.
+            until(
+                lambda: _silent_s(this) < time.monotonic() - back,
+                "the agent connected again",
+                within_s=45,
+            )
+            this.remark = f"connected again after {time.monotonic() - back:.0f} s"
         until(apiserver.is_ready, "API server ready", within_s=60)
+
+
+def _silent_s(this: Trial) -> float:
+    """For how long the agent has heard nothing of pods and of its ConfigMap."""
+    return max(
+        value
+        for name, value in this.agent.metrics().items()
+        if name.startswith("ascend_agent_watch_event_age_seconds")
+    )
 
 
 def test_etcd_is_away(attempt: Try, cluster: Cluster) -> None:
