@@ -189,7 +189,8 @@ class Chips:
 
     def let_go(self, pid: int) -> None:
         """Who waits reads nothing, and the next reads the file as it was."""
-        run(*_inside(pid), "umount", "/etc/ascend-agent")
+        # Lazily: who waits has it open.
+        run(*_inside(pid), "umount", "--lazy", "/etc/ascend-agent")
         pipe = self._hanging / "npu.yaml"
         os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
         shutil.rmtree(self._hanging)
