@@ -14,6 +14,7 @@ from tests.e2e import product
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import run, until
 from tests.e2e.places import EXTENDER_PORT, KUBELET_ROOT
+from tests.e2e.stages import CannotError
 
 #: The agent's plugin socket: there while the kubelet can reach it.
 SOCKET = KUBELET_ROOT / "device-plugins" / "Ascend910.sock"
@@ -189,10 +190,21 @@ class Chips:
 
     def let_go(self, pid: int) -> None:
         """Who waits reads nothing, and the next reads the file as it was."""
-        # Lazily: who waits has it open.
-        run(*_inside(pid), "umount", "--lazy", "/etc/ascend-agent")
         pipe = self._hanging / "npu.yaml"
-        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        released = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        whole = self._hanging / "npu.draft"
+        whole.write_text(self._whole, encoding="utf-8")
+        whole.replace(pipe)
+        os.close(released)
+
+        def unmounted() -> bool:
+            try:
+                run(*_inside(pid), "umount", "/etc/ascend-agent")
+            except CannotError:  # it is being read just now
+                return False
+            return True
+
+        until(unmounted, "the agent reads its own file", within_s=10)
         shutil.rmtree(self._hanging)
 
     def _put(self, text: str) -> None:

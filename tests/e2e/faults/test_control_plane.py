@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
+from tests.e2e.faults import witness
 from tests.e2e.faults.between import Between
 from tests.e2e.faults.conftest import Try
 from tests.e2e.faults.trial import Trial
@@ -92,6 +93,22 @@ def test_the_api_server_is_away(attempt: Try, cluster: Cluster, how: str) -> Non
             )
             this.remark = f"connected again after {time.monotonic() - back:.0f} s"
         until(apiserver.is_ready, "API server ready", within_s=60)
+        _wait_kubelet_connected(this)
+
+
+def _wait_kubelet_connected(this: Trial) -> None:
+    """Wait until scheduler and kubelet hear of a pod, and say what became of it.
+
+    Their watches try again after a minute at the longest.
+    """
+    plain = witness.pod(
+        "plain", witness.container("c0", 0, life="0"), labels={"part": "plain"}
+    )
+    this.load.create(plain)
+    this.load.chronicle.wait(
+        lambda story: story.phase == "Succeeded", "plain", within_s=120
+    )
+    this.load.remove("plain")
 
 
 def _silent_s(this: Trial) -> float:
