@@ -156,10 +156,17 @@ class Site:
         }
 
     def mounted(self) -> dict[str, tuple[int, ...]]:
-        """{pod: the chips that its running containers see}."""
+        """{pod: the chips that its containers see}.
+
+        Init containers that have ended count while another one runs: they would
+        run again with the same devices.
+        """
         found: dict[str, set[int]] = {}
-        for record in self.kubelet.containers():
-            if record.running:
+        records = self.kubelet.containers()
+        running = {record.pod for record in records if record.running}
+        for record in records:
+            is_init = record.container == "init" and record.pod in running
+            if record.running or is_init:
                 text = record.env.get("ASCEND_VISIBLE_DEVICES", "")
                 chips = {int(chip) for chip in text.split(",") if chip}
                 found.setdefault(record.pod, set()).update(chips)
