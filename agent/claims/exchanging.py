@@ -96,13 +96,25 @@ def _inherit(ledger: Ledger, mine: Slot, found: Hold) -> Ledger:
     }
     for hold in values.holds_of_slot(ledger, mine.uid):
         moved[hold.sequence] = replace(hold, slot=found.slot)
-    got = chip_sets.mask_of(
-        {c for hold in moved.values() if hold.slot == mine.uid for c in hold.chips}
-    )
-    rest = max(0, mine.chips.bit_count() - got.bit_count())
+    ledger = replace(ledger, holds={**ledger.holds, **moved})
+    got = given_from(ledger, mine)
+    rest = mine.chips.bit_count() - got.bit_count()
     kept = chip_sets.mask_of(chip_sets.ids_of(mine.chips & ~got)[:rest])
     slots = {**ledger.slots, mine.uid: replace(mine, chips=got | kept)}
-    return replace(ledger, slots=slots, holds={**ledger.holds, **moved})
+    return replace(ledger, slots=slots)
+
+
+def given_from(ledger: Ledger, slot: Slot) -> int:
+    """Return what was given out from a slot, as far as a slot of its size has it."""
+    newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
+    lasting = everything = 0
+    for need, hold in newest.items():
+        mask = chip_sets.mask_of(hold.chips)
+        everything |= mask
+        is_known = need < len(slot.needs)  # else it came from another shape's slot
+        lasting |= 0 if is_known and values.is_init(slot, need) else mask
+    size = slot.chips.bit_count()
+    return next((m for m in (everything, lasting) if m.bit_count() <= size), 0)
 
 
 def _could_be_of(slot: Slot, hold: Hold) -> bool:
@@ -145,5 +157,7 @@ def _trade(ledger: Ledger, hold: Hold, mine: Slot, given_up: int) -> Ledger:
         mine.uid: replace(mine, chips=mine.chips & ~given_up | got),
     }
     if theirs is not None and are_equal and not got & ~theirs.chips:
-        slots[theirs.uid] = replace(theirs, chips=theirs.chips & ~got | given_up)
+        rest = theirs.chips & ~got
+        if not given_up & rest:  # else it is chosen again when its Allocate comes
+            slots[theirs.uid] = replace(theirs, chips=rest | given_up)
     return values.with_hold(replace(ledger, slots=slots), replace(hold, slot=mine.uid))

@@ -9,7 +9,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from agent.claims import occupancy, pairing, releasing, settling, standalone, values
+from agent.claims import (
+    exchanging,
+    occupancy,
+    pairing,
+    releasing,
+    settling,
+    standalone,
+    values,
+)
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -83,7 +91,7 @@ def resume(ledger: Ledger) -> Ledger:
         ledger = replace(ledger, successors={**ledger.successors, **since})
     for uid in sorted(ledger.slots):
         mine = ledger.slots[uid]
-        got = _given_from(ledger, mine)
+        got = exchanging.given_from(ledger, mine)
         if not got & ~mine.chips:
             continue
         rival = next(
@@ -105,18 +113,6 @@ def resume(ledger: Ledger) -> Ledger:
             }
         ledger = replace(ledger, slots={**ledger.slots, **changed})
     return ledger
-
-
-def _given_from(ledger: Ledger, slot: Slot) -> int:
-    """Return what was given out from a slot, as far as a slot of its size has it."""
-    newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
-    lasting = everything = 0
-    for need, hold in newest.items():
-        mask = chip_sets.mask_of(hold.chips)
-        everything |= mask
-        lasting |= 0 if values.is_init(slot, need) else mask
-    size = slot.chips.bit_count()
-    return next((m for m in (everything, lasting) if m.bit_count() <= size), 0)
 
 
 def _around(ledger: Ledger, slot: Slot, got: int) -> int:

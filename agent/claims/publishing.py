@@ -177,7 +177,10 @@ def _wanted_by_others(ledger: Ledger, pod: NpuPod) -> int:
     """Return the chips that other living pods have got or are to be served from."""
     wanted = 0
     for uid, slot in ledger.slots.items():
-        if uid != pod.uid and values.is_alive(ledger, uid):
+        other = ledger.pods.get(uid)
+        if uid == pod.uid or other is None or other.terminal:
+            continue
+        if not _is_served(ledger, other):  # else what it got counts
             wanted |= slot.chips
     for hold in ledger.holds.values():
         is_own = hold.owner is not None and hold.owner.uid == pod.uid

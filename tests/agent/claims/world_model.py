@@ -64,7 +64,8 @@ class World:
             mask |= self.kubelet.mounted_by(uid)
         for uid, slot in self.agent.ledger.slots.items():
             pod = self.cluster.pods.get(uid)
-            if pod is not None and not pod.terminal:
+            has_all = uid in self.kubelet.running
+            if pod is not None and not pod.terminal and not has_all:
                 mask |= slot.chips
         return mask
 
@@ -162,10 +163,11 @@ class World:
         self._settle()
         self._start_again()
         holds = self.agent.ledger.holds.values()
-        if all(hold.owner is not None for hold in holds):
+        without = self._without_devices()
+        if not without and all(hold.owner is not None for hold in holds):
             self._check_pods()
-        # else somebody unknown runs on chips: what they are claimed by must stay
-        self._delete_those_without_devices()
+        # else somebody unknown may run on chips: what claims them must stay
+        self._delete(without)
         self._check_pods()
         self._check_rest()
         self.seen["rest"] += 1
@@ -185,12 +187,18 @@ class World:
             if pod.deleting:
                 self.kubelet.terminate(pod.uid, leftover=False)
 
-    def _delete_those_without_devices(self) -> None:
-        """People do what the events say: such pods are to be deleted."""
+    def _without_devices(self) -> list[str]:
+        """The pods of which the events say that they are to be deleted."""
         ledger = self.agent.ledger
         lost = {h.owner.uid for h in ledger.holds.values() if h.lost and h.owner}
-        for uid in sorted((ledger.bare | lost) & self.cluster.pods.keys()):
+        without = sorted((ledger.bare | lost) & self.cluster.pods.keys())
+        for uid in without:
             assert self.kubelet.lacks_devices(uid), f"{uid} has all its devices"
+        return without
+
+    def _delete(self, uids: list[str]) -> None:
+        """People do what the events say."""
+        for uid in uids:
             self.is_plain = False
             self.kubelet.terminate(uid, leftover=False)
         self._settle()
