@@ -50,13 +50,14 @@ def _before_the_others(
     """Return the hold of an init container, whichever slot it came from.
 
     The kubelet gives a pod's first lasting container the ids of its init
-    containers before any other. So what was last given out under one of its ids
-    was theirs.
+    containers before any other, and admits one pod at a time. So what was given out
+    just before, under one of its ids, was theirs.
     """
+    inits = sum(need.kind is ContainerKind.INIT for need in pod.needs)
     before = [
         hold
         for hold in ledger.holds.values()
-        if hold.sequence < first.sequence
+        if first.sequence - inits <= hold.sequence < first.sequence
         and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
     ]
     last = max(before, key=lambda hold: hold.sequence, default=None)

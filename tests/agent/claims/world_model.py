@@ -239,6 +239,8 @@ class World:
         held = values.held(ledger)
         leaked = 0
         for hold in ledger.holds.values():
+            if hold.owner is not None and self._is_ambiguous(hold.owner.uid):
+                continue
             if not hold.mask & kubelet.busy():  # it ends as a whole
                 leaked |= hold.mask & ~kubelet.mounted()
         assert not leaked, f"{chips_text(leaked)} is held for nobody"
@@ -263,8 +265,23 @@ class World:
     def _check_pods(self) -> None:
         for uid in sorted(self.kubelet.running.keys() & self.cluster.pods.keys()):
             # of a pod that nobody scheduled nothing is promised but one owner
-            if uid in self.cluster.bound and uid not in self.agent.ledger.bare:
+            is_promised = uid in self.cluster.bound
+            if is_promised and not self._is_ambiguous(uid):
                 self._check_pod(self.cluster.pods[uid])
+
+    def _is_ambiguous(self, uid: str) -> bool:
+        """Whether somebody unknown was given an id that a pod is known to have.
+
+        The kubelet gave it twice: which of the two holds is whose nobody can tell.
+        """
+        ledger = self.agent.ledger
+        mine = {
+            i for hold in values.holds_of_pod(ledger, uid) for i in hold.kubelet_ids
+        }
+        return uid in ledger.bare or any(
+            hold.owner is None and not mine.isdisjoint(hold.kubelet_ids)
+            for hold in ledger.holds.values()
+        )
 
     def _check_pod(self, pod: NpuPod) -> None:
         made = [c for key, c in self.kubelet.containers.items() if key[0] == pod.uid]
