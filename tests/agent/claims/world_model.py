@@ -95,9 +95,8 @@ class World:
             held = 0
             for hold in self.agent.journal:
                 held |= hold.mask
-        for pod in self.cluster.living():
-            if pod.shape.reads_annotation:  # what it reads it has, whatever we know
-                held |= annotated(pod)
+        for pod in self._readers():  # what it reads it has, whatever we know
+            held |= annotated(pod)
         loose = self.kubelet.mounted() & ~held
         assert not loose, f"{chips_text(loose)} is mounted and not held"
         self.is_plain &= not self.agent.died_in_admission
@@ -105,6 +104,11 @@ class World:
             assert not self.seen["refused"], "refused without a reason"
             assert not self.seen[Identity.RECHOSEN], "chosen again without a reason"
         self.has_failed = False
+
+    def _readers(self) -> list[NpuPod]:
+        """The pods that mount what their annotation says, not what was answered."""
+        pods = (*self.cluster.living(), *self.kubelet.running.values())
+        return [pod for pod in pods if pod.shape.reads_annotation]
 
     def _check_one_owner(self) -> None:
         by_pod: dict[str, int] = {}
@@ -131,9 +135,10 @@ class World:
         ledger = self.agent.ledger
         told = dict(occupancy.devices(ledger))
         assert tuple(told) == IDS
-        for container in self.kubelet.containers.values():
+        readers = {pod.uid for pod in self._readers()}
+        for (uid, _), container in self.kubelet.containers.items():
             for kubelet_id, chip in container.mounted:
-                if ledger.unhealthy >> chip & 1:
+                if ledger.unhealthy >> chip & 1 and uid not in readers:
                     assert not told[kubelet_id], f"{kubelet_id} hides a broken chip"
         bad = ledger.unhealthy | values.releasing(ledger)
         behind: dict[str, int] = {}
