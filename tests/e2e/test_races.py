@@ -102,7 +102,7 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
     chance = random.Random(4)  # noqa: S311  # nobody is to be surprised
     with ThreadPoolExecutor(4) as hands:
         moments = [[chance.uniform(0, 2) for _ in range(6)] for _ in range(4)]
-        list(
+        last = list(
             hands.map(
                 lambda number: _come_and_go(
                     cluster, namespace, f"again-{number}", moments[number]
@@ -111,8 +111,8 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
             )
         )
 
-    for number in range(4):
-        chronicle.wait(lambda story: story.phase == "Running", f"again-{number}")
+    for uid in last:
+        chronicle.wait_uid(lambda story: story.phase == "Running", uid)
     served = truth.until_agreed(cluster)
 
     assert len(served) == 4
@@ -142,25 +142,33 @@ def test_churn_leaves_nothing_behind(
 
 def _come_and_go(
     cluster: Cluster, namespace: str, name: str, moments: list[float]
-) -> None:
-    """Create it, delete it after each of these moments, create it again at once."""
+) -> str:
+    """Create it, delete it after each of these moments, create it again at once.
+
+    Returns:
+        UID of the last one, which stays.
+    """
     for moment_s in moments:
         _create(cluster, namespace, name)
         time.sleep(moment_s)
         cluster.core.delete_namespaced_pod(name, namespace)
-    _create(cluster, namespace, name)
+    return _create(cluster, namespace, name)
 
 
-def _create(cluster: Cluster, namespace: str, name: str) -> None:
+def _create(cluster: Cluster, namespace: str, name: str) -> str:
     pod = body(name, Kind(chips=(1,), life="infinity"))
+
+    uids: list[str] = []
 
     def created() -> bool:
         try:
-            cluster.core.create_namespaced_pod(namespace, pod)
+            made = cluster.core.create_namespaced_pod(namespace, pod)
         except kubernetes.client.ApiException as error:
             if error.status == 409:  # its predecessor is still going
                 return False
             raise
+        uids.append(made.metadata.uid)
         return True
 
     until(created, f"{name} created", within_s=60, every_s=0.02)
+    return uids[0]

@@ -12,10 +12,11 @@ import kubernetes.client
 import urllib3.exceptions
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
+from tests.e2e.stages import CannotError
 
 #: Of one watch; a new one begins after it, or sooner if the server goes away.
 _WATCH_S = 30
+_EVERY_S = 0.02
 _OUTAGES = (kubernetes.client.ApiException, urllib3.exceptions.HTTPError, OSError)
 
 
@@ -98,17 +99,42 @@ class Chronicle:
     ) -> Story:
         """Wait until something is true of the pod of that name, be it not seen yet.
 
-        Those that have gone already are other pods.
+        Those that have gone already are other pods; while one still goes, and another
+        is to come under its name, use `wait_uid`.
         """
         before = {story.uid for story in self.named(name) if story.is_gone}
-        found: list[Story] = []
 
-        def reached() -> bool:
-            found[:] = [each for each in self.named(name) if each.uid not in before]
-            return bool(found) and told(found[0])
+        def found() -> Story | None:
+            fresh = (each for each in self.named(name) if each.uid not in before)
+            return next(fresh, None)
 
-        until(reached, f"pod {name}", within_s=within_s, every_s=0.02)
-        return found[0]
+        return self._wait(found, told, f"pod {name}", within_s)
+
+    def wait_uid(
+        self, told: Callable[[Story], bool], uid: str, within_s: float = 30
+    ) -> Story:
+        """Wait until something is true of this one pod, be it not seen yet."""
+
+        def found() -> Story | None:
+            return next((each for each in self.stories() if each.uid == uid), None)
+
+        return self._wait(found, told, f"pod with UID {uid}", within_s)
+
+    def _wait(
+        self,
+        found: Callable[[], Story | None],
+        told: Callable[[Story], bool],
+        what: str,
+        within_s: float,
+    ) -> Story:
+        end = time.monotonic() + within_s
+        while (story := found()) is None or not told(story):
+            if time.monotonic() > end:
+                seen = "never seen" if story is None else _in_words(story)
+                message = f"not within {within_s:g} s: {what}; it is {seen}"
+                raise CannotError(message)
+            time.sleep(_EVERY_S)
+        return story
 
     def _follow(self) -> None:
         while not self._is_ending.is_set():
@@ -173,6 +199,14 @@ class Chronicle:
                 story.bound_claim = story.annotations.get("huawei.com/Ascend910", "")
         for told in self.told:
             told(story)
+
+
+def _in_words(story: Story) -> str:
+    return (
+        f"{story.name}, {'gone, ' if story.is_gone else ''}{story.phase}, "
+        f"rejection {story.rejection!r}, annotations {story.annotations}, "
+        f"status {story.pod.get('status')}"
+    )
 
 
 class _EndError(Exception):
