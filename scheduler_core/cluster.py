@@ -82,6 +82,14 @@ class Cluster:
         """All nodes, by name."""
         return (self._states[name] for name in sorted(self._states))
 
+    def __getitem__(self, name: str) -> NodeState:
+        """The node of that name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._states[name]
+
     def get(self, name: str) -> NodeState | None:
         """The node of that name, or None."""
         return self._states.get(name)

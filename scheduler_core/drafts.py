@@ -108,9 +108,6 @@ class Draft:
                 yield (row.key, rank, name), row
 
     def _open(self, row: Product, name: str) -> _Used:
-        node = self._cluster.get(name)
-        if node is None:
-            raise KeyError(name)
-        free = node.free & node.usable(row)
-        used = self._used[name] = _Used(row=row, node=node, free=free)
+        node = self._cluster[name]
+        used = self._used[name] = _Used(row=row, node=node, free=node.free_for(row))
         return used

@@ -188,8 +188,8 @@ def _packed(question: Question, sizes: Mapping[int, int]) -> packing.Packing:
     free: dict[str, tuple[Product, int]] = {}
     for size in sorted(sizes, reverse=True):
         for row, _, name in question.serving(size):
-            if name not in free and (node := question.cluster.get(name)) is not None:
-                free[name] = row, node.free & node.usable(row)
+            if name not in free:
+                free[name] = row, question.cluster[name].free_for(row)
     rows = {row for row, _ in free.values()}
     if all(packing.is_greedy_exact(row, tuple(sizes)) for row in rows):
         return packing.Packing(pods=None)
@@ -205,11 +205,9 @@ def _read(
     found: list[Placement] = []
     named = {size: iter(some) for size, some in pods.items()}
     for name, filling in sorted(packed.items()):
-        node = question.cluster.get(name)
-        if node is None:
-            raise KeyError(name)
+        node = question.cluster[name]
         row = question.row(node)
-        free = node.free & node.usable(row)
+        free = node.free_for(row)
         for size, mask in filling:
             rank, pod = next(named[size])
             place = placement(row, node, free, mask, pod=pod, rank=rank)

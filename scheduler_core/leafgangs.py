@@ -60,10 +60,8 @@ def _place(
 ) -> Placement:
     name, leaf, part = port
     rank, member = pod
-    node = cluster.get(name)
-    if node is None:
-        raise KeyError(name)
-    free = node.free & node.usable(row)
+    node = cluster[name]
+    free = node.free_for(row)
     chosen = chips.choose(row, free, member.chips)
     place = placement(row, node, free, chosen, pod=member.name, rank=rank)
     return replace(

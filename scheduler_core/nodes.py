@@ -61,3 +61,9 @@ class NodeState:
         if row.for_distributed and row.network_health:
             return self.healthy & ~self.network_unhealthy
         return self.healthy
+
+    def free_for(self, row: Product) -> int:
+        """The mask of the free chips that pods served by `row` may have."""
+        if row.for_distributed and row.network_health:
+            return self.free & ~self.network_unhealthy
+        return self.free

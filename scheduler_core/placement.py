@@ -56,7 +56,7 @@ def place(
         reasons = cluster.refusals(wanted, count, names=names, in_network=in_network)
         return Rejection(reasons=reasons)
     node, row = found.node, found.row
-    free = node.free & node.usable(row) if row.for_distributed else node.free
+    free = node.free_for(row)
     chosen = chips.choose(row, free, count)
     return placement(row, node, free, chosen)
 

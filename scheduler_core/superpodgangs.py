@@ -124,16 +124,13 @@ def _place(
 ) -> Placement:
     number, superpod, name = port
     rank, member = pod
-    node = question.cluster.get(name)
-    if node is None:
-        raise KeyError(name)
     if had is not None and had.node == name:
         place = replace(had, pod=member.name, rank=rank)
     else:
-        row = rows[name]
-        usable = node.free & node.usable(row)
-        chosen = chips.choose(row, usable, member.chips)
-        place = placement(row, node, usable, chosen, pod=member.name, rank=rank)
+        row, node = rows[name], question.cluster[name]
+        free = node.free_for(row)
+        chosen = chips.choose(row, free, member.chips)
+        place = placement(row, node, free, chosen, pod=member.name, rank=rank)
         place = replace(place, reason=f"{place.reason}, in SuperPoD {superpod}")
     return replace(place, superpod=superpod, superpod_rank=number)
 
