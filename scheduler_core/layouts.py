@@ -148,7 +148,32 @@ def _choose_whole_first(product: Product, free: int, count: int) -> int:
         return 0
     whole = [group for group in product.groups if free & group == group]
     taken = sum(whole[: count // product.group_size])
-    return taken | lowest(free & ~taken, count - taken.bit_count())
+    return taken | _choose_few_groups(product, free & ~taken, count - taken.bit_count())
+
+
+def _choose_few_groups(product: Product, free: int, count: int) -> int:
+    """Few groups first, then few fragments left, then the lowest ids.
+
+    Some groups give all that they have, and one what is missing then: if two gave a
+    part of theirs, one of them might as well give all of it.
+    """
+    parts = [part for group in product.groups if (part := free & group)]
+    sets = {
+        taken | lowest(last, count - taken.bit_count())
+        for number in range(len(parts) + 1)
+        for emptied in combinations(parts, number)
+        if (taken := sum(emptied)).bit_count() <= count
+        for last in (0, *parts)
+        if not last & taken
+    }
+
+    def scatter(chosen: int) -> tuple[int, int, tuple[int, ...]]:
+        touched = sum(chosen & part != 0 for part in parts)
+        left = (free & ~chosen & group for group in product.groups)
+        loss = sum(product.group_loss[part.bit_count()] for part in left)
+        return touched, loss, ids_of(chosen)
+
+    return min((some for some in sets if some.bit_count() == count), key=scatter)
 
 
 def _choose_emptiest_first(product: Product, free: int, count: int) -> int:

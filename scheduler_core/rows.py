@@ -6,7 +6,7 @@ products is data, and these are its words. The rows stand in `products.py`; what
 does in `jobs.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
@@ -37,7 +37,7 @@ class Way(Enum):
     HALVES = "halves"
     #: half of them in each of the two groups, at matching positions
     PAIRS = "pairs"
-    #: anywhere: whole groups first, then the lowest ids
+    #: anywhere: whole groups first, then few groups, so that few fragments are left
     WHOLE_FIRST = "whole-first"
     #: anywhere: the groups with the fewest free chips first
     EMPTIEST_FIRST = "emptiest-first"
@@ -136,6 +136,9 @@ class Product:
     all_chips: int = field(init=False)
     #: the mask of each group, the lowest ids first
     groups: tuple[int, ...] = field(init=False)
+    #: by a group's free chips: how many legal counts it cannot serve although it has
+    #: some; empty where groups do not matter (`fragmentation.py`)
+    group_loss: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out what every decision asks for, once."""
@@ -144,6 +147,15 @@ class Product:
         object.__setattr__(self, "counts", tuple(sorted(self.ways)))
         object.__setattr__(self, "all_chips", (1 << self.chip_count) - 1)
         object.__setattr__(self, "groups", tuple(group << first for first in firsts))
+        object.__setattr__(self, "group_loss", tuple(self._losses()))
+
+    def _losses(self) -> Iterator[int]:
+        if not self.group_preference:
+            return
+        within = [count for count in self.counts if count <= self.group_size]
+        yield 0
+        for free in range(1, self.group_size + 1):
+            yield sum(count > free for count in within)
 
     @property
     def in_pairs(self) -> bool:

@@ -108,7 +108,11 @@ def duo_distributed(free: frozenset[int], count: int) -> frozenset[int]:
 
 
 def meshes(free: frozenset[int], count: int) -> frozenset[int]:
-    """4P mesh: whole meshes, then the tightest for the rest, then the lowest ids."""
+    """4P mesh: whole meshes, then the tightest for the rest, else few of them.
+
+    A mesh of four serves one to four chips, so one with 1, 2 or 3 left is a fragment
+    of as many counts as it lacks chips.
+    """
     parts = _groups(free, 4)
     whole = [chips for chips in parts.values() if len(chips) == 4][: count // 4]
     taken = [chip for chips in whole for chip in chips]
@@ -124,7 +128,13 @@ def meshes(free: frozenset[int], count: int) -> frozenset[int]:
         return frozenset((*taken, *min(fit)[1][:rest]))
     if count < 4 or count % 4 == 0 or rest > len(others):
         return frozenset()
-    return frozenset((*taken, *others[:rest]))
+
+    def key(chosen: Chosen) -> tuple[object, ...]:
+        left = _groups(set(others) - set(chosen), 4).values()
+        loss = sum(4 - len(part) for part in left)
+        return len(_groups(chosen, 4)), loss, chosen
+
+    return _best(combinations(others, rest), key) | frozenset(taken)
 
 
 RINGS_OF_FOUR = {1: [1, 3, 2, 4], 2: [2, 4, 3], 4: [4]}
