@@ -16,6 +16,7 @@ from agent.claims.events import PodSeen
 from agent.claims.publishing import Patch
 from agent.current import Current
 from scheduler_core.wire.pods import NpuPod
+from service import clock
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,6 @@ AT_ONCE = 8
 #: Ceiling of the pause after a patch that did not land: once the API server is
 #: back, people should not wait long for the truth. Unit: seconds.
 LONGEST_PAUSE_S = 10.0
-#: So much sooner than asked an event loop may wake us.
-EARLY_S = 0.001
 
 
 class PatchError(Exception):
@@ -94,7 +93,7 @@ class Publisher:
     async def run_once(self) -> int:
         """Send the patches that may be sent now; return how many there were."""
         self._gone &= self._current.ledger.pods.keys()
-        due_s = _now() + EARLY_S
+        due_s = clock.loop_s() + clock.EARLY_S
         waiting = {u for u, p in self._put_off.items() if p.until_s > due_s}
         wanted = self._wanted()
         settled = self._put_off.keys() - waiting - {patch.uid for patch in wanted}
@@ -132,12 +131,8 @@ class Publisher:
         before = self._put_off.get(patch.uid)
         backoff = before.backoff if before else self._new_backoff()
         pause_s = backoff.next_s()
-        self._put_off[patch.uid] = _PutOff(backoff, _now() + pause_s)
+        self._put_off[patch.uid] = _PutOff(backoff, clock.loop_s() + pause_s)
         log.warning(
             "annotations not written yet",
             extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},
         )
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

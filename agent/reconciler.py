@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 from agent.claims import releasing, settling
 from agent.claims.events import InUse, PassEnded, ResourcesRead
 from agent.current import Current
+from service import clock
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -24,8 +25,6 @@ AGAIN_S = 0.1
 PATIENT_S = 1.0
 #: Passes at the first rate after a change.
 EAGER_PASSES = 10
-#: So much sooner than asked an event loop may wake us.
-EARLY_S = 0.001
 #: pod-resources takes 100 calls a second, 10 at once, from all callers together.
 READ_EACH_S = 0.01
 
@@ -91,12 +90,12 @@ class Reconciler:
     async def run(self) -> NoReturn:
         """Make passes until cancelled."""
         eager, known_sequence = EAGER_PASSES, -1
-        thorough_at = _now()
+        thorough_at = clock.loop_s()
         while True:
             version = self._current.version
-            thorough = _now() + EARLY_S >= thorough_at
+            thorough = clock.loop_s() + clock.EARLY_S >= thorough_at
             if thorough:
-                thorough_at = _now() + self._period_s
+                thorough_at = clock.loop_s() + self._period_s
             pause_s = await self.run_once(thorough=thorough)
             sequence = self._current.ledger.sequence
             eager = EAGER_PASSES if sequence != known_sequence else eager - 1
@@ -112,7 +111,7 @@ class Reconciler:
         if pause_s is None:
             until, sequence = thorough_at, None
         else:
-            until, sequence = _now() + pause_s, self._current.ledger.sequence
+            until, sequence = clock.loop_s() + pause_s, self._current.ledger.sequence
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 version = await self._current.changed(version)
@@ -171,7 +170,3 @@ class Reconciler:
                 )
             )
             await asyncio.sleep(READ_EACH_S)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

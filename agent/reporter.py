@@ -20,6 +20,7 @@ from kube.errors import KubeError, NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo
+from service import clock
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class Reporter:
             return
         self._drawn = picture
         if self._changed_at is None:
-            self._changed_at = asyncio.get_running_loop().time()
+            self._changed_at = clock.loop_s()
         self._events.put_nowait(report.Drawn(picture))
         self._node_woken.set()
 
@@ -184,7 +185,7 @@ class Reporter:
         """Take one event, and the outcomes of the writes that follow from it."""
         outcome: report.Event | None = event
         while outcome is not None:
-            now = asyncio.get_running_loop().time()
+            now = clock.loop_s()
             self._state, effects = report.step(self._state, outcome, now)
             outcome = None
             for effect in effects:
@@ -252,7 +253,7 @@ class Reporter:
     def _published(self, picture: Picture) -> None:
         if self._changed_at is None or picture != self._drawn:
             return
-        now = asyncio.get_running_loop().time()
+        now = clock.loop_s()
         self._metrics.published_s.observe(now - self._changed_at)
         self._changed_at = None
 

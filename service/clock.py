@@ -1,11 +1,15 @@
-"""What time is it for people: the one place that reads wall clocks.
+"""What time is it: the one place that reads clocks.
 
-Everything else takes a clock from its caller, or the loop's own time, so that tests
-can turn the hands.
+Wall clocks are for people. Everything else takes a clock from its caller, or the
+loop's own time, so that tests can turn the hands.
 """
 
+import asyncio
 import datetime as dt
 import time
+
+#: So much sooner than asked an event loop may wake who sleeps on it. Unit: seconds.
+EARLY_S = 0.001
 
 
 def wall_s() -> float:
@@ -16,6 +20,11 @@ def wall_s() -> float:
 def wall_ns() -> int:
     """Return the nanoseconds since 1970-01-01 UTC, the unit of predicate-time."""
     return time.time_ns()
+
+
+def loop_s() -> float:
+    """Return the running event loop's time: seconds, from anywhere, only forwards."""
+    return asyncio.get_running_loop().time()
 
 
 def rfc3339(seconds: float) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from agent.devices.driver import Driver, DriverError
 from agent.devices.reading import Reading
+from service import clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class Source:
             reading = call.result()
         except DriverError as error:
             return self._stale(str(error))
-        now = asyncio.get_running_loop().time()
+        now = clock.loop_s()
         return Observation(reading=reading, read_at=now)
 
     def _stale(self, problem: str) -> Observation:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from service import clock
+
 KUBELET_SOCKET = "kubelet.sock"
 
 #: pod-resources takes 100 calls a second from all callers together.
@@ -74,9 +76,9 @@ class Rivals:
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
             return f"another device plugin serves at our socket, {self._socket}"
-        deadline = asyncio.get_running_loop().time() + FORGETS_WITHIN_S
+        deadline = clock.loop_s() + FORGETS_WITHIN_S
         while await self._offered():
-            if asyncio.get_running_loop().time() > deadline:
+            if clock.loop_s() > deadline:
                 return await self._living()
             await asyncio.sleep(_AGAIN_S)
         return ""

@@ -35,6 +35,7 @@ from agent.plugin import translate
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.wire.pods import NpuPod
+from service import clock
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
 
     async def _prefer(self, asked: PreferenceAsked) -> tuple[str, ...]:
         """Wait for a claim of this size, but answer in any case."""
-        deadline = _now() + CLAIM_WAIT_S
+        deadline = clock.loop_s() + CLAIM_WAIT_S
         while True:
             version = self._current.version
             (answer,) = (
@@ -219,14 +220,14 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             if not answer.claim_missing:
                 return answer.kubelet_ids
             if not await self._news(version, deadline):
-                self._waited_until = _now()
+                self._waited_until = clock.loop_s()
                 return answer.kubelet_ids
 
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
         """Serve at once if there is a claim; else wait for it, then decide."""
         # what the preference has waited for in vain need not be waited for again
-        waited = _now() - self._waited_until < CLAIM_WAIT_S
-        deadline = _now() + (0.0 if waited else CLAIM_WAIT_S)
+        waited = clock.loop_s() - self._waited_until < CLAIM_WAIT_S
+        deadline = clock.loop_s() + (0.0 if waited else CLAIM_WAIT_S)
         while True:
             version = self._current.version
             answer = self._ask(AllocateAsked(kubelet_ids, last_call=False))
@@ -264,7 +265,3 @@ def options() -> api_pb2.DevicePluginOptions:
     return api_pb2.DevicePluginOptions(
         pre_start_required=False, get_preferred_allocation_available=True
     )
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -4,7 +4,6 @@ Runs `devices.Procedure`s against the plugins, keeps the checkpoint file, and
 tells the node's reporter when devices have changed.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from sandbox.kubelet.devices import (
 from sandbox.kubelet.plugins import PluginServer
 from sandbox.kubelet.pods import Container, Pod
 from sandbox.kubelet.switches import Switches
+from service import clock
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Allocator:
     async def start(self) -> None:
         """Read the checkpoint and let plugins register."""
         try:
-            checkpoint.read(self._checkpoint, self.tables, _now())
+            checkpoint.read(self._checkpoint, self.tables, clock.loop_s())
         except ValueError:
             # As the real one (manager.go:342): it starts without.
             _log.exception("the checkpoint cannot be read, devices are forgotten")
@@ -113,7 +113,7 @@ class Allocator:
     def capacity(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the node's capacity and allocatable of plugins' resources."""
         before = set(self.tables.healthy)
-        answer = self.tables.capacity(_now())
+        answer = self.tables.capacity(clock.loop_s())
         if set(self.tables.healthy) != before:
             self._write()
         return answer
@@ -134,15 +134,15 @@ class Allocator:
 
     def plugin_disconnected(self, resource: str) -> None:
         """Count the devices of a plugin that is gone as unhealthy."""
-        self.tables.disconnected(resource, _now())
+        self.tables.disconnected(resource, clock.loop_s())
         self._changed()
 
     async def _ask(self, question: Question) -> Answer:
         plugin = self._plugins.endpoint(question.resource)
         if not isinstance(question, AskPreference):
-            begin = _now()
+            begin = clock.loop_s()
             responses = await plugin.allocate(question.ids)
-            self.allocate_s.append(_now() - begin)
+            self.allocate_s.append(clock.loop_s() - begin)
             return Allocated(responses=responses)
         ids = await plugin.preferred(
             question.available, question.must_include, question.size
@@ -161,7 +161,3 @@ class Allocator:
 
     def _write(self) -> None:
         checkpoint.write(self._checkpoint, self.tables)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -6,7 +6,6 @@ nothing of what a lost checkpoint knew. `List` frees the ids of pods that have
 just ended; `Get` does not.
 """
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +16,7 @@ from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.kubelet.devices import DeviceTables
 from sandbox.kubelet.pods import ContainerKind, Pod
 from sandbox.kubelet.syncloop import SyncLoop
+from service import clock
 
 SOCKET = "kubelet.sock"
 #: apis/podresources/constants.go
@@ -138,7 +138,7 @@ class _Limiter:
 
     async def take(self, context: grpc.aio.ServicerContext[_In, _Out]) -> None:
         """Count one call; one too many is refused."""
-        now = asyncio.get_running_loop().time()
+        now = clock.loop_s()
         filled = self._tokens + (now - self._filled_at) * _CALLS_PER_S
         self._tokens, self._filled_at = min(_BURST, filled), now
         if self._tokens < 1:
