@@ -198,7 +198,6 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
                     translate.allocation(decision, self._hardware().stand_in)
                 )
         self._observe_allocate_s(time.perf_counter() - started)
-        self._current.wake()  # whoever waits for quiet may go on
         return api_pb2.AllocateResponse(container_responses=answers)
 
     async def PreStartContainer(
