@@ -74,7 +74,7 @@ def unusable(ledger: Ledger) -> int:
 
 def unclaimed(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
     """Return the chips that are usable and that nobody has a claim on."""
-    everything = (1 << ledger.product.chip_count) - 1
+    everything = ledger.product.all_chips
     return everything & ~unusable(ledger) & ~claimed(ledger, but=but)
 
 

@@ -139,7 +139,7 @@ def _shows(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
     evidence = ledger.shown.get(owner.uid)
     if evidence is None:
         return False
-    shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+    shown = evidence.ids
     # a new pod of the same name may have got the same ids
     newer = {
         kubelet_id
@@ -202,7 +202,7 @@ def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
     for uid, evidence in ledger.shown.items():
         if not values.is_alive(ledger, uid):
             continue  # not read any more
-        shown = {i for ids in (evidence.containers or {}).values() for i in ids}
+        shown = evidence.ids
         own = {i for each in values.holds_of_pod(ledger, uid) for i in each.kubelet_ids}
         if not (shown - own).isdisjoint(hold.kubelet_ids):
             return True

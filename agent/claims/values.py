@@ -79,6 +79,11 @@ class Evidence:
     #: no Allocate was under way from its beginning to its end
     quiet: bool
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """All device ids that were shown for the pod."""
+        return frozenset[str]().union(*(self.containers or {}).values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:

@@ -85,7 +85,7 @@ class Resources:
             )
         except grpc.aio.AioRpcError:
             return None
-        return translate.offered(answer.devices, self._resource)
+        return translate.ids_among(answer.devices, self._resource)
 
     async def let_go(self) -> InUse:
         """Make the kubelet forget the ids of pods that have ended.

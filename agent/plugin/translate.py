@@ -97,10 +97,10 @@ def allocation(hold: Hold, stand_in: str) -> deviceplugin.ContainerAllocateRespo
     )
 
 
-def offered(
+def ids_among(
     devices: Iterable[podresources.ContainerDevices], resource: str
 ) -> frozenset[str]:
-    """Return the ids of one resource among all that the kubelet would give out."""
+    """Return the ids of one resource among devices of all resources."""
     return frozenset(
         kubelet_id
         for each in devices
@@ -114,11 +114,6 @@ def device_ids(
 ) -> Mapping[str, frozenset[str]]:
     """Return {container: its ids of one resource}, containers without any too."""
     return {
-        container.name: frozenset(
-            kubelet_id
-            for devices in container.devices
-            if devices.resource_name == resource
-            for kubelet_id in devices.device_ids
-        )
+        container.name: ids_among(container.devices, resource)
         for container in pod.containers
     }
