@@ -30,8 +30,9 @@ from agent.claims.events import (
 )
 from agent.claims.publishing import Patch
 from agent.claims.values import Hold, Ledger
+from tests.agent.claims.admission_model import PluginError
 from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster
-from tests.agent.claims.kubelet_model import Kubelet, PluginError
+from tests.agent.claims.kubelet_model import Kubelet
 
 HOST_IP = "10.0.0.1"
 

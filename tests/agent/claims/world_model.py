@@ -15,6 +15,7 @@ from scheduler_core import shapes
 from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations as keys
 from scheduler_core.wire.pods import NpuPod
+from tests.agent.claims.admission_model import Manner
 from tests.agent.claims.agent_model import Agent
 from tests.agent.claims.cluster_model import (
     PRODUCT,
@@ -22,7 +23,7 @@ from tests.agent.claims.cluster_model import (
     annotated,
     chips_text,
 )
-from tests.agent.claims.kubelet_model import IDS, Kubelet, Manner
+from tests.agent.claims.kubelet_model import IDS, Kubelet
 
 #: Passes after which everything must have come to rest.
 ENOUGH_PASSES = 12
