@@ -1,0 +1,127 @@
+"""A reporter at work, and what can be seen of it from outside."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from agent import picture
+from agent.devices import driver_file
+from agent.health import Health, Look, step
+from agent.observe.metrics import Metrics
+from agent.picture import Picture
+from agent.reporter import Reporter
+from kube import configmaps, nodes
+from kube.client import Client
+from kube.errors import NotFoundError
+from kube.objects import ConfigMap, Node, OwnerReference, encode
+from scheduler_core.wire.deviceinfo import Affinity
+
+T = TypeVar("T")
+FindOwner = Callable[[], Awaitable[OwnerReference | None]]
+
+NAME = "mindx-dl-deviceinfo-node-1"
+NAMESPACE = "kube-system"
+PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
+
+
+def drawn(sequence: int) -> Picture:
+    reading = driver_file.parse("product: atlas-800-training\n")
+    health, _ = step(Health(), Look(reading=reading), 0.0)
+    affinity = Affinity(sequence=sequence)
+    return picture.picture(reading, health, taken=(), affinity=affinity)
+
+
+ONE, TWO = drawn(1), drawn(2)
+
+
+async def create_node(client: Client) -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+    await client.request("POST", "/api/v1/nodes", body=encode(body))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class World:
+    client: Client
+    reporter: Reporter
+    registry: CollectorRegistry
+    clock: Clock
+    told: list[str] = field(default_factory=list)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"ascend_agent_{name}", labels) or 0.0
+
+    async def configmap(self) -> ConfigMap | None:
+        try:
+            return await configmaps.get(self.client, NAMESPACE, NAME)
+        except NotFoundError:
+            return None
+
+    async def standing(self, shown: Picture) -> ConfigMap:
+        """The ConfigMap, once it says what is shown, as of now."""
+        data = picture.wanted(shown, update_time=int(self.clock.now_s))
+        del data["ManuallySeparateNPU"]
+
+        async def stands() -> ConfigMap | None:
+            found = await self.configmap()
+            right = found and data.items() <= (found.data or {}).items()
+            return found if right else None
+
+        return await eventually(stands)
+
+    async def node_with(self, check: Callable[[Node], bool]) -> Node:
+        async def found() -> Node | None:
+            node = await nodes.get(self.client, "node-1")
+            return node if check(node) else None
+
+        return await eventually(found)
+
+
+async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
+    async with asyncio.timeout(10):
+        while (found := await look()) is None:
+            await asyncio.sleep(0.01)
+    return found
+
+
+@asynccontextmanager
+async def reporting(
+    client: Client,
+    *,
+    writer: str = "me",
+    heartbeat_s: float = 300.0,
+    owner: FindOwner | None = None,
+) -> AsyncIterator[World]:
+    async def nobody() -> None:
+        return
+
+    registry, clock = CollectorRegistry(), Clock()
+    reporter = Reporter(
+        client,
+        node="node-1",
+        writer=writer,
+        heartbeat_s=heartbeat_s,
+        metrics=Metrics(registry),
+        wall_s=clock,
+        on_rival=(told := list[str]()).append,
+        owner=owner or nobody,
+    )
+    task = asyncio.create_task(reporter.run())
+    yield World(client, reporter, registry, clock, told)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def edit(client: Client, **data: str | None) -> None:
+    await configmaps.patch(client, namespace=NAMESPACE, name=NAME, data=data)
