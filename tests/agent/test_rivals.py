@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 import pytest
@@ -29,6 +30,7 @@ async def site() -> AsyncIterator[Site]:
         await site.stop()
 
 
+T = TypeVar("T")
 Serve = Callable[..., Awaitable[Plugin]]
 
 
@@ -63,15 +65,22 @@ async def told(site: Site, page: str = "readyz") -> str:
         return ""
 
 
+async def until(look: Callable[[], Awaitable[T | None]]) -> T:
+    """Look until something is there."""
+    async with asyncio.timeout(SETTLED_S):
+        while (found := await look()) is None:
+            await asyncio.sleep(0.02)
+    return found
+
+
 async def until_told(site: Site, words: str) -> str:
-    said = ""
+    async def says() -> str | None:
+        return said if words in (said := await told(site)) else None
+
     try:
-        async with asyncio.timeout(SETTLED_S):
-            while words not in (said := await told(site)):
-                await asyncio.sleep(0.02)
+        return await until(says)
     except TimeoutError:
-        raise AssertionError(said) from None
-    return said
+        raise AssertionError(await told(site)) from None
 
 
 async def registrations(site: Site) -> float:
@@ -92,10 +101,11 @@ async def events(site: Site, reason: str) -> list[str]:
 
 
 async def until_event(site: Site, reason: str) -> str:
-    async with asyncio.timeout(SETTLED_S):
-        while not (found := await events(site, reason)):
-            await asyncio.sleep(0.02)
-    return found[-1]
+    async def last() -> str | None:
+        found = await events(site, reason)
+        return found[-1] if found else None
+
+    return await until(last)
 
 
 async def report(site: Site) -> Object:
@@ -105,11 +115,13 @@ async def report(site: Site) -> Object:
 
 async def serves(site: Site, name: str) -> None:
     """Bind a pod to free chips and see it run on them."""
+
+    async def is_mounted() -> bool | None:
+        return name in site.mounted() or None
+
     assert await site.bind(name, 2)
     await site.settle()
-    async with asyncio.timeout(SETTLED_S):
-        while name not in site.mounted():
-            await asyncio.sleep(0.02)
+    await until(is_mounted)
     await site.settle()
 
 
@@ -229,9 +241,10 @@ async def test_a_kubelet_that_has_dropped_us_in_silence_is_registered_with_again
     # the kubelet drops whom it knows, and our stream stays open
     await rival.stop()
 
-    async with asyncio.timeout(SETTLED_S):
-        while await registrations(site) == 1:
-            await asyncio.sleep(0.05)
+    async def is_registered_again() -> bool | None:
+        return await registrations(site) > 1 or None
+
+    await until(is_registered_again)
     await until_told(site, "ok")
     await serves(site, "train")
 
@@ -277,9 +290,12 @@ async def test_a_configmap_that_another_program_writes_is_left_to_it(
     # edited by hand: set right again
     found["data"]["DeviceInfoCfg"] = "{}"
     await site.api.patch(path, {"data": {"DeviceInfoCfg": "{}"}})
-    async with asyncio.timeout(SETTLED_S):
-        while (found := await report(site))["data"]["DeviceInfoCfg"] == "{}":
-            await asyncio.sleep(0.02)
+
+    async def restored() -> Object | None:
+        now = await report(site)
+        return now if now["data"]["DeviceInfoCfg"] != "{}" else None
+
+    found = await until(restored)
 
     # replaced by a program, as MindCluster's does: left as it is
     theirs = deviceinfo_of_another_make()
