@@ -1,7 +1,8 @@
 """Decisions on files: `python -m scheduler_core place SNAPSHOT JOB`.
 
 Exit code 0: there is a place; 1: there is none; 2: the files or arguments are wrong.
-With `--batch` one case a line is read from standard input (`wire/batch.py`) and
+`validate SNAPSHOT` says whether a file can be read, and all that is wrong with it.
+With `place --batch` one case a line is read from standard input (`wire/batch.py`) and
 answered by one line; then 0 says that every line could be read.
 """
 
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 from scheduler_core.jobs import Profile
 from scheduler_core.placement import Placement, Rejection, place
-from scheduler_core.wire import batch, snapshot
+from scheduler_core.wire import batch, snapshot, snapshot_job
 from scheduler_core.wire.reader import SnapshotError
 
 T = TypeVar("T")
@@ -22,21 +23,39 @@ T = TypeVar("T")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and say what came of it on standard output."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    if arguments.batch:
-        return _answer_lines(Profile(arguments.profile))
-    if arguments.job is None:
-        parser.error("place: expected SNAPSHOT and JOB, or --batch")
+    arguments = _parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = arguments.run
     try:
-        cluster = snapshot.cluster_of(_load(arguments.snapshot, snapshot.parse))
-        job = _load(arguments.job, snapshot.parse_job)
+        return run(arguments)
     except _UnreadableError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+
+
+def _place(arguments: argparse.Namespace) -> int:
+    if arguments.batch:
+        return _answer_lines(Profile(arguments.profile))
+    if arguments.job is None:
+        arguments.parser.error("place: expected SNAPSHOT and JOB, or --batch")
+    cluster = snapshot.cluster_of(_load(arguments.snapshot, snapshot.parse))
+    job = _load(arguments.job, snapshot_job.parse)
     answer = place(job.resource, job.chips, cluster)
     sys.stdout.write(_as_json(answer) if arguments.json else _as_text(answer))
     return 0 if isinstance(answer, Placement) else 1
+
+
+def _validate(arguments: argparse.Namespace) -> int:
+    path: Path = arguments.snapshot
+    found = _load(path, snapshot.parse)
+    sys.stdout.write(
+        f"{path}: a snapshot of version {snapshot.VERSION}: "
+        f"{_count(found.nodes, 'node')}, {_count(found.pods, 'pod')}\n"
+    )
+    return 0
+
+
+def _count(some: Sequence[object], what: str) -> str:
+    return f"{len(some)} {what}{'' if len(some) == 1 else 's'}"
 
 
 class _UnreadableError(Exception):
@@ -65,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
         help="how strict the rules over whole jobs are, for --batch",
     )
     command.add_argument("--json", action="store_true", help="answer in JSON")
+    command.set_defaults(run=_place, parser=parser)
+    command = commands.add_parser(
+        "validate", help="whether a snapshot can be read, and all that is wrong with it"
+    )
+    command.add_argument("snapshot", type=Path, help="nodes and pods, as JSON")
+    command.set_defaults(run=_validate)
     return parser
 
 

@@ -29,7 +29,6 @@ from scheduler_core.wire.reader import Reader, SnapshotError
 from scheduler_core.wire.typed import (
     as_integer,
     as_name,
-    as_object,
     as_string,
     parse_json,
 )
@@ -79,14 +78,6 @@ def parse(line: str) -> Case:
         optional=("node_selector", "labels", "annotations", "node_labels", "pods"),
     )
 
-    def texts(name: str) -> Mapping[str, str]:
-        nothing: Mapping[str, object] = {}
-        found = reader.get(root, name, as_object, default=nothing)
-        return {
-            key: reader.get(found, key, as_string, path=name, default="")
-            for key in found
-        }
-
     node = reader.fields(
         root.get("node", {}),
         "node",
@@ -104,11 +95,11 @@ def parse(line: str) -> Case:
     case = Case(
         resource=reader.get(root, "resource", as_name, default=""),
         job=Traits(
-            annotations=texts("annotations"),
-            labels=texts("labels"),
-            node_selector=texts("node_selector"),
+            annotations=reader.texts(root, "annotations"),
+            labels=reader.texts(root, "labels"),
+            node_selector=reader.texts(root, "node_selector"),
         ),
-        node_labels=texts("node_labels"),
+        node_labels=reader.texts(root, "node_labels"),
         count=reader.get(root, "count", as_integer, default=1),
         pods=reader.get(root, "pods", as_integer, default=1),
         chips=number,

@@ -7,7 +7,13 @@ from typing import TypeVar
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.typed import as_array, as_integer, as_object, parse_json
+from scheduler_core.wire.typed import (
+    as_array,
+    as_integer,
+    as_object,
+    as_string,
+    parse_document,
+)
 
 T = TypeVar("T")
 
@@ -59,7 +65,7 @@ class Reader:
                 nothing else can be told to be wrong.
         """
         try:
-            root = as_object(parse_json(text, "document"), "document")
+            root = as_object(parse_document(text, "document"), "document")
             found = as_integer(root.get("version"), "version")
         except WireError as error:
             raise SnapshotError([str(error)]) from None
@@ -84,9 +90,8 @@ class Reader:
         for key in fields:
             if key not in known:
                 close = get_close_matches(key, known, n=1)
-                hint = f"{close[0]!r}" if close else f"one of {', '.join(known)}"
-                where = _under(path, key)
-                self.problems.append(f"{where}: no such key, expected {hint}")
+                hint = f"did you mean {close[0]!r}?" if close else _listed(known)
+                self.problems.append(f"{_under(path, key)}: no such key, {hint}")
         for key in required:
             if key not in fields:
                 self.problems.append(f"{_under(path, key)}: expected, not found")
@@ -126,21 +131,59 @@ class Reader:
         nothing: Sequence[object] = ()
         return self.read(as_array, value, path, default=nothing)
 
-    def chips(self, value: object, within: Sequence[int], path: str) -> tuple[int, ...]:
-        """Physical ids, ascending: each in `within`, none twice."""
+    def number(
+        self,
+        fields: Mapping[str, object],
+        key: str,
+        *,
+        path: str = "",
+        least: int | None,
+        default: T,
+    ) -> int | T:
+        """The whole number `key`, from `least` on; `default` when it is absent."""
+
+        def narrow(value: object, where: str) -> int | T:
+            found = as_integer(value, where)
+            if least is not None and found < least:
+                raise WireError(where, expected=f"{least} or more", found=found)
+            return found
+
+        otherwise: int | T = default
+        return self.get(fields, key, narrow, path=path, default=otherwise)
+
+    def texts(
+        self, fields: Mapping[str, object], key: str, path: str = ""
+    ) -> Mapping[str, str]:
+        """The object `key` of texts by text, as labels are; empty when absent."""
+        nothing: Mapping[str, object] = {}
+        found = self.get(fields, key, as_object, path=path, default=nothing)
+        where = _under(path, key)
+        return {
+            name: self.get(found, name, as_string, path=where, default="")
+            for name in found
+        }
+
+    def chips(
+        self, value: object, within: Sequence[int] | None, path: str
+    ) -> tuple[int, ...]:
+        """Physical ids, ascending: each in `within` (None is any), none twice."""
         chips: set[int] = set()
         for index, item in enumerate(self.items(value, path)):
             where = f"{path}[{index}]"
             chip = self.read(as_integer, item, where, default=None)
             if chip is None:
                 continue
-            if chip not in within:
+            if within is not None and chip not in within:
                 listed = ", ".join(map(str, within))
                 self.say(where, f"one of the chips {listed or '(none)'}", chip)
             elif chip in chips:
                 self.say(where, "each chip once", chip)
             chips.add(chip)
         return tuple(sorted(chips))
+
+
+def _listed(known: Sequence[str]) -> str:
+    return f"expected one of {', '.join(known)}" if known else "expected none"
 
 
 def _under(path: str, key: str) -> str:

@@ -119,9 +119,37 @@ def test_all_that_is_wrong_with_a_file_is_said_with_its_name(
     assert (code, capsys.readouterr().err.splitlines()) == (
         2,
         [
-            f"{files[1]}: chip: no such key, expected 'chips'",
+            f"{files[1]}: chip: no such key, did you mean 'chips'?",
             f"{files[1]}: resource: expected, not found",
             f"{files[1]}: chips: expected, not found",
+        ],
+    )
+
+
+def test_a_snapshot_that_can_be_read_is_valid(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["validate", files[0]])
+
+    said = f"{files[0]}: a snapshot of version 1: 2 nodes, 2 pods\n"
+    assert (code, capsys.readouterr().out) == (0, said)
+
+
+def test_all_that_is_wrong_with_a_snapshot_is_said(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(files[0]).write_text('{"version": 1, "node": [], "pod": []}', encoding="utf-8")
+
+    code = main(["validate", files[0]])
+
+    captured = capsys.readouterr()
+    assert (code, captured.out, captured.err.splitlines()) == (
+        2,
+        "",
+        [
+            f"{files[0]}: node: no such key, did you mean 'nodes'?",
+            f"{files[0]}: pod: no such key, did you mean 'pods'?",
+            f"{files[0]}: nodes: expected, not found",
         ],
     )
 

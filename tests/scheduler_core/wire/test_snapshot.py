@@ -2,58 +2,35 @@ import json
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
+from scheduler_core.answers import LeafUse
+from scheduler_core.bits import ids_of
+from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products import PRODUCTS
-from scheduler_core.reasons import Reason
+from scheduler_core.superpodgangs import SuperPods
 from scheduler_core.wire import snapshot
 from scheduler_core.wire.reader import SnapshotError
-from scheduler_core.wire.snapshot import Job, Snapshot, SnapshotNode, SnapshotPod
+from scheduler_core.wire.snapshot import (
+    Snapshot,
+    SnapshotJob,
+    SnapshotNode,
+    SnapshotPod,
+    SnapshotSwitches,
+)
 from tests.machines import EIGHT, atlas
+from tests.scheduler_core.wire.snapshots import snapshots
 
 KEYS = ", ".join(row.key for row in PRODUCTS)
-
-chips = st.frozensets(st.integers(0, 7)).map(lambda some: tuple(sorted(some)))
-
-
-@st.composite
-def nodes(draw: st.DrawFn) -> SnapshotNode:
-    inventory = draw(chips)
-
-    def some() -> tuple[int, ...]:
-        return tuple(chip for chip in draw(chips) if chip in inventory)
-
-    return SnapshotNode(
-        name=draw(st.text(min_size=1, max_size=5)),
-        product=PRODUCT,
-        chips=inventory,
-        unhealthy=some(),
-        held=some(),
-        releasing=some(),
-        barred=draw(st.sampled_from([None, Reason.AGENT_SILENT, Reason.IDS_LOST])),
-    )
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
-    some = draw(st.lists(nodes(), max_size=4, unique_by=lambda node: node.name))
-    names = [node.name for node in some]
-    pod = st.builds(
-        SnapshotPod,
-        name=st.text(min_size=1, max_size=5),
-        node=st.sampled_from(names or ["none"]),
-        chips=chips,
-        phase=st.sampled_from(["Pending", "Running", "Succeeded"]),
-    )
-    pods = draw(st.lists(pod, max_size=4)) if some else []
-    return Snapshot(nodes=tuple(some), pods=tuple(pods))
 
 
 @pytest.mark.property
 @given(snapshots())
 def test_a_snapshot_survives_the_round_trip(some: Snapshot) -> None:
-    assert snapshot.parse(snapshot.render(some)) == some
+    text = snapshot.render(some)
+
+    assert snapshot.parse(text) == some
+    assert snapshot.render(snapshot.parse(text)) == text
 
 
 @pytest.mark.property
@@ -68,9 +45,10 @@ def test_free_held_and_unhealthy_chips_are_all_chips(some: Snapshot) -> None:
         for pod in some.pods:
             if pod.node == node.name and pod.phase != "Succeeded":
                 taken |= {*pod.chips}
-        free = {chip for chip in range(8) if state.free >> chip & 1}
-        assert free == {*node.chips} - {*node.unhealthy} - taken
+        offered = {*node.chips} if node.listed is None else {*node.listed}
+        assert set(ids_of(state.free)) == offered - {*node.unhealthy} - taken
         assert state.barred == node.barred
+        assert ids_of(state.network_unhealthy) == node.network_unhealthy
 
 
 def test_what_may_be_left_out_is_the_usual() -> None:
@@ -91,6 +69,49 @@ def test_what_may_be_left_out_is_the_usual() -> None:
     assert list(snapshot.cluster_of(read)) == [atlas("node-1", {0, 1, 2, 5, 6, 7})]
 
 
+def test_the_leaf_switches_know_who_runs_under_them() -> None:
+    leaf = Leaf(name="0", servers=(Server(node="a", slice_id=0),), use=LeafUse.SHARED)
+    some = Snapshot(
+        nodes=(
+            SnapshotNode(name="a", product=PRODUCT, chips=EIGHT),
+            SnapshotNode(name="b", product=PRODUCT, chips=EIGHT),
+        ),
+        pods=(
+            SnapshotPod(name="train-0", node="a", chips=EIGHT, job="train"),
+            SnapshotPod(name="train-1", node="b", chips=EIGHT, job="train"),
+            SnapshotPod(name="old-0", node="b", chips=(), job="old", phase="Failed"),
+            SnapshotPod(name="other-0", node="b", chips=(), job="other"),
+        ),
+        jobs=(
+            SnapshotJob(name="train", schema=Schema.LARGE_MODEL),
+            SnapshotJob(name="old", schema=Schema.NORMAL),
+            SnapshotJob(name="other"),
+        ),
+        switches=SnapshotSwitches(leaves=(leaf,), version=Version.TWO, shared_leaves=1),
+    )
+
+    assert snapshot.network_of(some) == Network(
+        leaves=(leaf,),
+        version=Version.TWO,
+        shared_leaves=1,
+        tenants=(Tenant(schema=Schema.LARGE_MODEL, nodes=frozenset({"a", "b"})),),
+    )
+    assert snapshot.network_of(Snapshot()) is None
+
+
+def test_nodes_are_joined_to_superpods() -> None:
+    some = Snapshot(
+        nodes=(
+            SnapshotNode(name="a", product=PRODUCT, chips=EIGHT, superpod=0),
+            SnapshotNode(name="b", product=PRODUCT, chips=EIGHT),
+        ),
+        superpod_reserve=0,
+    )
+
+    assert snapshot.superpods_of(some) == SuperPods(of_node={"a": 0}, reserve=0)
+    assert snapshot.superpods_of(Snapshot()) is None
+
+
 def problems(document: object) -> tuple[str, ...]:
     with pytest.raises(SnapshotError) as caught:
         snapshot.parse(json.dumps(document))
@@ -109,25 +130,47 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_path() -> None:
             {"name": "", "product": 7, "held": 3, "barred": 5},
             {"product": "atlas-800-training", "chips": [0], "releasing": [1]},
             {"product": "atlas-800-training", "chips": [], "unhealthy": [True, 2]},
+            {"name": "b", "product": "flat-2", "superpod": -1, "labels": {"x": 1}},
         ],
         "pods": [
-            {"name": 3, "node": "c", "chips": [0]},
+            {"name": 3, "node": "c", "chips": [0, "y"]},
             7,
             {"name": "default/a", "node": "a", "chips": [8], "phase": "Gone"},
             {"name": "default/b"},
+            {"name": "p", "node": "b", "chips": [], "job": "j", "budgets": ["x"]},
+            {"name": "p", "node": "b", "chips": [], "budgets": ["w", "w", 1]},
+            {"name": "q", "node": "b", "chips": [-1], "terminating": 1, "rank": "0"},
         ],
+        "jobs": [{"name": "k", "min_available": 0, "schema": "large"}],
+        "budgets": [{"name": "w", "allowed": -1}, {"name": "w"}],
+        "switches": {
+            "version": "3",
+            "shared_leaves": 3,
+            "leaves": [
+                {"name": "0", "servers": [{"node": "b"}, {"node": "d"}, {"nod": 1}]},
+                {"name": "0", "use": "busy", "healthy": 1, "servers": [{"node": "b"}]},
+            ],
+        },
+        "superpods": {"size": 0, "reserve": None, "sizes": 1},
+        "profile": "strict",
     }
 
     barred = "no-allocatable, agent-silent, bad-node-report, ids-lost"
+    all_of_eight = "one of the chips 0, 1, 2, 3, 4, 5, 6, 7"
+    a_node = "the name of a node of this snapshot"
     assert problems(document) == (
-        "nods: no such key, expected 'nodes'",
-        "zzz: no such key, expected one of version, nodes, pods",
-        "nodes[0].unhealty: no such key, expected 'unhealthy'",
+        "nods: no such key, did you mean 'nodes'?",
+        (
+            "zzz: no such key, expected one of version, nodes, pods, jobs, budgets, "
+            "switches, superpods, profile"
+        ),
+        "nodes[0].unhealty: no such key, did you mean 'unhealthy'?",
         f"nodes[0].product: expected one of {KEYS}, found 'atlas'",
         "nodes[0].chips[1]: expected each chip once, found 0",
-        "nodes[0].chips[2]: expected one of the chips 0, 1, 2, 3, 4, 5, 6, 7, found 9",
+        f"nodes[0].chips[2]: expected {all_of_eight}, found 9",
         "nodes[0].chips[3]: expected a whole number, found 'x'",
         f"nodes[1].barred: expected one of {barred}, found 'conflict'",
+        "nodes[1].name: expected each name once, found 'a'",
         "nodes[2].product: expected a text, found 7",
         "nodes[2].name: expected a name, found ''",
         "nodes[2].held: expected a list, found 3",
@@ -137,17 +180,50 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_path() -> None:
         "nodes[4].name: expected, not found",
         "nodes[4].unhealthy[0]: expected a whole number, found True",
         "nodes[4].unhealthy[1]: expected one of the chips (none), found 2",
-        "nodes[1].name: expected each node once, found 'a'",
-        "pods[0].node: expected the name of a node of this snapshot, found 'c'",
+        "nodes[5].superpod: expected 0 or more, found -1",
+        "nodes[5].labels.x: expected a text, found 1",
+        "jobs[0].min_available: expected 1 or more, found 0",
+        (
+            "jobs[0].schema: expected one of large-model-schema, normal-schema, "
+            "found 'large'"
+        ),
+        "budgets[0].allowed: expected 0 or more, found -1",
+        "budgets[1].allowed: expected, not found",
+        "budgets[1].name: expected each name once, found 'w'",
         "pods[0].name: expected a name, found 3",
+        f"pods[0].node: expected {a_node}, found 'c'",
+        "pods[0].chips[1]: expected a whole number, found 'y'",
         "pods[1]: expected an object, found 7",
+        f"pods[2].chips[0]: expected {all_of_eight}, found 8",
         (
             "pods[2].phase: expected one of Pending, Running, Succeeded, Failed, "
             "Unknown, found 'Gone'"
         ),
-        "pods[2].chips[0]: expected one of the chips 0, 1, 2, 3, 4, 5, 6, 7, found 8",
         "pods[3].node: expected, not found",
         "pods[3].chips: expected, not found",
+        "pods[4].job: expected the name of a job of this snapshot, found 'j'",
+        "pods[4].budgets[0]: expected the name of a budget of this snapshot, found 'x'",
+        "pods[5].budgets[1]: expected each budget once, found 'w'",
+        "pods[5].budgets[2]: expected a text, found 1",
+        "pods[5].name: expected each name once, found 'p'",
+        "pods[6].chips[0]: expected one of the chips 0, 1, found -1",
+        "pods[6].terminating: expected true or false, found 1",
+        "pods[6].rank: expected a whole number, found '0'",
+        "switches.shared_leaves: expected 1 or 2, found 3",
+        "switches.leaves[0].servers[2].nod: no such key, did you mean 'node'?",
+        (
+            "switches.leaves[1].use: expected one of idle, shared, exclusive, "
+            "found 'busy'"
+        ),
+        "switches.leaves[1].healthy: expected true or false, found 1",
+        "switches.leaves[1].name: expected each name once, found '0'",
+        f"switches.leaves[0].servers[1].node: expected {a_node}, found 'd'",
+        "switches.leaves[1].servers[0].node: expected each node once, found 'b'",
+        "switches.version: expected one of 1.0, 2.0, single_layer, found '3'",
+        "superpods.sizes: no such key, did you mean 'size'?",
+        "superpods.size: expected 1 or more, found 0",
+        "superpods.reserve: expected a whole number, found None",
+        "profile: expected one of seed, per-pod, found 'strict'",
     )
 
 
@@ -173,37 +249,10 @@ def test_what_is_not_json_is_refused() -> None:
         snapshot.parse("version: 1")
 
 
-def test_a_job_asks_for_chips_of_a_resource() -> None:
-    text = '{"version": 1, "resource": "huawei.com/Ascend910", "chips": 4}'
-
-    assert snapshot.parse_job(text) == Job(resource="huawei.com/Ascend910", chips=4)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            '{"version": 1, "resource": "huawei.com/Ascend911", "chips": 0}',
-            (
-                "chips: expected 1 or more, found 0",
-                (
-                    "resource: expected one of huawei.com/Ascend310, "
-                    "huawei.com/Ascend310P, huawei.com/Ascend910, huawei.com/npu, "
-                    "found 'huawei.com/Ascend911'"
-                ),
-            ),
-        ),
-        (
-            '{"version": 1, "chips": 1.5}',
-            (
-                "resource: expected, not found",
-                "chips: expected a whole number, found 1.5",
-            ),
-        ),
-    ],
-)
-def test_a_job_that_cannot_be_is_refused(text: str, expected: tuple[str, ...]) -> None:
+def test_a_key_that_stands_twice_is_refused() -> None:
     with pytest.raises(SnapshotError) as caught:
-        snapshot.parse_job(text)
+        snapshot.parse('{"version": 1, "nodes": [{"name": "a", "name": "b"}]}')
 
-    assert caught.value.problems == expected
+    assert caught.value.problems == (
+        "document: expected each key of an object once, found 'name'",
+    )

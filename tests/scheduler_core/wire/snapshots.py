@@ -1,0 +1,126 @@
+"""Snapshots with everything in them, made by chance."""
+
+from hypothesis import strategies as st
+
+from scheduler_core.answers import LeafUse
+from scheduler_core.jobs import Profile
+from scheduler_core.leaves import Leaf, Schema, Server, Version
+from scheduler_core.products import PRODUCTS
+from scheduler_core.reasons import Reason
+from scheduler_core.wire.snapshot import (
+    Snapshot,
+    SnapshotBudget,
+    SnapshotJob,
+    SnapshotNode,
+    SnapshotPod,
+    SnapshotSwitches,
+)
+
+_NAMES = st.text(min_size=1, max_size=5)
+_TEXTS = st.dictionaries(_NAMES, st.text(max_size=3), max_size=2)
+_BARS = (Reason.NO_ALLOCATABLE, Reason.AGENT_SILENT, Reason.IDS_LOST)
+
+
+def _some(within: tuple[int, ...]) -> st.SearchStrategy[tuple[int, ...]]:
+    if not within:
+        return st.just(())
+    some = st.frozensets(st.sampled_from(within), max_size=8)
+    return some.map(lambda chips: tuple(sorted(chips)))
+
+
+def _unique_names(most: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(_NAMES, max_size=most, unique=True)
+
+
+@st.composite
+def _nodes(draw: st.DrawFn, name: str) -> SnapshotNode:
+    product = draw(st.sampled_from(PRODUCTS))
+    chips = draw(_some(tuple(range(product.chip_count))))
+    part = _some(chips)
+    return SnapshotNode(
+        name=name,
+        product=product,
+        chips=chips,
+        unhealthy=draw(part),
+        network_unhealthy=draw(part),
+        held=draw(part),
+        releasing=draw(part),
+        listed=draw(st.none() | part),
+        barred=draw(st.none() | st.sampled_from(_BARS)),
+        superpod=draw(st.integers(-1, 3)),
+        labels=draw(_TEXTS),
+        annotations=draw(_TEXTS),
+    )
+
+
+@st.composite
+def _pods(
+    draw: st.DrawFn, name: str, on: list[SnapshotNode], jobs: list[str], some: list[str]
+) -> SnapshotPod:
+    node = draw(st.sampled_from(on))
+    return SnapshotPod(
+        name=name,
+        node=node.name,
+        chips=draw(_some(tuple(range(node.product.chip_count)))),
+        phase=draw(st.sampled_from(["Pending", "Running", "Succeeded"])),
+        terminating=draw(st.booleans()),
+        priority=draw(st.integers()),
+        started_s=draw(st.none() | st.integers(0, 2**40)),
+        job=draw(st.sampled_from(["", *jobs])),
+        rank=draw(st.none() | st.integers(0, 9)),
+        budgets=tuple(
+            draw(st.lists(st.sampled_from(some), unique=True)) if some else ()
+        ),
+    )
+
+
+@st.composite
+def _switches(draw: st.DrawFn, nodes: list[str]) -> SnapshotSwitches:
+    hung = draw(st.permutations([*nodes, "", ""]))
+    names = draw(_unique_names(3))
+    leaves = [
+        Leaf(
+            name=name,
+            servers=tuple(
+                Server(node=node, slice_id=draw(st.integers(0, 3)))
+                for node in hung[at :: len(names)]
+            ),
+            use=draw(st.sampled_from(LeafUse)),
+            healthy=draw(st.booleans()),
+        )
+        for at, name in enumerate(names)
+    ]
+    return SnapshotSwitches(
+        leaves=tuple(leaves),
+        version=draw(st.sampled_from(Version)),
+        shared_leaves=draw(st.integers(1, 2)),
+    )
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Up to four nodes and pods, whatever is said of them."""
+    nodes = [draw(_nodes(name)) for name in draw(_unique_names(4))]
+    jobs, budgets = draw(_unique_names(2)), draw(_unique_names(2))
+    pods = draw(_unique_names(4)) if nodes else []
+    hung = [node.name for node in nodes]
+    return Snapshot(
+        nodes=tuple(nodes),
+        pods=tuple(draw(_pods(name, nodes, jobs, budgets)) for name in pods),
+        jobs=tuple(
+            SnapshotJob(
+                name=name,
+                min_available=draw(st.none() | st.integers(1, 9)),
+                schema=draw(st.none() | st.sampled_from(Schema)),
+            )
+            for name in jobs
+        ),
+        budgets=tuple(
+            SnapshotBudget(name=name, allowed=draw(st.integers(0, 3)))
+            for name in budgets
+        ),
+        switches=draw(st.none() | _switches(hung)),
+        superpod_size=draw(st.integers(1, 99)),
+        superpod_reserve=draw(st.integers(0, 9)),
+        profile=draw(st.sampled_from(Profile)),
+    )
