@@ -1,0 +1,119 @@
+"""Decisions of every kind, printed: a program that must always print the same.
+
+Wherever a caller may give names in any order, they are given as a set of texts, whose
+order is another in every process.
+"""
+
+from collections.abc import Iterator
+
+from scheduler_core.answers import JobPlacement, Placement, Rejection
+from scheduler_core.cluster import Cluster, NodeState
+from scheduler_core.jobs import Job, Pod, Profile
+from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
+from scheduler_core.placement import place
+from scheduler_core.planning import Terms, place_job
+from scheduler_core.products import PRODUCTS, Product, by_key
+from scheduler_core.reasons import Reason
+from scheduler_core.superpodgangs import SuperPods
+
+_NODES = 24
+Answer = Placement | JobPlacement | Rejection
+
+
+def _node(row: Product, index: int, free: int) -> NodeState:
+    hurt = 1 << index % row.chip_count if index % 5 == 0 else 0
+    healthy = row.all_chips & ~hurt
+    return NodeState(
+        name=f"node-{index * 7 % _NODES}-{row.key}",
+        product=row,
+        inventory=row.all_chips,
+        healthy=healthy,
+        free=free & healthy,
+        network_unhealthy=1 << index % 3 if index % 4 == 0 else 0,
+        barred=Reason.AGENT_SILENT if index % 11 == 10 else None,
+    )
+
+
+def _cluster(row: Product) -> Cluster:
+    """Nodes of which some are whole, some empty, and the others in between."""
+    some = (index * 0x9E3779B97F4A7C15 >> 7 for index in range(_NODES))
+    return Cluster(
+        _node(row, index, row.all_chips if index % 3 == 0 else mixed & row.all_chips)
+        for index, mixed in enumerate(some)
+    )
+
+
+def single_pods() -> Iterator[Answer]:
+    """One pod of each legal count and one more, of every product."""
+    for row in PRODUCTS:
+        cluster = _cluster(row)
+        names = frozenset(node.name for node in cluster)
+        few = frozenset(sorted(names)[::3])
+        for count in (*row.counts[:6], row.counts[-1], row.counts[-1] + 1):
+            yield place(row.resource, count, cluster)
+            yield place(row, count, cluster, names=names, avoid=few, in_network=True)
+
+
+def gangs() -> Iterator[Answer]:
+    """Jobs of several pods, of one size and of several."""
+    for row in PRODUCTS:
+        cluster = _cluster(row)
+        names = frozenset(node.name for node in cluster)
+        for sizes in ((2, 2, 2), (row.counts[-1],) * 3, (4, 2, 2, 1), (6, 4)):
+            pods = tuple(
+                Pod(name=f"pod-{at}", chips=size) for at, size in enumerate(sizes)
+            )
+            job = Job(row=row, pods=pods)
+            terms = Terms(profile=Profile.PER_POD)
+            yield place_job(job, cluster, terms=terms, names=names)
+
+
+def networks() -> Iterator[Answer]:
+    """Jobs under leaf switches and in SuperPoDs."""
+    row = by_key("atlas-a2-8")
+    cluster = _cluster(row)
+    names = sorted(node.name for node in cluster)
+    leaves = tuple(
+        Leaf(
+            name=f"leaf-{at}",
+            servers=tuple(
+                Server(node=name, slice_id=slice_id)
+                for slice_id, name in enumerate(names[at::6])
+            ),
+        )
+        for at in range(6)
+    )
+    tenant = Tenant(schema=Schema.LARGE_MODEL, nodes=frozenset(names[:3]))
+    for version in Version:
+        network = Network(leaves=leaves, version=version, tenants=(tenant,))
+        for schema in Schema:
+            for number in (2, 4, 6):
+                yield place_job(
+                    _job(row, number, 8), cluster, terms=_terms(network, schema)
+                )
+    superpod = by_key("atlas-a3-16-superpod")
+    cluster = _cluster(superpod)
+    joined = SuperPods(
+        of_node={node.name: at % 3 for at, node in enumerate(cluster)}, reserve=1
+    )
+    for number in (2, 4, 6):
+        terms = Terms(joined=joined)
+        yield place_job(
+            _job(superpod, number, 16), cluster, terms=terms, names=frozenset(names)
+        )
+        yield place_job(_job(superpod, number, 16), cluster, terms=terms)
+
+
+def _terms(network: Network, schema: Schema) -> Terms:
+    return Terms(network=network, schema=schema, profile=Profile.PER_POD)
+
+
+def _job(row: Product, pods: int, chips: int) -> Job:
+    some = tuple(Pod(name=f"pod-{at}", chips=chips) for at in range(pods))
+    return Job(row=row, pods=some, sp_block=2 * chips)
+
+
+if __name__ == "__main__":
+    for ask in (single_pods, gangs, networks):
+        for answer in ask():
+            print(ask.__name__, answer)  # noqa: T201  # what it is for
