@@ -12,6 +12,9 @@ ARCH        ?= $(shell uname -m)
 BUILDER     ?= buildah
 ARCHIVE     ?=
 
+# Of `make test`: most of its time is waiting for processes and sockets.
+WORKERS ?= 4
+
 .DEFAULT_GOAL := help
 .PHONY: help demo sandbox test check bench seeds stubs image aarch64 clean
 
@@ -25,7 +28,7 @@ sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try
 	@$(BIN)/ascend-sandbox up
 
 test: check ## everything that CI checks: format, lint, types, contracts, stubs, tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/ruff format --check .

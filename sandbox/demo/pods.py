@@ -9,8 +9,8 @@ from sandbox.demo.observer import NotSeenError
 from sandbox.world import RESOURCE, World
 
 _ENDED = {"Succeeded", "Failed"}
-#: A ConfigMap follows Allocate within a second.
-_FOLLOWING_S = 2.0
+#: A ConfigMap follows Allocate within a second; a busy machine may take its time.
+_FOLLOWING_S = 6.0
 
 
 def manifest(name: str, count: int, *, node: str = "") -> Object:

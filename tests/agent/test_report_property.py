@@ -139,4 +139,4 @@ class Agents(RuleBasedStateMachine):
 
 
 TestAgents = Agents.TestCase
-TestAgents.settings = settings(max_examples=200, stateful_step_count=25, deadline=None)
+TestAgents.settings = settings(max_examples=200, stateful_step_count=25)

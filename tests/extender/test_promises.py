@@ -294,9 +294,7 @@ class Promises(RuleBasedStateMachine):
         assert self.cache.assumed == {}
 
 
-Promises.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None
-)
+Promises.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 
 
 TestPromises = pytest.mark.property(Promises.TestCase)

@@ -192,7 +192,7 @@ async def test_a_new_object_of_the_old_name_is_deleted_then_added(
 
 
 @pytest.mark.property
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     states=st.lists(
         st.dictionaries(st.sampled_from("abcde"), st.integers(1, 3)),

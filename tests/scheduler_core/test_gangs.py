@@ -77,7 +77,7 @@ def worlds(draw: st.DrawFn) -> tuple[Product, list[int], list[int]]:
 
 @pytest.mark.seed("004-12")
 @pytest.mark.property
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(worlds())
 def test_all_are_placed_exactly_when_they_can_be(
     world: tuple[Product, list[int], list[int]],
@@ -98,7 +98,7 @@ def test_all_are_placed_exactly_when_they_can_be(
 
 
 @pytest.mark.property
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     row=st.sampled_from([ATLAS, FLAT, A3]),
     frees=st.lists(st.integers(0, 255), min_size=1, max_size=3),
