@@ -56,6 +56,21 @@ class NodeState:
             and row.node_labels.items() <= own.node_labels.items()
         )
 
+    def row_for(
+        self, wanted: Product | str, *, in_network: bool = False
+    ) -> Product | None:
+        """The row by which it serves what is wanted; None when it does not.
+
+        Args:
+            wanted: The resource, then its own row does if it is of that; or a row.
+            in_network: Whether the pod's job has several pods (`rows.distributed`).
+        """
+        if isinstance(wanted, str):
+            row = self.product if self.product.resource == wanted else None
+        else:
+            row = wanted if self.serves(wanted) else None
+        return distributed(row) if row is not None and in_network else row
+
     def usable(self, row: Product) -> int:
         """The mask of the healthy chips that pods served by `row` may have."""
         if row.for_distributed and row.network_health:

@@ -1,0 +1,227 @@
+"""What would unblock a pod or a job that has no place.
+
+An advice is a set of parts, each one thing that somebody can do, and it checks itself:
+with all parts there is a place, and without any one of them there is none. Chips that
+become free or healthy come first; then nodes that are out of use as a whole; nodes to
+be added are the last resort, and as few of them as can be.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from itertools import count as count_from
+
+from scheduler_core import products
+from scheduler_core.answers import Placement, Rejection
+from scheduler_core.bits import ids_of
+from scheduler_core.cluster import Cluster
+from scheduler_core.jobs import Job
+from scheduler_core.nearest import nearest
+from scheduler_core.nodes import NodeState
+from scheduler_core.placement import place
+from scheduler_core.planning import COMMON, Terms, place_job
+from scheduler_core.rows import JobRule, Product
+from scheduler_core.trials import (
+    Add,
+    Advice,
+    Asked,
+    Free,
+    Heal,
+    HealNetwork,
+    Mend,
+    Part,
+    Settle,
+    Trial,
+)
+
+#: parts that only help together, for one pod on one node
+_Wish = tuple[Part, ...]
+#: how much trouble a wish is: nodes out of use, parts, chips to be healed
+_Trouble = tuple[int, int, int]
+
+
+def for_pod(
+    wanted: Product | str,
+    count: int,
+    cluster: Cluster,
+    *,
+    names: Iterable[str] | None = None,
+    avoid: Container[str] = (),
+    in_network: bool = False,
+) -> Advice | None:
+    """What would make `placement.place` find a place; arguments as for that.
+
+    On the node where the fewest parts do, of equals where fewer chips are to be healed.
+
+    Returns:
+        None when there is a place already, and when nothing helps: no node that there
+        could be gives a pod so many chips.
+
+    Cost:
+        Some microseconds for each node: they are copied and looked at.
+    """
+    trial = Trial(cluster, names, avoid)
+
+    def serves(trial: Trial) -> bool:
+        answer = place(
+            wanted,
+            count,
+            trial.cluster,
+            names=trial.names,
+            avoid=trial.avoid,
+            in_network=in_network,
+        )
+        return not isinstance(answer, Rejection)
+
+    row = _row_to_add(wanted, count, cluster)
+    added = [] if row is None else _added(row, cluster, 1)
+    wishes = _wishes(wanted, (count,), trial, in_network=in_network)
+    return _least((*wishes, *added), trial, serves)
+
+
+def for_job(
+    job: Job,
+    cluster: Cluster,
+    *,
+    terms: Terms = COMMON,
+    names: Iterable[str] | None = None,
+    places: Mapping[str, Placement] | None = None,
+) -> Advice | None:
+    """What would make `planning.place_job` find places; arguments as for that.
+
+    Where leaf switches or SuperPoDs decide, nodes to be added are never advised, since
+    it is not known where they would hang.
+
+    Returns:
+        None when there is a place already, when something is wrong with the job
+        itself, and when nothing helps.
+
+    Cost:
+        One planning of the job for each part, and a few more.
+    """
+    row, pods = job.row, sorted((pod.chips for pod in job.npu_pods), reverse=True)
+    if row is None or any(count not in row.ways for count in pods):
+        return None
+    trial = Trial(cluster, names, ())
+    in_network = len(pods) > 1
+
+    def serves(trial: Trial) -> bool:
+        answer = place_job(
+            job, trial.cluster, terms=terms, names=trial.names, places=places
+        )
+        return not isinstance(answer, Rejection)
+
+    in_superpods = in_network and row.job_rule is JobRule.SUPERPOD
+    anywhere = terms.schema is None and not in_superpods
+    added = _added(row, cluster, len(pods)) if anywhere else []
+    wishes = _wishes(row, pods, trial, in_network=in_network)
+    return _least((*wishes, *added), trial, serves)
+
+
+def _least(wishes: Sequence[_Wish], trial: Trial, serves: Asked) -> Advice | None:
+    """The first wishes that do, without any part that is not needed."""
+
+    def helps(number: int) -> bool:
+        return trial.holds(tuple(chain.from_iterable(wishes[:number])), serves)
+
+    number = _fewest(len(wishes), helps)
+    if not number:
+        return None
+    parts = tuple(chain.from_iterable(wishes[:number]))
+    before: _Wish = ()
+    while parts != before:  # once more where rules over the job are not monotone
+        before = parts
+        for part in reversed(before):
+            rest = tuple(each for each in parts if each != part)
+            if trial.holds(rest, serves):
+                parts = rest
+    return Advice(parts=parts)
+
+
+def _fewest(most: int, helps: Callable[[int], bool]) -> int:
+    """How many of so many it takes, as far as more never help less; 0 when none do.
+
+    0 as well when none are needed.
+    """
+    if helps(0):
+        return 0
+    low, high = 0, 1
+    while not helps(min(high, most)):
+        if high >= most:
+            return 0
+        low, high = high, 2 * high
+    high = min(high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle) else (middle, high)
+    return high
+
+
+def _wishes(
+    wanted: Product | str, pods: Sequence[int], trial: Trial, *, in_network: bool
+) -> list[_Wish]:
+    """What each node would need for one pod, one more …; the least trouble first."""
+    found: list[tuple[_Trouble, str, int, _Wish]] = []
+    for node in trial.nodes():
+        row = node.row_for(wanted, in_network=in_network)
+        if row is None:
+            continue
+        first: _Wish = (Settle(node=node.name),) if node.name in trial.avoid else ()
+        if node.barred:
+            first = (*first, Mend(node=node.name, bar=node.barred))
+        trouble = _trouble(())
+        for number, wish in enumerate(_of_chips(node, row, pods)):
+            trouble = max(trouble, _trouble((*first, *wish)))
+            found.append((trouble, node.name, number, (*first, *wish)))
+            first = ()
+    found.sort(key=lambda item: item[:3])
+    return [wish for *_, wish in found if wish]
+
+
+def _trouble(wish: _Wish) -> _Trouble:
+    mended = sum(isinstance(part, Mend) for part in wish)
+    healed = sum(isinstance(part, Heal | HealNetwork) for part in wish)
+    return mended, len(wish), healed
+
+
+def _of_chips(node: NodeState, row: Product, pods: Sequence[int]) -> Iterator[_Wish]:
+    """What is to be done with a node's chips for one pod after the other."""
+    watched = row.for_distributed and row.network_health
+    bad = node.inventory & node.network_unhealthy if watched else 0
+    short = node.inventory & ~node.free
+    tiers = (node.free & ~bad, short ^ bad, short & bad)
+    for count in pods:
+        chosen = nearest(row, tiers, count)
+        if chosen:
+            yield tuple(_parts(node, chosen & short, chosen & bad))
+            free, once, twice = tiers
+            tiers = free & ~chosen, once & ~chosen, twice & ~chosen
+
+
+def _parts(node: NodeState, short: int, bad: int) -> Iterator[Part]:
+    """What makes usable the chips that are not free, and those of a faulty network."""
+    for chip in ids_of(short & node.healthy):
+        yield Free(node=node.name, chip=chip)
+    for chip in ids_of(short & ~node.healthy):
+        yield Heal(node=node.name, chip=chip)
+    for chip in ids_of(bad):
+        yield HealNetwork(node=node.name, chip=chip)
+
+
+def _row_to_add(wanted: Product | str, count: int, cluster: Cluster) -> Product | None:
+    """A kind of node that would serve; one that the cluster has, if it does."""
+    if isinstance(wanted, Product):
+        return wanted if count in wanted.ways else None
+    there = sorted({node.product for node in cluster}, key=lambda row: row.key)
+    able = (
+        row
+        for row in (*there, *products.PRODUCTS)
+        if row.resource == wanted and count in row.ways
+    )
+    return next(able, None)
+
+
+def _added(row: Product, cluster: Cluster, number: int) -> list[_Wish]:
+    """So many more nodes, by names that no node has."""
+    names = (f"new-{each}" for each in count_from(1))
+    free = (name for name in names if cluster.get(name) is None)
+    return [(Add(node=name, row=row),) for name in islice(free, number)]

@@ -1,0 +1,225 @@
+"""What could be done for a pod that has no place, and the index as if it were done."""
+
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import assert_never
+
+from scheduler_core.cluster import Cluster
+from scheduler_core.nodes import NodeState
+from scheduler_core.reasons import Reason
+from scheduler_core.rows import Product
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """The pod for whose sake a node is to be avoided gets its chips."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """A healthy chip that is in use becomes free."""
+
+    node: str
+    chip: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heal:
+    """A chip becomes healthy, and is free then: who had it is not known here."""
+
+    node: str
+    chip: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealNetwork:
+    """The network of a chip becomes healthy."""
+
+    node: str
+    chip: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """A node that is out of use as a whole takes pods again."""
+
+    node: str
+    #: what keeps it out of use
+    bar: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add:
+    """One more node, with nothing on it."""
+
+    #: the name by which the advice calls it
+    node: str
+    row: Product
+
+
+Part = Settle | Free | Heal | HealNetwork | Mend | Add
+#: in which order parts are said
+_ORDER = (Settle, Free, Heal, HealNetwork, Mend, Add)
+#: clauses that are said; of more only the number
+_SAID = 5
+_MENDED: Mapping[Reason, str] = {
+    Reason.NO_ALLOCATABLE: "the kubelet of {node} offered its NPUs",
+    Reason.AGENT_SILENT: "the agent of {node} reported again",
+    Reason.BAD_NODE_REPORT: "the NPU report of {node} could be read",
+    Reason.IDS_LOST: "the pod of {node} whose device ids are lost had ended",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """All that must be done together."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """In a sentence, for who looks at the pod."""
+        said = list(_clauses(self.parts))
+        more = len(said) - _SAID
+        rest = [f"{more} more such things"] if more > 0 else []
+        return f"it would fit if {'; and '.join([*said[:_SAID], *rest])}"
+
+
+class Trial:
+    """A copy of an index, to be asked what would be if some parts were done.
+
+    Invariant: between questions it is as the index was when it was copied.
+    """
+
+    __slots__ = ("_given", "avoid", "cluster", "names")
+
+    def __init__(
+        self, cluster: Cluster, names: Iterable[str] | None, avoid: Container[str]
+    ) -> None:
+        """Copy an index. Arguments as for `Cluster.best`."""
+        asked = None if names is None else tuple(names)
+        shunned = frozenset(node.name for node in cluster if node.name in avoid)
+        self._given = asked, shunned
+        self.cluster = Cluster(cluster)
+        self.names: tuple[str, ...] | None = asked
+        self.avoid: frozenset[str] = shunned
+
+    def nodes(self) -> list[NodeState]:
+        """Those that are asked about, by name."""
+        names = None if self.names is None else frozenset(self.names)
+        return [node for node in self.cluster if names is None or node.name in names]
+
+    def holds(self, parts: Sequence[Part], asked: "Asked") -> bool:
+        """Whether it is so when these parts are done."""
+        before = {part.node: self.cluster.get(part.node) for part in parts}
+        names, avoid = self._given
+        added = [part.node for part in parts if isinstance(part, Add)]
+        settled = {part.node for part in parts if isinstance(part, Settle)}
+        self.names = None if names is None else (*names, *added)
+        self.avoid = avoid - settled
+        for part in parts:
+            self._do(part)
+        answer = asked(self)
+        for name, node in before.items():
+            if node is None:
+                self.cluster.drop(name)
+            else:
+                self.cluster.put(node)
+        self.names, self.avoid = names, avoid
+        return answer
+
+    def _do(self, part: Part) -> None:
+        if isinstance(part, Add):
+            every = part.row.all_chips
+            new = NodeState(
+                name=part.node,
+                product=part.row,
+                inventory=every,
+                healthy=every,
+                free=every,
+            )
+        else:
+            new = _better(self.cluster[part.node], part)
+        self.cluster.put(new)
+
+
+#: a question to a trial
+Asked = Callable[[Trial], bool]
+
+
+def _better(
+    node: NodeState, part: Settle | Free | Heal | HealNetwork | Mend
+) -> NodeState:
+    """A node when one part has been done."""
+    match part:
+        case Settle():
+            return node
+        case Free(chip=chip):
+            return replace(node, free=node.free | 1 << chip)
+        case Heal(chip=chip):
+            healthy, free = node.healthy | 1 << chip, node.free | 1 << chip
+            return replace(node, healthy=healthy, free=free)
+        case HealNetwork(chip=chip):
+            bad = node.network_unhealthy & ~(1 << chip)
+            return replace(node, network_unhealthy=bad)
+        case Mend():
+            return replace(node, barred=None)
+
+
+def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The same parts as they are said: by kind, node and chip."""
+    return tuple(sorted(parts, key=_place_in_text))
+
+
+def _place_in_text(part: Part) -> tuple[int, str, int]:
+    return _ORDER.index(type(part)), part.node, sum(_chips((part,)))
+
+
+def _chips(parts: Iterable[Part]) -> tuple[int, ...]:
+    return tuple(
+        part.chip for part in parts if isinstance(part, Free | Heal | HealNetwork)
+    )
+
+
+def _clauses(parts: Iterable[Part]) -> Iterator[str]:
+    """One for each kind of part and node; nodes to be added are said together."""
+
+    def subject(part: Part) -> tuple[type[Part], str]:
+        return type(part), "" if isinstance(part, Add) else part.node
+
+    for _, some in groupby(in_order(parts), key=subject):
+        alike = tuple(some)
+        yield _clause(alike[0], alike)
+
+
+def _clause(part: Part, alike: Sequence[Part]) -> str:
+    """What of one node, or of all nodes to be added, would have to be."""
+    listed = ", ".join(map(str, _chips(alike)))
+    chips, were = ("chips", "were") if len(alike) > 1 else ("chip", "was")
+    match part:
+        case Settle(node=node):
+            said = f"the pod that waits on {node} had its chips"
+        case Free(node=node):
+            said = f"{chips} {listed} of {node} {were} free"
+        case Heal(node=node):
+            said = f"{chips} {listed} of {node} {were} healthy"
+        case HealNetwork(node=node):
+            said = f"{chips} {listed} of {node} had a healthy network"
+        case Mend(node=node, bar=bar):
+            said = _MENDED.get(bar, "{node} took pods again").format(node=node)
+        case Add(row=row):
+            number = "one more node" if len(alike) == 1 else f"{len(alike)} more nodes"
+            said = f"there {were} {number} ({row.name})"
+        case _:
+            assert_never(part)
+    return said
