@@ -62,7 +62,7 @@ def refusal(reason: Reason, product: Product, count: int) -> Refusal:
     elif reason is Reason.TOO_FEW_FREE and count == 1:
         text = "no free chip"
     else:
-        text = _TEXTS[reason].format(count=count, legal=_any_of(product.counts))
+        text = _TEXTS[reason].format(count=count, legal=any_of(product.counts))
     return Refusal(reason=reason, text=text)
 
 
@@ -86,7 +86,7 @@ def _apart(product: Product, count: int) -> str:
     return f"without {product.group_kind.whole(whole)}{besides} free"
 
 
-def _any_of(counts: Sequence[int]) -> str:
+def any_of(counts: Sequence[int]) -> str:
     """Say them as a person does: 1, 2, 4 or 8; 1 to 64. Ascending, at least one."""
     parts: list[str] = []
     for _, run in groupby(enumerate(counts), key=lambda item: item[1] - item[0]):
