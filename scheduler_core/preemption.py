@@ -1,0 +1,230 @@
+"""Whom to evict so that a pod of higher priority fits: never more than is needed.
+
+On each node every set of pods of lower priority is a candidate that makes room and of
+which no pod could stay. The best set over all nodes is taken, by this order:
+
+1. how often evictions go beyond what PodDisruptionBudgets allow,
+2. the highest priority among the victims, the lowest first,
+3. the sum of their priorities,
+4. how many gangs lose a pod,
+5. how many pods,
+6. when the first of those with the highest priority started, the latest first,
+7. the node's name.
+
+Values in, values out: who the pods are and what the budgets allow, the caller says.
+
+Source:
+    Kubernetes, kube-scheduler's default preemption (`pickOneNodeForPreemption`); gangs
+    are ours, as a gang that loses a pod has to begin again.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler_core import chips
+from scheduler_core.cluster import Cluster
+from scheduler_core.nodes import NodeState
+from scheduler_core.placement import Placement, placement
+from scheduler_core.rows import Product
+
+#: pods of lower priority on a node up to which all sets are tried; of more, pods are
+#: spared one by one, the most important first, as kube-scheduler does
+EXACT_UP_TO = 12
+#: added to priorities before they are summed, so that each pod more counts for more;
+#: kube-scheduler adds it too
+_LOWEST = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A pod that has chips."""
+
+    #: "namespace/name"; unique
+    name: str
+    #: mask of its chips
+    chips: int
+    #: a larger number matters more; below 0 too
+    priority: int
+    #: when it started, in any unit that grows
+    started: float
+    #: its job, where that is a gang; "" is none
+    gang: str = ""
+    #: the PodDisruptionBudgets that count it
+    budgets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """Which pods make room, and what for."""
+
+    node: str
+    #: the most important first, then by name
+    victims: tuple[Running, ...]
+    #: evictions beyond what the budgets allow
+    violations: int
+    #: where the pod would go then
+    place: Placement
+
+    @property
+    def text(self) -> str:
+        """Who goes, for whoever looks at the pod."""
+        names = ", ".join(_names(self.victims))
+        chips = ", ".join(map(str, self.place.chips))
+        return f"{self.node}: chips {chips}" + (f" without {names}" if names else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemptor:
+    """The pod that wants room."""
+
+    #: the resource, or the row that its job means, as for `placement.place`
+    wanted: Product | str
+    #: chips of the whole pod
+    chips: int
+    #: only pods with a lower one are evicted
+    priority: int
+    #: whether its job has several pods
+    in_network: bool = False
+
+
+#: what sets of victims are compared by on one node
+_Key = tuple[int, int, int, int, int, float]
+_Victims = tuple[Running, ...]
+#: pods that go -> the chips that the pod gets then; 0 is none
+_Room = Callable[[Iterable[Running]], int]
+
+
+def preempt(
+    pod: Preemptor,
+    cluster: Cluster,
+    running: Mapping[str, Sequence[Running]],
+    *,
+    allowed: Mapping[str, int] | None = None,
+    names: Iterable[str] | None = None,
+) -> Eviction | None:
+    """Choose a node, and the pods that must go there.
+
+    Args:
+        pod: Which wants room.
+        cluster: The nodes; not changed.
+        running: {node: its pods with chips, each once}.
+        allowed: {budget: how many of its pods may go}; of one that is not named none.
+        names: Only these nodes; None is all.
+
+    Returns:
+        The best; without victims when there is room already; None when no node has
+        pods that would make room.
+
+    Cost:
+        For each node a few steps for each set of up to `EXACT_UP_TO` pods.
+    """
+    budgets = {} if allowed is None else allowed
+    asked = [node.name for node in cluster] if names is None else sorted(set(names))
+    best: tuple[_Key, str] | None = None
+    found: Eviction | None = None
+    for name in asked:
+        node = cluster.get(name)
+        here = node and evict(pod, node, running.get(name, ()), budgets)
+        if here:
+            key = _key(here.victims, budgets), name
+            if best is None or key < best:
+                best, found = key, here
+    return found
+
+
+def evict(
+    pod: Preemptor,
+    node: NodeState,
+    running: Sequence[Running],
+    allowed: Mapping[str, int],
+) -> Eviction | None:
+    """The best victims on one node; arguments as for `preempt`."""
+    row = node.row_for(pod.wanted, in_network=pod.in_network)
+    if row is None or node.barred:
+        return None
+    lower = sorted(
+        (each for each in running if each.priority < pod.priority), key=_importance
+    )
+
+    def room(gone: Iterable[Running]) -> int:
+        freed = sum(each.chips for each in gone) & node.usable(row)
+        return chips.choose(row, node.free_for(row) | freed, pod.chips)
+
+    if not room(lower):
+        return None
+    if len(lower) <= EXACT_UP_TO:
+        sets = _smallest(lower, room)
+        victims = min(
+            sets, key=lambda some: (_key(some, allowed), sorted(_names(some)))
+        )
+    else:
+        victims = _spared(lower, allowed, room)
+    freed = sum(each.chips for each in victims) & node.usable(row)
+    free = node.free_for(row) | freed
+    return Eviction(
+        node=node.name,
+        victims=victims,
+        violations=_violations(victims, allowed),
+        place=placement(row, node, free, room(victims)),
+    )
+
+
+def _smallest(pods: Sequence[Running], room: _Room) -> Iterator[_Victims]:
+    """Every set of pods that makes room, and of which no pod could stay."""
+    enough: set[int] = set()
+    for some in range(1 << len(pods)):
+        fewer = (some & ~(1 << at) for at in range(len(pods)) if some >> at & 1)
+        if not enough.isdisjoint(fewer):
+            enough.add(some)
+            continue
+        gone = tuple(pod for at, pod in enumerate(pods) if some >> at & 1)
+        if room(gone):
+            enough.add(some)
+            yield gone
+
+
+def _spared(
+    pods: Sequence[Running], allowed: Mapping[str, int], room: _Room
+) -> _Victims:
+    """All but those that can stay, asked one by one: first whom a budget protects."""
+    left = dict(allowed)
+    protected = []
+    for pod in pods:
+        for budget in pod.budgets:
+            left[budget] = left.get(budget, 0) - 1
+        if any(left[budget] < 0 for budget in pod.budgets):
+            protected.append(pod)
+    victims = tuple(pods)
+    for pod in [*protected, *(pod for pod in pods if pod not in protected)]:
+        others = tuple(each for each in victims if each is not pod)
+        if room(others):
+            victims = others
+    return victims
+
+
+def _key(victims: _Victims, allowed: Mapping[str, int]) -> _Key:
+    """What sets are compared by. A set always comes before those that contain it."""
+    highest = max((pod.priority for pod in victims), default=-_LOWEST)
+    return (
+        _violations(victims, allowed),
+        highest,
+        sum(pod.priority + _LOWEST for pod in victims),
+        len({pod.gang for pod in victims if pod.gang}),
+        len(victims),
+        -min((pod.started for pod in victims if pod.priority == highest), default=0.0),
+    )
+
+
+def _violations(victims: _Victims, allowed: Mapping[str, int]) -> int:
+    gone = Counter(budget for pod in victims for budget in pod.budgets)
+    return sum(max(number - allowed.get(name, 0), 0) for name, number in gone.items())
+
+
+def _importance(pod: Running) -> tuple[int, float, str]:
+    """Pods that matter more first: a higher priority, then an earlier start."""
+    return -pod.priority, pod.started, pod.name
+
+
+def _names(victims: _Victims) -> tuple[str, ...]:
+    return tuple(pod.name for pod in victims)
