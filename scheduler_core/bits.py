@@ -59,3 +59,35 @@ def _of_byte(byte: int, count: int) -> int:
     for _ in range(byte.bit_count() - count):
         byte &= ~(1 << byte.bit_length() - 1)
     return byte
+
+
+def kinds_of_groups(mask: int, size: int) -> int:
+    """How many groups have how many of these chips: a number that says just that.
+
+    Args:
+        mask: Chips of at most 64; group g are the `size` ids from `g * size` on.
+        size: Chips of a group.
+
+    Returns:
+        Eight bits for each number of chips from 1, the groups that have so many.
+    """
+    if 8 % size:
+        group = (1 << size) - 1
+        parts = range(0, mask.bit_length(), size)
+        return sum(map(_kind, ((mask >> first & group).bit_count() for first in parts)))
+    kinds = _kinds_of_byte(size)
+    return sum(map(kinds.__getitem__, mask.to_bytes(8, "little")))
+
+
+def _kind(chips: int) -> int:
+    return 1 << 8 * (chips - 1) if chips else 0
+
+
+@cache
+def _kinds_of_byte(size: int) -> tuple[int, ...]:
+    """`kinds_of_groups` of each byte, that `size` divides."""
+    group = (1 << size) - 1
+    return tuple(
+        sum(_kind((byte >> first & group).bit_count()) for first in range(0, 8, size))
+        for byte in range(256)
+    )

@@ -1,11 +1,12 @@
 """Nodes that give the same answers lie together: the inside of the index.
 
-A bucket is named by its verdicts, a rank or a reason for every count, so nothing
-about a node's chips can matter that its bucket does not say.
+A bucket is named by its verdicts, or by what they follow from, so nothing about a
+node's chips can matter that its bucket does not say.
 """
 
 from collections.abc import Container, Iterator
 from heapq import merge
+from typing import NamedTuple
 
 from scheduler_core import chips, scoring
 from scheduler_core.names import SortedNames
@@ -20,39 +21,51 @@ NO_SUCH_NPU = Refusal(reason=Reason.NO_SUCH_NPU, text="no such NPU")
 #: states of nodes whose bucket is remembered; then all are forgotten
 _REMEMBERED = 1 << 16
 
-#: a rank or `NEVER`, and a reason, by count from 0
-_Verdicts = tuple[tuple[int, ...], tuple[Reason | None, ...]]
-
 
 class Peers:
     """Nodes that are equally good for every count, whatever keeps them from others."""
 
-    __slots__ = ("names", "ranks")
+    __slots__ = ("names", "ranks", "served")
 
     def __init__(self, ranks: tuple[int, ...]) -> None:
         """Begin without nodes."""
         #: by count, from 0; `NEVER` where they cannot serve
         self.ranks = ranks
+        #: (count, rank) of those that they can
+        self.served = tuple(
+            (count, rank) for count, rank in enumerate(ranks) if rank != NEVER
+        )
         self.names = SortedNames()
+
+
+class _Verdicts(NamedTuple):
+    """What the answers of a bucket follow from. Bit n of a mask is n chips."""
+
+    #: by count, from 0; `NEVER` where its nodes cannot serve
+    ranks: tuple[int, ...]
+    barred: Reason | None
+    #: how many chips of each node may be given
+    free: int
+    #: what its nodes could serve if all healthy chips were free
+    healthy: int
+    #: what they could serve if all chips were free that pods of the row may have
+    usable: int
 
 
 class Bucket:
     """Nodes that give the same answer to every count, by the rule of one row."""
 
-    __slots__ = ("nodes", "peers", "product", "ranks", "reasons")
+    __slots__ = ("_verdicts", "nodes", "peers", "product", "ranks")
 
-    def __init__(
-        self, product: Product, peers: Peers, reasons: tuple[Reason | None, ...]
-    ) -> None:
+    def __init__(self, product: Product, peers: Peers, verdicts: _Verdicts) -> None:
         """Begin without nodes."""
         self.product = product
         self.ranks = peers.ranks
-        #: by count, from 0; why it cannot serve
-        self.reasons = reasons
         #: where the names of its nodes lie, and those of others that are as good
         self.peers = peers
         #: how many nodes it has
         self.nodes = 0
+        self._verdicts = verdicts
 
     def rank(self, count: int) -> int:
         """How good its nodes are for `count` chips, or `NEVER`."""
@@ -60,9 +73,21 @@ class Bucket:
 
     def refusal(self, count: int) -> Refusal:
         """Why its nodes cannot serve; if they can, that they are to be avoided."""
-        # Index 0 carries what holds for any illegal count.
-        reason = self.reasons[count if 0 < count < len(self.reasons) else 0]
-        return refusal(reason or Reason.CONFLICT, self.product, count)
+        return refusal(self._reason(count), self.product, count)
+
+    def _reason(self, count: int) -> Reason:
+        verdicts = self._verdicts
+        if verdicts.barred is not None:
+            return verdicts.barred
+        if self.rank(count) != NEVER:
+            return Reason.CONFLICT
+        return chips.why(
+            self.product,
+            count,
+            free=verdicts.free,
+            healthy=verdicts.healthy,
+            usable=verdicts.usable,
+        )
 
 
 class Shelf:
@@ -70,11 +95,13 @@ class Shelf:
 
     Invariant: `_by_rank[count][r]` are the peers of that rank that have nodes, and
     bit r of `_occupied[count]` is set exactly when there are any.
+
+    What is remembered of states follows from the row alone, so it never grows old.
     """
 
     __slots__ = (
-        *("_buckets", "_by_rank", "_by_state", "_large", "_occupied", "_peers"),
-        "product",
+        *("_able", "_buckets", "_by_rank", "_by_state", "_large", "_missing"),
+        *("_occupied", "_peers", "_ranks", "product"),
     )
 
     def __init__(self, product: Product) -> None:
@@ -83,28 +110,38 @@ class Shelf:
         self.product = product
         #: too many states to tell them apart by their masks
         self._large = product.chip_count > chips.SMALL
+        self._missing = scoring.of_a_missing_chip(product)
         self._buckets: dict[_Verdicts, Bucket] = {}
         self._peers: dict[tuple[int, ...], Peers] = {}
         #: {what matters of a node: its bucket}: most states have been seen before
         self._by_state: dict[tuple[object, ...], Bucket] = {}
+        #: {shape of chips: the counts that they can serve, as bits}
+        self._able: dict[object, int] = {}
+        #: {shape of free chips: ranks by count, of a node that has all chips}
+        self._ranks: dict[object, tuple[int, ...]] = {}
         self._by_rank: list[dict[int, list[Peers]]] = [{} for _ in counts]
         self._occupied = [0 for _ in counts]
 
     def bucket(self, state: NodeState) -> Bucket:
         """The bucket of a node in this state."""
-        product, healthy = self.product, state.healthy
-        usable = state.usable(product) if product.for_distributed else healthy
+        row, healthy = self.product, state.healthy
+        usable = state.usable(row)
         free = state.free & usable
         key: tuple[object, ...] = (state.barred, healthy, free, usable)
         if self._large:
-            seen = (chips.shape(product, mask) for mask in (healthy, free, usable))
-            key = (state.barred, *seen)
+            could = self._could(healthy)
+            key = (
+                state.barred,
+                self._missing and healthy.bit_count(),
+                chips.shape(row, free),
+                could,
+                could if usable == healthy else self._could(usable),
+            )
         bucket = self._by_state.get(key)
         if bucket is None:
             if len(self._by_state) == _REMEMBERED:
                 self._by_state.clear()
-            verdicts = _verdicts(product, state.barred, healthy, usable, free)
-            bucket = self._by_state[key] = self._of(verdicts)
+            bucket = self._by_state[key] = self._of(state.barred, healthy, usable, free)
         return bucket
 
     def move(self, old: Bucket | None, new: Bucket | None, name: str) -> None:
@@ -130,21 +167,19 @@ class Shelf:
         peers.names.add(name)
         if not was_empty:
             return
-        for count, rank in enumerate(peers.ranks):
-            if rank != NEVER:
-                self._by_rank[count].setdefault(rank, []).append(peers)
-                self._occupied[count] |= 1 << rank
+        for count, rank in peers.served:
+            self._by_rank[count].setdefault(rank, []).append(peers)
+            self._occupied[count] |= 1 << rank
 
     def _remove(self, peers: Peers, name: str) -> None:
         peers.names.remove(name)
         if peers.names:
             return
-        for count, rank in enumerate(peers.ranks):
-            if rank != NEVER:
-                others = self._by_rank[count][rank]
-                others.remove(peers)
-                if not others:
-                    self._occupied[count] &= ~(1 << rank)
+        for count, rank in peers.served:
+            others = self._by_rank[count][rank]
+            others.remove(peers)
+            if not others:
+                self._occupied[count] ^= 1 << rank
 
     def best(self, count: int, avoid: Container[str]) -> tuple[int, str] | None:
         """The best rank that has a name outside `avoid`, and the first such name.
@@ -160,7 +195,7 @@ class Shelf:
             heads = [
                 head
                 for peers in self._by_rank[count][rank]
-                if (head := _first_outside(peers.names, avoid)) is not None
+                if (head := peers.names.first(avoid)) is not None
             ]
             if heads:
                 return rank, min(heads)
@@ -183,32 +218,53 @@ class Shelf:
         """Those that have nodes."""
         return [bucket for bucket in self._buckets.values() if bucket.nodes]
 
-    def _of(self, verdicts: _Verdicts) -> Bucket:
+    def _of(
+        self, barred: Reason | None, healthy: int, usable: int, free: int
+    ) -> Bucket:
+        """The bucket of all nodes with these verdicts."""
+        if barred is None:
+            verdicts = _Verdicts(
+                ranks=self._ranked(free, self.product.chip_count - healthy.bit_count()),
+                barred=None,
+                free=free.bit_count(),
+                healthy=self._could(healthy),
+                usable=self._could(usable),
+            )
+        else:
+            verdicts = _Verdicts(
+                ranks=self._ranked(0, 0), barred=barred, free=0, healthy=0, usable=0
+            )
         bucket = self._buckets.get(verdicts)
         if bucket is None:
-            ranks, reasons = verdicts
-            peers = self._peers.get(ranks)
+            peers = self._peers.get(verdicts.ranks)
             if peers is None:
-                peers = self._peers[ranks] = Peers(ranks)
-            bucket = self._buckets[verdicts] = Bucket(self.product, peers, reasons)
+                peers = self._peers[verdicts.ranks] = Peers(verdicts.ranks)
+            bucket = self._buckets[verdicts] = Bucket(self.product, peers, verdicts)
         return bucket
 
+    def _could(self, mask: int) -> int:
+        """The counts that these chips can serve, as bits."""
+        kind = chips.shape(self.product, mask)
+        able = self._able.get(kind)
+        if able is None:
+            able = self._able[kind] = chips.able(self.product, mask)
+        return able
 
-def _verdicts(
-    product: Product, barred: Reason | None, healthy: int, usable: int, free: int
-) -> _Verdicts:
-    counts = range(product.chip_count + 1)
-    reasons = tuple(
-        barred or chips.why_not(product, free, healthy, count, usable=usable)
-        for count in counts
+    def _ranked(self, free: int, missing: int) -> tuple[int, ...]:
+        """Ranks by count, from 0; `NEVER` for counts that cannot be served."""
+        kind = chips.shape(self.product, free)
+        ranks = self._ranks.get(kind)
+        if ranks is None:
+            ranks = self._ranks[kind] = _ranks(self.product, free)
+        more = self._missing * missing
+        if not more:
+            return ranks
+        return tuple(rank if rank == NEVER else rank + more for rank in ranks)
+
+
+def _ranks(product: Product, free: int) -> tuple[int, ...]:
+    keys = (
+        scoring.rank(product, product.all_chips, free, count)
+        for count in range(product.chip_count + 1)
     )
-    keys = [scoring.rank(product, healthy, free, count) for count in counts]
-    ranks = tuple(
-        NEVER if reason or key is None else scoring.number(product, key)
-        for reason, key in zip(reasons, keys, strict=True)
-    )
-    return ranks, reasons
-
-
-def _first_outside(names: SortedNames, avoid: Container[str]) -> str | None:
-    return next((name for name in names if name not in avoid), None)
+    return tuple(NEVER if key is None else scoring.number(product, key) for key in keys)

@@ -8,12 +8,13 @@ For larger ones the table fills as it is asked.
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from scheduler_core.bits import ids_of, mask_of
+from scheduler_core.bits import ids_of, kinds_of_groups, mask_of
 from scheduler_core.layouts import LAYOUTS
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
 
 __all__ = [
+    "able",
     "choose",
     "complete",
     "ids_of",
@@ -93,21 +94,27 @@ def is_legal(product: Product, chips: int) -> bool:
     return any(LAYOUTS[way].admits(product, chips) for way in ways)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def shape(product: Product, mask: int) -> object:
+def shape(product: Product, mask: int) -> tuple[int, ...] | int:
     """What of a set of chips can matter to any answer about it; sets may share it.
 
-    How many chips there are in each group, whichever group it is; and how many pairs
-    of matching positions, where the row gives out such pairs.
+    How many groups have how many of its chips, whichever group it is; and how many
+    pairs of matching positions there are, where the row gives out such pairs.
+
+    Cost:
+        A look-up for each eight chips.
     """
     if not product.group_preference:
         return mask.bit_count()
-    parts = sorted((mask & group).bit_count() for group in product.groups)
-    if product.in_pairs:
-        parts.append(
-            (mask & mask >> product.group_size & product.groups[0]).bit_count()
-        )
-    return tuple(parts)
+    kinds = kinds_of_groups(mask, product.group_size)
+    if not product.in_pairs:
+        return kinds
+    pairs = mask & mask >> product.group_size & product.groups[0]
+    return kinds, pairs.bit_count()
+
+
+def able(product: Product, mask: int) -> int:
+    """Which counts these chips can serve: bit n says whether n chips."""
+    return sum(1 << count for count in product.counts if choose(product, mask, count))
 
 
 def why_not(
@@ -133,12 +140,38 @@ def why_not(
         return Reason.ILLEGAL_COUNT
     if choose(product, free, count):
         return None
-    if not choose(product, healthy, count):
+
+    def could(mask: int) -> int:
+        return (choose(product, mask, count) != 0) << count
+
+    return why(
+        product,
+        count,
+        free=free.bit_count(),
+        healthy=could(healthy),
+        usable=could(healthy if usable is None else usable),
+    )
+
+
+def why(
+    product: Product, count: int, *, free: int, healthy: int, usable: int
+) -> Reason:
+    """Why a node cannot serve `count` chips, by what it could serve otherwise.
+
+    Args:
+        product: The row.
+        count: Chips wanted; not a count that the node can serve.
+        free: How many chips may be given.
+        healthy: What the node could serve (`able`) if all healthy chips were free.
+        usable: The same of the healthy chips that pods of this row may have.
+    """
+    if count not in product.ways:
+        return Reason.ILLEGAL_COUNT
+    if not healthy >> count & 1:
         return Reason.CHIP_UNHEALTHY
-    if usable is not None and not choose(product, usable, count):
+    if not usable >> count & 1:
         return Reason.NETWORK_UNHEALTHY
-    few = free.bit_count() < count
-    return Reason.TOO_FEW_FREE if few else Reason.GROUP_TOO_SMALL
+    return Reason.TOO_FEW_FREE if free < count else Reason.GROUP_TOO_SMALL
 
 
 @cache

@@ -6,7 +6,7 @@ call, and cannot be walked in order past names that are to be avoided.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 #: names of a block at most; half of it after a split
 _BLOCK = 1024
@@ -32,7 +32,9 @@ class SortedNames:
             self._blocks.append([name])
             self._lasts.append(name)
             return
-        at = min(bisect_left(self._lasts, name), len(self._lasts) - 1)
+        at = bisect_left(self._lasts, name)
+        if at == len(self._lasts):
+            at -= 1
         block = self._blocks[at]
         insort(block, name)
         if len(block) > _BLOCK:
@@ -53,9 +55,11 @@ class SortedNames:
             del self._blocks[at]
             del self._lasts[at]
 
-    def first(self) -> str:
-        """The smallest name. There must be one."""
-        return self._blocks[0][0]
+    def first(self, avoid: Container[str] = ()) -> str | None:
+        """The smallest name outside `avoid`, or None."""
+        if self._blocks and (name := self._blocks[0][0]) not in avoid:
+            return name
+        return next((name for name in self if name not in avoid), None)
 
     def __bool__(self) -> bool:
         """Whether there is any."""

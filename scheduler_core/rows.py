@@ -139,6 +139,8 @@ class Product:
     #: by a group's free chips: how many legal counts it cannot serve although it has
     #: some; empty where groups do not matter (`fragmentation.py`)
     group_loss: tuple[int, ...] = field(init=False)
+    #: whether chips are given out at matching positions of two groups
+    in_pairs: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out what every decision asks for, once."""
@@ -148,6 +150,8 @@ class Product:
         object.__setattr__(self, "all_chips", (1 << self.chip_count) - 1)
         object.__setattr__(self, "groups", tuple(group << first for first in firsts))
         object.__setattr__(self, "group_loss", tuple(self._losses()))
+        in_pairs = any(Way.PAIRS in ways for ways in self.ways.values())
+        object.__setattr__(self, "in_pairs", in_pairs)
 
     def _losses(self) -> Iterator[int]:
         if not self.group_preference:
@@ -156,11 +160,6 @@ class Product:
         yield 0
         for free in range(1, self.group_size + 1):
             yield sum(count > free for count in within)
-
-    @property
-    def in_pairs(self) -> bool:
-        """Whether chips are given out at matching positions of two groups."""
-        return any(Way.PAIRS in ways for ways in self.ways.values())
 
 
 @cache

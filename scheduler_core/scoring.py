@@ -60,6 +60,15 @@ def number(product: Product, key: Rank) -> int:
     return (key.missing * base + key.group) * base + key.other
 
 
+def of_a_missing_chip(product: Product) -> int:
+    """What each chip that is missing adds to a node's number, whatever it has free."""
+    base = product.chip_count + 1
+    if product.order is Order.MISFIT:
+        return base
+    staged = product.order is Order.GROUP and product.capacity_staged
+    return base * base if staged else 0
+
+
 def _by_group(product: Product, missing: int, free: int, chosen: int) -> Rank:
     """Preferred groups first; then the node that is fullest besides.
 
