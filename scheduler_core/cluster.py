@@ -7,42 +7,19 @@ date, one thread only.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import compress
+from itertools import chain, compress
 
 from scheduler_core.buckets import NEVER, NO_SUCH_NPU, Bucket
+from scheduler_core.census import Census, Censuses, Groups
 from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
-from scheduler_core.reasons import Refusal
 from scheduler_core.rows import distributed
 from scheduler_core.sections import Section, first
+from scheduler_core.surveys import Found, Survey, parted, refused_by
 
 __all__ = ["Cluster", "Found", "NodeState", "Survey"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The best node for a count."""
-
-    node: NodeState
-    #: the row by whose rule it serves
-    row: Product
-    #: how good it is (`scoring.number`)
-    rank: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """What a list of nodes can do for a count. Every node is in exactly one part."""
-
-    #: equally good and better than all others, in the order they were asked
-    best: tuple[str, ...]
-    #: could serve, but are not the best, in the order they were asked
-    worse: tuple[str, ...]
-    #: {name: why it cannot serve}
-    refused: Mapping[str, Refusal]
 
 
 class Cluster:
@@ -58,19 +35,26 @@ class Cluster:
         for each name. The first question for a row looks at all nodes once.
     """
 
-    __slots__ = ("_asked", "_lying", "_own", "_sections", "_states")
+    __slots__ = (
+        *("_asked", "_censuses", "_guests", "_lying", "_own", "_sections"),
+        "_states",
+    )
 
     def __init__(self, states: Iterable[NodeState] = ()) -> None:
         """Begin with these nodes; of two with one name, the later."""
         self._states: dict[str, NodeState] = {}
         #: {in network: {name: bucket by the node's own row}}
         self._lying: dict[bool, dict[str, Bucket]] = {False: {}, True: {}}
-        #: rows that nodes have or had, in the order they came
-        self._own: dict[Product, None] = {}
+        #: {row that nodes have or had, in the order they came: where they all lie}
+        self._own: dict[Product, list[Section]] = {}
+        #: {resource: sections of guests}, where some of its nodes lie as well
+        self._guests: dict[str, list[Section]] = {}
         #: {resource: {(row, whether of guests): its nodes}}
         self._sections: dict[str, dict[tuple[Product, bool], Section]] = {}
         #: {what was wanted: sections by row, in the order in which rows are tried}
         self._asked: dict[tuple[Product | str, bool], list[list[Section]]] = {}
+        #: of the same sections; a new row changes what they count, so it ends them
+        self._censuses = Censuses()
         for state in states:
             self.put(state)
 
@@ -102,12 +86,13 @@ class Cluster:
             old.product is not product or old.inventory != state.inventory
         ):
             self.drop(state.name)
-        if product not in self._own:
-            self._own[product] = None
-            self._asked.clear()
-            self._section(product, guests=False)
+        homes = self._own.get(product)
+        if homes is None:
+            homes = self._move_in(product)
         self._states[state.name] = state
-        for section in self._sections[product.resource].values():
+        for section in homes:
+            section.put(state)
+        for section in self._guests.get(product.resource, ()):
             if section.takes(state):
                 section.put(state)
 
@@ -118,6 +103,16 @@ class Cluster:
             for section in self._sections[state.product.resource].values():
                 if section.takes(state):
                     section.drop(name)
+
+    def _move_in(self, product: Product) -> list[Section]:
+        """Make room for nodes of a row that no node had before."""
+        self._asked.clear()
+        self._censuses.clear()
+        self._watch()
+        sections = self._sections.get(product.resource, {}).values()
+        self._own[product] = [each for each in sections if each.is_home(product)]
+        self._section(product, guests=False)
+        return self._own[product]
 
     def best(
         self,
@@ -213,7 +208,7 @@ class Cluster:
         Cost:
             A look-up for each name, a few steps for each bucket that they lie in.
         """
-        asked, shunned = _parted(names, avoid)
+        asked, shunned = parted(names, avoid)
         lying = self._buckets(wanted, asked, in_network=in_network)
         buckets = set(lying)
         ranks = {
@@ -225,7 +220,7 @@ class Cluster:
         first = {bucket for bucket in ranks if ranks[bucket] == best}
         second = ranks.keys() - first
         refusals = {
-            bucket: _refusal(bucket, count) for bucket in buckets - ranks.keys()
+            bucket: refused_by(bucket, count) for bucket in buckets - ranks.keys()
         }
         refused = {
             name: refusals[bucket]
@@ -235,7 +230,7 @@ class Cluster:
         out = self._buckets(wanted, shunned, in_network=in_network)
         for name, bucket in zip(shunned, out, strict=True):
             if bucket not in refusals:  # one that can serve: its nodes share one text
-                refusals[bucket] = _refusal(bucket, count)
+                refusals[bucket] = refused_by(bucket, count)
             refused[name] = refusals[bucket]
         return Survey(
             best=tuple(compress(asked, map(first.__contains__, lying))),
@@ -268,9 +263,74 @@ class Cluster:
             tally[NO_SUCH_NPU.text] += len(self._states) - tally.total()
         else:
             lying = self._buckets(wanted, tuple(names), in_network=in_network)
-            tally.update(_refusal(bucket, count).text for bucket in lying)
+            for place, nodes in Counter(lying).items():
+                tally[refused_by(place, count).text] += nodes
         said = [(text, nodes) for text, nodes in tally.items() if nodes]
         return tuple(sorted(said, key=lambda item: (-item[1], item[0])))
+
+    def rank(
+        self, wanted: Product | str, count: int, name: str, *, in_network: bool = False
+    ) -> tuple[str, int]:
+        """How good a node is that can serve: the key of its row, and its rank.
+
+        Raises:
+            KeyError: It cannot.
+        """
+        for sections in self._rows(wanted, in_network=in_network):
+            for section in sections:
+                bucket = section.bucket_of.get(name)
+                if bucket is not None and bucket.product is section.row:
+                    rank = bucket.rank(count)
+                    if rank != NEVER:
+                        return section.row.key, rank
+        raise KeyError(name)
+
+    def census(
+        self,
+        groups: Groups,
+        wanted: Product | str,
+        count: int,
+        *,
+        in_network: bool = False,
+    ) -> Census:
+        """Which nodes of each leaf or SuperPoD can take a pod.
+
+        Args:
+            groups: The nodes of each site, by position.
+            wanted: The Kubernetes resource, or a row.
+            count: Chips wanted by the whole pod.
+            in_network: Whether the pod's job has several pods.
+
+        Returns:
+            What is kept up to date from now on: to be read before the index changes
+            again, and not to be changed.
+
+        Cost:
+            None the next time, or a step for each site when `groups` is another
+            object; the first time for a question a step for each node.
+        """
+        sites, kept = self._censuses.of(groups)
+        question = wanted, count, in_network
+        census = kept.get(question)
+        if census is None:
+            sections = chain.from_iterable(self._rows(wanted, in_network=in_network))
+            able = (name for each in sections for _, name in each.shelf.ranked(count))
+            census = Census(sites, count, able)
+            self._censuses.keep(question, census)
+            self._watch()
+        return census
+
+    def _watch(self) -> None:
+        """Let every section know the censuses that count its nodes."""
+        counting: dict[Section, list[Census]] = {}
+        for (wanted, _, in_network), census in self._censuses:
+            for section in chain.from_iterable(
+                self._rows(wanted, in_network=in_network)
+            ):
+                counting.setdefault(section, []).append(census)
+        for sections in self._sections.values():
+            for section in sections.values():
+                section.censuses = tuple(counting.get(section, ()))
 
     def _rows(
         self, wanted: Product | str, *, in_network: bool
@@ -300,6 +360,11 @@ class Cluster:
         if section is None:
             bucket_of = {} if guests else self._lying[row.for_distributed]
             section = sections[row, guests] = Section(row, bucket_of, guests=guests)
+            if guests:
+                self._guests.setdefault(row.resource, []).append(section)
+            for product, homes in self._own.items():
+                if section.is_home(product):
+                    homes.append(section)
             for state in self._states.values():
                 if section.takes(state):
                     section.put(state)
@@ -328,18 +393,3 @@ class Cluster:
                 ]
             found = lying
         return found
-
-
-def _refusal(bucket: Bucket | None, count: int) -> Refusal:
-    return NO_SUCH_NPU if bucket is None else bucket.refusal(count)
-
-
-def _parted(
-    names: Iterable[str], avoid: Container[str]
-) -> tuple[Sequence[str], Sequence[str]]:
-    """The names outside `avoid`, and those in it."""
-    asked = tuple(names)
-    shunned = [name for name in asked if name in avoid]
-    if not shunned:
-        return asked, ()
-    return [name for name in asked if name not in avoid], shunned

@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 
 from scheduler_core import chips, packing
 from scheduler_core.answers import JobPlacement, Placement, Rejection
+from scheduler_core.census import Census, Groups, Sites
 from scheduler_core.cluster import Cluster
 from scheduler_core.drafts import Draft
 from scheduler_core.nodes import NodeState
@@ -121,6 +122,19 @@ class Question:
         return self.cluster.ranked(
             self.wanted, size, names=self.names, in_network=self.in_network
         )
+
+    def rank(self, size: int, name: str) -> tuple[str, int]:
+        """How good a node is that can serve a pod of this size, smaller is better."""
+        return self.cluster.rank(self.wanted, size, name, in_network=self.in_network)
+
+    def census(self, groups: Groups, size: int) -> Census:
+        """The nodes of each leaf or SuperPoD that can serve a pod of this size."""
+        if self.names is None:
+            return self.cluster.census(
+                groups, self.wanted, size, in_network=self.in_network
+            )
+        able = (name for _, _, name in self.serving(size))
+        return Census(Sites(groups), size, able)
 
     def reasons(self, size: int, able: str) -> tuple[tuple[str, int], ...]:
         """Why the job has no room, counted over the nodes.

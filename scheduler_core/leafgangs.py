@@ -6,14 +6,13 @@ that is left open, and which chips of each node, is decided as for any pod.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from scheduler_core import chips, switches
 from scheduler_core.answers import JobPlacement, Placement, Rejection
-from scheduler_core.cluster import Cluster
 from scheduler_core.gangs import Member, Question, ranked
-from scheduler_core.leaves import Network, Part, Schema
+from scheduler_core.leaves import Network, Part, Request, Schema
 from scheduler_core.placement import placement
-from scheduler_core.rows import Product
 
 #: said of nodes that could take a pod of the job
 _ELSEWHERE = "can take a pod, but its leaf switch does not suit the job"
@@ -34,33 +33,37 @@ def plan(
         A place for each pod, by rank, with its leaf; or why there is none.
     """
     size = max(member.chips for member in members)
-    rows: dict[str, Product] = {}
-    slots: dict[str, tuple[str, int]] = {}
-    for row, rank, name in question.serving(size):
-        rows[name], slots[name] = row, (row.key, rank)
-    parts = switches.plan(network, schema, len(members), slots)
+    parts = switches.decide(
+        Request(
+            network=network,
+            schema=schema,
+            pods=len(members),
+            slots=question.census(network.groups, size),
+            rank=partial(question.rank, size),
+        )
+    )
     if isinstance(parts, str):
         return Rejection(job=parts, reasons=question.reasons(size, _ELSEWHERE))
     ports = [(part, leaf, node) for part in parts for leaf, node in part.nodes]
     return JobPlacement(
         pods=tuple(
-            _place(rows[node], question.cluster, (node, leaf, part), (rank, member))
-            for (rank, member), (part, leaf, node) in zip(
-                ranked(members), ports, strict=True
-            )
+            [
+                _place(question, (node, leaf, part), (rank, member))
+                for (rank, member), (part, leaf, node) in zip(
+                    ranked(members), ports, strict=True
+                )
+            ]
         )
     )
 
 
 def _place(
-    row: Product,
-    cluster: Cluster,
-    port: tuple[str, str, Part],
-    pod: tuple[int, Member],
+    question: Question, port: tuple[str, str, Part], pod: tuple[int, Member]
 ) -> Placement:
     name, leaf, part = port
     rank, member = pod
-    node = cluster[name]
+    node = question.cluster[name]
+    row = question.row(node)
     free = node.free_for(row)
     chosen = chips.choose(row, free, member.chips)
     place = placement(row, node, free, chosen, pod=member.name, rank=rank)

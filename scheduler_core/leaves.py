@@ -3,11 +3,12 @@
 In every order of leaves, equal ones keep the order of the ConfigMap.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler_core.answers import LeafUse
+from scheduler_core.census import Census, Groups, ones
 
 
 class Version(StrEnum):
@@ -74,6 +75,13 @@ class Leaf:
     use: LeafUse = LeafUse.IDLE
     #: false when more jobs share it than should (2.0)
     healthy: bool = True
+    #: the nodes of the servers
+    nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out what every decision asks for, once."""
+        nodes = tuple([server.node for server in self.servers])
+        object.__setattr__(self, "nodes", nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +93,62 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Crossings:
+    """The leaves where jobs run that matter to others, as masks of their numbers."""
+
+    #: a job uses the spine from there
+    spanned: int = 0
+    #: a large-model job does
+    taken: int = 0
+    #: a large-model job runs there, whether it uses the spine or not
+    large: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The leaves of a cluster, in the order of the ConfigMap."""
+    """The leaves of a cluster, in the order of the ConfigMap.
+
+    Cost:
+        To make one, a step for each leaf and, with tenants, for each node; so that no
+        decision needs them.
+    """
 
     leaves: tuple[Leaf, ...]
     version: Version = Version.ONE
     #: leaves that a job may share with other jobs that use the spine: 1 or 2 (2.0)
     shared_leaves: int = 2
     tenants: tuple[Tenant, ...] = ()
+    #: positions of a leaf
+    width: int = field(init=False, repr=False, compare=False)
+    #: the nodes of each leaf, by position
+    groups: Groups = field(init=False, repr=False, compare=False)
+    crossings: Crossings = field(init=False, repr=False, compare=False)
 
-    @property
-    def width(self) -> int:
-        """Positions of a leaf."""
-        return max((len(leaf.servers) for leaf in self.leaves), default=0)
+    def __post_init__(self) -> None:
+        """Work out what every decision asks for, once."""
+        groups = tuple([leaf.nodes for leaf in self.leaves])
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "width", max(map(len, groups), default=0))
+        crossings = _crossings(groups, self.tenants) if self.tenants else Crossings()
+        object.__setattr__(self, "crossings", crossings)
+
+
+def _crossings(groups: Groups, tenants: Iterable[Tenant]) -> Crossings:
+    leaf_of: dict[str, int] = {}
+    for number in range(len(groups) - 1, -1, -1):  # named twice: where it is first
+        leaf_of.update(dict.fromkeys(groups[number], number))
+    leaf_of.pop("", None)
+    spanned = taken = large = 0
+    for tenant in tenants:
+        leaves = set(map(leaf_of.get, tenant.nodes))
+        here = sum(1 << leaf for leaf in leaves if leaf is not None)
+        if len(leaves) > 1:
+            spanned |= here
+        if tenant.schema is Schema.LARGE_MODEL:
+            large |= here
+            if len(leaves) > 1:
+                taken |= here
+    return Crossings(spanned=spanned, taken=taken, large=large)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,29 +162,45 @@ class Part:
     healthy: bool = True
 
 
+#: how good a node is for one pod of a job, smaller is better
+Rank = Callable[[str], tuple[str, int]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A job that asks for nodes under leaves."""
+    """A job that asks for nodes under leaves.
+
+    Leaves are meant by their numbers, from 0 in the order of the ConfigMap; sets of
+    them are masks.
+    """
 
     network: Network
     schema: Schema
     pods: int
-    #: {node that can take one pod: how good it is, smaller is better}
-    slots: Mapping[str, tuple[str, int]]
+    #: the nodes under each leaf that can take one pod
+    slots: Census
+    #: of those nodes
+    rank: Rank
 
     @property
     def is_filler(self) -> bool:
         """Whether it must lie under one leaf."""
         return self.schema is Schema.LARGE_MODEL and self.pods < FILLER_BELOW
 
-    def free(self, leaf: Leaf) -> int:
-        """How many slots a leaf has."""
-        return sum(server.node in self.slots for server in leaf.servers)
+    @property
+    def fitting(self) -> int:
+        """The leaves under which it fits whole."""
+        return sum(self.slots.levels[self.pods :])
 
-    def some(self, leaf: Leaf, number: int) -> tuple[tuple[str, str], ...]:
+    def free(self, leaf: int) -> int:
+        """How many slots a leaf has."""
+        return self.slots.slots[leaf].bit_count()
+
+    def some(self, number: int, count: int) -> tuple[tuple[str, str], ...]:
         """The best slots of a leaf, in the order of ranks."""
-        there = [server for server in leaf.servers if server.node in self.slots]
-        best = sorted(there, key=lambda server: self.slots[server.node])[:number]
+        leaf = self.network.leaves[number]
+        there = [leaf.servers[position] for position in ones(self.slots.slots[number])]
+        best = sorted(there, key=lambda server: self.rank(server.node))[:count]
         return in_order((leaf.name, server) for server in best)
 
 
@@ -143,27 +210,34 @@ def in_order(servers: Iterable[tuple[str, Server]]) -> tuple[tuple[str, str], ..
     return tuple((leaf, server.node) for leaf, server in by_slice)
 
 
-def smallest(job: Request, leaves: Sequence[Leaf]) -> Leaf | None:
+def smallest(job: Request, leaves: int) -> int | None:
     """The leaf with the fewest slots that takes the whole job; of equals the later."""
-    fitting = [leaf for leaf in leaves if job.free(leaf) >= job.pods]
-    return min(reversed(fitting), key=job.free, default=None)
+    for level in job.slots.levels[job.pods :]:
+        if here := level & leaves:
+            return here.bit_length() - 1
+    return None
 
 
-def roomiest_first(job: Request, leaves: Iterable[Leaf]) -> list[Leaf]:
-    """The leaves by their slots, descending."""
-    return sorted(leaves, key=job.free, reverse=True)
+def roomiest_first(job: Request, *leaves: int) -> Iterator[int]:
+    """The leaves that have slots, by their number, descending.
+
+    Args:
+        job: Whose slots.
+        leaves: Which leaves; of equals, those of the set that is named first.
+    """
+    for level in job.slots.levels[:0:-1]:
+        for some in leaves:
+            yield from ones(level & some)
 
 
-def take(
-    job: Request, leaves: Iterable[tuple[Leaf, LeafUse, bool]]
-) -> tuple[Part, ...]:
+def take(job: Request, leaves: Iterable[tuple[int, LeafUse, bool]]) -> tuple[Part, ...]:
     """All slots of one leaf after the other; empty when there are too few."""
     parts = []
     missing = job.pods
     for leaf, use, healthy in leaves:
         number = min(missing, job.free(leaf))
-        if number:
-            nodes = job.some(leaf, number)
-            parts.append(Part(nodes=nodes, use=use, healthy=healthy))
-            missing -= number
-    return () if missing else tuple(parts)
+        parts.append(Part(nodes=job.some(leaf, number), use=use, healthy=healthy))
+        missing -= number
+        if not missing:
+            return tuple(parts)
+    return ()

@@ -7,7 +7,8 @@ rows, while whoever asks for a row means both.
 
 from collections.abc import Container, Sequence
 
-from scheduler_core.buckets import Bucket, Shelf
+from scheduler_core.buckets import NEVER, Bucket, Shelf
+from scheduler_core.census import Census
 from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
 from scheduler_core.rows import distributed
@@ -16,7 +17,7 @@ from scheduler_core.rows import distributed
 class Section:
     """Nodes of one kind that serve one row, in buckets."""
 
-    __slots__ = ("_guests", "bucket_of", "row", "shelf")
+    __slots__ = ("_guests", "bucket_of", "censuses", "row", "shelf")
 
     def __init__(
         self, row: Product, bucket_of: dict[str, Bucket], *, guests: bool
@@ -32,7 +33,14 @@ class Section:
         self.row = row
         self.shelf = Shelf(row)
         self.bucket_of = bucket_of
+        #: whose nodes lie here, among others; they hear of every change
+        self.censuses: tuple[Census, ...] = ()
         self._guests = guests
+
+    def is_home(self, product: Product) -> bool:
+        """Whether all nodes of that row, and only such, lie here."""
+        own = product is self.row or distributed(product) is self.row
+        return own and not self._guests
 
     def takes(self, state: NodeState) -> bool:
         """Whether a node lies here."""
@@ -48,10 +56,14 @@ class Section:
             return
         self.shelf.move(old, bucket, state.name)
         self.bucket_of[state.name] = bucket
+        for census in self.censuses:
+            census.mark(state.name, able=bucket.rank(census.count) != NEVER)
 
     def drop(self, name: str) -> None:
         """Forget a node that lies here."""
         self.shelf.move(self.bucket_of.pop(name), None, name)
+        for census in self.censuses:
+            census.mark(name, able=False)
 
 
 def first(

@@ -11,8 +11,8 @@ Source:
 from itertools import pairwise
 
 from scheduler_core.answers import LeafUse
+from scheduler_core.census import ones
 from scheduler_core.leaves import (
-    Leaf,
     Part,
     Request,
     Schema,
@@ -23,14 +23,16 @@ from scheduler_core.leaves import (
 
 
 def plan(job: Request) -> tuple[Part, ...] | str:
-    """The parts of a job in the order of ranks, or why there is no place."""
-    leaves = job.network.leaves
+    """The parts of a job in the order of ranks, or why there is no place.
+
+    Cost:
+        A step for each leaf, to see what others make of it.
+    """
     if job.pods < job.network.width or job.is_filler:
         for use, healthy in _UNDER_ONE:
-            kind = [leaf for leaf in leaves if _is(leaf, use, healthy=healthy)]
-            leaf = smallest(job, kind)
-            if leaf is not None:
-                nodes = job.some(leaf, job.pods)
+            number = smallest(job, _of(job, use, healthy=healthy))
+            if number is not None:
+                leaf, nodes = job.network.leaves[number], job.some(number, job.pods)
                 return (Part(nodes=nodes, use=leaf.use, healthy=leaf.healthy),)
     if job.is_filler:
         return f"no leaf switch has {job.pods} nodes that can take a pod"
@@ -52,44 +54,46 @@ _UNDER_ONE = (
 )
 
 
-def _is(leaf: Leaf, use: LeafUse, *, healthy: bool | None) -> bool:
-    return leaf.use is use and healthy in (None, leaf.healthy)
+def _of(job: Request, use: LeafUse, *, healthy: bool | None = None) -> int:
+    """The leaves of that use, as a mask."""
+    return sum(
+        1 << number
+        for number, leaf in enumerate(job.network.leaves)
+        if leaf.use is use and healthy in (None, leaf.healthy)
+    )
 
 
 def _exclusive(job: Request) -> tuple[Part, ...]:
     """Idle leaves as a whole, the rest on shared ones, else on one more idle leaf."""
     missing = job.pods
     parts: list[Part] = []
-    last: Leaf | None = None
+    last: int | None = None
     for leaf in roomiest_first(job, _of(job, LeafUse.IDLE)):
         number = job.free(leaf)
-        if number and missing >= number:
+        if missing >= number:
             nodes = job.some(leaf, number)
             parts.append(Part(nodes=nodes, use=LeafUse.EXCLUSIVE))
             missing -= number
-        elif number and last is None:
+        elif last is None:
             last = leaf
-    if not missing:
-        return tuple(parts)
+        if not missing:
+            return tuple(parts)
     shared = _shared(job, missing)
     if not shared and last is not None and job.free(last) >= missing:
         shared = (Part(nodes=job.some(last, missing), use=LeafUse.SHARED),)
     return (*parts, *shared) if shared else ()
 
 
-def _of(job: Request, use: LeafUse, *, healthy: bool | None = None) -> list[Leaf]:
-    return [leaf for leaf in job.network.leaves if _is(leaf, use, healthy=healthy)]
-
-
 def _shared(job: Request, missing: int) -> tuple[Part, ...]:
     """So many nodes under one healthy shared leaf, or under two of about that size."""
-    leaves = sorted(_of(job, LeafUse.SHARED, healthy=True), key=job.free)
+    shared = _of(job, LeafUse.SHARED, healthy=True)
+    leaves = [leaf for level in job.slots.levels[1:] for leaf in ones(level & shared)]
     for leaf in leaves:
         if job.free(leaf) >= missing:
             return (Part(nodes=job.some(leaf, missing), use=LeafUse.SHARED),)
     if job.network.shared_leaves < 2:
         return ()
-    for small, large in pairwise(leaf for leaf in leaves if job.free(leaf)):
+    for small, large in pairwise(leaves):
         if job.free(small) + job.free(large) >= missing:
             rest = missing - job.free(small)
             return (
@@ -101,28 +105,19 @@ def _shared(job: Request, missing: int) -> tuple[Part, ...]:
 
 def _crowded(job: Request) -> tuple[Part, ...]:
     """Any nodes, at the price of leaves that more jobs share than should."""
+    idle = _of(job, LeafUse.IDLE)
     crowded = _of(job, LeafUse.SHARED, healthy=False)
-    others = [
-        *_of(job, LeafUse.SHARED, healthy=True),
-        *(leaf for leaf in _of(job, LeafUse.EXCLUSIVE) if not _is_taken(job, leaf)),
-    ]
-    idle = roomiest_first(job, _of(job, LeafUse.IDLE))
-    rest = [*roomiest_first(job, crowded), *roomiest_first(job, others)]
+    shared = _of(job, LeafUse.SHARED, healthy=True)
+    # From some of them a large-model job uses the spine.
+    exclusive = _of(job, LeafUse.EXCLUSIVE) & ~job.network.crossings.taken
+    rest = (
+        *roomiest_first(job, crowded),
+        *roomiest_first(job, shared, exclusive),
+    )
     return take(
         job,
         [
-            *((leaf, LeafUse.EXCLUSIVE, True) for leaf in idle),
+            *((leaf, LeafUse.EXCLUSIVE, True) for leaf in roomiest_first(job, idle)),
             *((leaf, LeafUse.SHARED, False) for leaf in rest),
         ],
-    )
-
-
-def _is_taken(job: Request, leaf: Leaf) -> bool:
-    """Whether a large-model job uses the spine from this leaf."""
-    own = {server.node for server in leaf.servers}
-    return any(
-        tenant.schema is Schema.LARGE_MODEL
-        and own & tenant.nodes
-        and tenant.nodes - own
-        for tenant in job.network.tenants
     )

@@ -5,15 +5,16 @@ Rank r lies in logical SuperPoD r // L. After a fault, a logical SuperPoD whose 
 have places keeps the good ones and their ranks.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from scheduler_core import chips, superpods
 from scheduler_core.answers import JobPlacement, Placement, Rejection
+from scheduler_core.census import Groups, ones
 from scheduler_core.gangs import Member, Question, good_place, ranked
 from scheduler_core.placement import placement
-from scheduler_core.rows import Product
 from scheduler_core.superpods import Block, Request
 
 #: said of nodes that could take a pod of the job
@@ -23,7 +24,11 @@ _NOWHERE = "can take a pod, but its SuperPoD is not known"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuperPods:
-    """How a cluster's nodes are joined to SuperPoDs."""
+    """How a cluster's nodes are joined to SuperPoDs.
+
+    Cost:
+        To make one, a step for each node, so that no decision needs them.
+    """
 
     #: {node: id of its SuperPoD, 0 or more}
     of_node: Mapping[str, int] = field(
@@ -31,6 +36,69 @@ class SuperPods:
     )
     #: nodes of each that are kept free where possible
     reserve: int = 2
+    #: all ids, ascending
+    ids: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    #: the nodes of each, in that order
+    groups: Groups = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out what every decision asks for, once."""
+        nodes: dict[int, list[str]] = {}
+        for name, superpod in self.of_node.items():
+            if superpod >= 0:
+                nodes.setdefault(superpod, []).append(name)
+        ids = tuple(sorted(nodes))
+        object.__setattr__(self, "ids", ids)
+        groups = tuple([tuple(nodes[superpod]) for superpod in ids])
+        object.__setattr__(self, "groups", groups)
+
+
+class _Free:
+    """The nodes of each SuperPoD that can take a pod of a job, without those in use."""
+
+    __slots__ = ("_census", "_joined", "_question", "_size", "_used")
+
+    def __init__(self, question: Question, joined: SuperPods, size: int) -> None:
+        """Begin with none in use.
+
+        Args:
+            question: What is wanted.
+            joined: Which node is in which SuperPoD.
+            size: Chips of a pod.
+        """
+        self._question = question
+        self._joined = joined
+        self._size = size
+        self._census = question.census(joined.groups, size)
+        self._used: set[str] = set()
+
+    def use(self, nodes: Iterable[str]) -> None:
+        """Have these nodes be in use."""
+        self._used.update(nodes)
+
+    def numbers(self) -> dict[int, int]:
+        """{SuperPoD: how many of its nodes can take a pod}."""
+        slots = map(int.bit_count, self._census.slots)
+        numbers = dict(zip(self._joined.ids, slots, strict=True))
+        for superpod in {self._joined.of_node.get(node, -1) for node in self._used}:
+            if superpod in numbers:
+                numbers[superpod] = len(self.nodes(superpod))
+        return numbers
+
+    def nodes(self, superpod: int) -> list[str]:
+        """Those nodes of one SuperPoD, the best first."""
+        site = bisect_left(self._joined.ids, superpod)
+        group = self._joined.groups[site]
+        some = (group[position] for position in ones(self._census.slots[site]))
+        return sorted(
+            (node for node in some if node not in self._used),
+            key=lambda node: (self._question.rank(self._size, node), node),
+        )
+
+    @property
+    def total(self) -> int:
+        """How many nodes of all SuperPoDs can take a pod, in use or not."""
+        return self._census.total
 
 
 def plan(
@@ -55,34 +123,25 @@ def plan(
     """
     gang = ranked(members)
     size = max(member.chips for member in members)
-    rows: dict[str, Product] = {}
-    free: dict[int, list[str]] = {}
-    for row, _, name in question.serving(size):
-        superpod = joined.of_node.get(name, -1)
-        if superpod >= 0:
-            rows[name] = row
-            free.setdefault(superpod, []).append(name)
+    free = _Free(question, joined, size)
     good = {m.name: p for _, m in gang if (p := good_place(question, m)) is not None}
     kept = _refilled(gang, good, free, block_nodes, joined)
-    used = {node for block in kept for _, node in block.nodes}
-    left = {
-        superpod: [node for node in nodes if node not in used]
-        for superpod, nodes in free.items()
-    }
     request = Request(
         blocks=len(gang) // block_nodes,
         block_nodes=block_nodes,
         reserve=joined.reserve,
         soft=soft,
     )
-    blocks = superpods.plan(request, left, kept=kept)
+    blocks = superpods.decide(request, free.numbers(), free.nodes, kept=kept)
     if isinstance(blocks, str):
-        return Rejection(job=blocks, reasons=_reasons(question, size, joined))
+        return Rejection(job=blocks, reasons=_reasons(question, size, free))
     ports = [(block.number, *port) for block in blocks for port in block.nodes]
     return JobPlacement(
         pods=tuple(
-            _place(question, rows, good.get(member.name), port, (rank, member))
-            for (rank, member), port in zip(gang, ports, strict=True)
+            [
+                _place(question, good.get(member.name), port, (rank, member))
+                for (rank, member), port in zip(gang, ports, strict=True)
+            ]
         )
     )
 
@@ -90,11 +149,14 @@ def plan(
 def _refilled(
     gang: Sequence[tuple[int, Member]],
     good: Mapping[str, Placement],
-    free: Mapping[int, Sequence[str]],
+    free: _Free,
     block_nodes: int,
     joined: SuperPods,
 ) -> list[Block]:
-    """The logical SuperPoDs whose pods all had a place, with their holes filled."""
+    """The logical SuperPoDs whose pods all had a place, with their holes filled.
+
+    Their nodes are in use then.
+    """
     kept: list[Block] = []
     for number in range(len(gang) // block_nodes):
         pods = [m for _, m in gang[number * block_nodes : (number + 1) * block_nodes]]
@@ -103,21 +165,19 @@ def _refilled(
             continue
         nodes = tuple((joined.of_node.get(p.node, -1), p.node) for p in had)
         before = Block(number=number, nodes=nodes)
-        used = {node for block in kept for _, node in block.nodes}
         spare = {
-            superpod: [node for node in some if node not in used]
-            for superpod, some in free.items()
+            superpod: free.nodes(superpod) for superpod, _ in nodes if superpod >= 0
         }
         healthy = [good[m.name].node for m in pods if m.name in good]
         block = superpods.refill(before, healthy, spare)
         if block is not None:
             kept.append(block)
+            free.use(node for _, node in block.nodes)
     return kept
 
 
 def _place(
     question: Question,
-    rows: Mapping[str, Product],
     had: Placement | None,
     port: tuple[int, int, str],
     pod: tuple[int, Member],
@@ -127,7 +187,8 @@ def _place(
     if had is not None and had.node == name:
         place = replace(had, pod=member.name, rank=rank)
     else:
-        row, node = rows[name], question.cluster[name]
+        node = question.cluster[name]
+        row = question.row(node)
         free = node.free_for(row)
         chosen = chips.choose(row, free, member.chips)
         place = placement(row, node, free, chosen, pod=member.name, rank=rank)
@@ -135,14 +196,10 @@ def _place(
     return replace(place, superpod=superpod, superpod_rank=number)
 
 
-def _reasons(
-    question: Question, size: int, joined: SuperPods
-) -> tuple[tuple[str, int], ...]:
+def _reasons(question: Question, size: int, free: _Free) -> tuple[tuple[str, int], ...]:
     """Why there is no more room, counted over the nodes."""
-    lost = sum(
-        joined.of_node.get(name, -1) < 0 for _, _, name in question.serving(size)
-    )
     said = dict(question.reasons(size, _ELSEWHERE))
-    said |= {_ELSEWHERE: said.get(_ELSEWHERE, 0) - lost, _NOWHERE: lost}
+    lost = said.get(_ELSEWHERE, 0) - free.total
+    said |= {_ELSEWHERE: free.total, _NOWHERE: lost}
     some = [(text, nodes) for text, nodes in said.items() if nodes]
     return tuple(sorted(some, key=lambda item: (-item[1], item[0])))

@@ -15,8 +15,9 @@ Source:
     Node Scoring, "Affinity Scheduling of Logical SuperPoDs".
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,32 +59,54 @@ def plan(
         kept: Blocks that stay as they are (`refill`).
 
     Returns:
+        As `decide`.
+    """
+    numbers = {superpod: len(nodes) for superpod, nodes in free.items()}
+    return decide(request, numbers, free.__getitem__, kept=kept)
+
+
+def decide(
+    request: Request,
+    numbers: Mapping[int, int],
+    nodes: Callable[[int], Sequence[str]],
+    *,
+    kept: Iterable[Block] = (),
+) -> tuple[Block, ...] | str:
+    """Choose the nodes of every logical SuperPoD of a job.
+
+    Args:
+        request: What the job asks for.
+        numbers: {physical SuperPoD: how many of its nodes can take a pod of the job}.
+        nodes: These nodes, the best first; asked for where some are taken. Without
+            those of `kept`, as `numbers`.
+        kept: Blocks that stay as they are (`refill`).
+
+    Returns:
         All blocks by number, or why there is no place in a sentence.
 
     Cost:
-        A few steps for each SuperPoD and block.
+        A step for each SuperPoD, and a few for each block and each number of nodes
+        that a SuperPoD can have.
     """
     blocks = {block.number: block for block in kept}
-    numbers = iter([n for n in range(request.blocks) if n not in blocks])
-    missing = request.blocks - len(blocks)
-    left = {superpod: list(nodes) for superpod, nodes in free.items()}
-    for superpod in _superpods(request, left, missing):
-        number = next(numbers)
-        nodes = _taken(left, superpod, request.block_nodes)
-        blocks[number] = Block(number=number, nodes=nodes)
-    rest = list(numbers)
+    rest = [number for number in range(request.blocks) if number not in blocks]
+    left = _Left(numbers, nodes)
+    for superpod in _superpods(request, left, len(rest)):
+        number = rest.pop(0)
+        taken = left.take(superpod, request.block_nodes)
+        blocks[number] = Block(number=number, nodes=taken)
     if rest and not request.soft:
         return (
             f"room for {request.blocks - len(rest)} of {request.blocks} logical "
             f"SuperPoDs of {request.block_nodes} nodes"
         )
-    if sum(map(len, left.values())) < len(rest) * request.block_nodes:
+    if left.total < len(rest) * request.block_nodes:
         return (
             f"fewer than {request.blocks * request.block_nodes} nodes in all SuperPoDs"
         )
     for number in rest:
-        nodes = tuple(_scattered(left, request.block_nodes))
-        blocks[number] = Block(number=number, nodes=nodes)
+        some = tuple(_scattered(left, request.block_nodes))
+        blocks[number] = Block(number=number, nodes=some)
     return tuple(blocks[number] for number in sorted(blocks))
 
 
@@ -138,9 +161,63 @@ def order_of_whole(request: Request, free: int) -> tuple[int, ...] | None:
     return (0, row, column) if column < request.blocks else (1, beyond)
 
 
-def _superpods(
-    request: Request, left: Mapping[int, Sequence[str]], missing: int
-) -> Iterator[int]:
+class _Left:
+    """The nodes that are left of each SuperPoD while a job is laid out.
+
+    Invariant: `_having` says of the SuperPoDs what `_number` says.
+    """
+
+    __slots__ = ("_having", "_nodes", "_number", "_taken")
+
+    def __init__(
+        self, numbers: Mapping[int, int], nodes: Callable[[int], Sequence[str]]
+    ) -> None:
+        """Begin with nothing taken."""
+        self._number = dict(numbers)
+        self._nodes = nodes
+        #: {superpod: how many of its nodes are taken}
+        self._taken: dict[int, int] = {}
+        #: {number of nodes: SuperPoDs that have so many, by id}
+        self._having: dict[int, list[int]] = {}
+        for superpod in sorted(numbers):
+            self._having.setdefault(numbers[superpod], []).append(superpod)
+
+    @property
+    def total(self) -> int:
+        """How many nodes are left in all."""
+        return sum(self._number.values())
+
+    def numbers(self) -> Iterable[int]:
+        """How many nodes some SuperPoD has."""
+        return self._having
+
+    def of(self, superpod: int) -> int:
+        """How many nodes this one has."""
+        return self._number[superpod]
+
+    def first(self, number: int) -> int:
+        """The first SuperPoD that has so many nodes."""
+        return self._having[number][0]
+
+    def fullest(self) -> int | None:
+        """The first SuperPoD of those that have the most nodes."""
+        return self.first(max(self._having)) if self._having else None
+
+    def take(self, superpod: int, number: int) -> tuple[tuple[int, str], ...]:
+        """Take that many nodes, the best; all when there are fewer."""
+        before, begin = self._number[superpod], self._taken.get(superpod, 0)
+        after = max(before - number, 0)
+        self._taken[superpod] = begin + before - after
+        self._number[superpod] = after
+        self._having[before].remove(superpod)
+        if not self._having[before]:
+            del self._having[before]
+        insort(self._having.setdefault(after, []), superpod)
+        some = self._nodes(superpod)[begin : begin + before - after]
+        return tuple([(superpod, node) for node in some])
+
+
+def _superpods(request: Request, left: _Left, missing: int) -> Iterator[int]:
     """The physical SuperPoD of one block after the other; `left` is kept up to date."""
     whole = _best_whole(request, left, missing)
     if whole is not None:
@@ -151,58 +228,42 @@ def _superpods(
         superpod = _best_of_queue_1(request, left, missing)
         if superpod is None:
             break
-        while missing and len(left[superpod]) >= request.block_nodes + request.reserve:
+        while missing and left.of(superpod) >= request.block_nodes + request.reserve:
             yield superpod
             missing -= 1
     for _ in range(missing):
-        fullest = max(left, key=lambda each: (len(left[each]), -each), default=None)
-        if fullest is None or len(left[fullest]) < request.block_nodes:
+        fullest = left.fullest()
+        if fullest is None or left.of(fullest) < request.block_nodes:
             return
         yield fullest
 
 
-def _best_whole(
-    request: Request, left: Mapping[int, Sequence[str]], missing: int
-) -> int | None:
-    part = Request(
-        blocks=max(missing, 1),
-        block_nodes=request.block_nodes,
-        reserve=request.reserve,
-    )
+def _best_whole(request: Request, left: _Left, missing: int) -> int | None:
+    part = replace(request, blocks=max(missing, 1))
     keyed = [
-        (key, superpod)
-        for superpod, nodes in left.items()
-        if (key := order_of_whole(part, len(nodes))) is not None
+        (key, number)
+        for number in left.numbers()
+        if (key := order_of_whole(part, number)) is not None
     ]
-    return min(keyed)[1] if keyed and missing else None
+    return left.first(min(keyed)[1]) if keyed and missing else None
 
 
-def _best_of_queue_1(
-    request: Request, left: Mapping[int, Sequence[str]], missing: int
-) -> int | None:
+def _best_of_queue_1(request: Request, left: _Left, missing: int) -> int | None:
     """Most blocks first, never more than are missing, then the smallest remainder."""
     keyed = []
-    for superpod, nodes in left.items():
-        beyond = len(nodes) - request.reserve
+    for number in left.numbers():
+        beyond = number - request.reserve
         blocks = min(beyond // request.block_nodes, missing)
         if blocks > 0:
             rest = beyond - blocks * request.block_nodes
-            keyed.append((-blocks, rest, superpod))
-    return min(keyed)[2] if keyed else None
+            keyed.append((-blocks, rest, number))
+    return left.first(min(keyed)[2]) if keyed else None
 
 
-def _taken(
-    left: dict[int, list[str]], superpod: int, number: int
-) -> tuple[tuple[int, str], ...]:
-    nodes, left[superpod] = left[superpod][:number], left[superpod][number:]
-    return tuple((superpod, node) for node in nodes)
-
-
-def _scattered(left: dict[int, list[str]], number: int) -> Iterator[tuple[int, str]]:
+def _scattered(left: _Left, number: int) -> Iterator[tuple[int, str]]:
     """So many nodes of the SuperPoDs with the most free ones, one after the other."""
     missing = number
-    while missing:
-        superpod = max(left, key=lambda each: (len(left[each]), -each))
-        some = _taken(left, superpod, missing)
+    while missing and (superpod := left.fullest()) is not None:
+        some = left.take(superpod, missing)
         missing -= len(some)
         yield from some

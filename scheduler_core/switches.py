@@ -18,12 +18,13 @@ Source:
     Scheduling Description, table 2; MindCluster ascend-for-volcano, nslb.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from scheduler_core import shared_leaves
 from scheduler_core.answers import LeafUse
+from scheduler_core.census import Census, Sites, nth, ones
 from scheduler_core.leaves import (
-    Leaf,
     Network,
     Part,
     Request,
@@ -49,55 +50,71 @@ def plan(
             decides only between nodes that the switches leave equal.
 
     Returns:
-        The parts in the order of ranks, or why there is no place in a sentence.
+        As `decide`.
 
     Cost:
         A few steps for each leaf and slot.
     """
-    job = Request(network=network, schema=schema, pods=pods, slots=slots)
-    return _VERSIONS[network.version](job)
+    census = Census(Sites(network.groups), count=0, able=slots)
+    return decide(
+        Request(
+            network=network,
+            schema=schema,
+            pods=pods,
+            slots=census,
+            rank=slots.__getitem__,
+        )
+    )
+
+
+def decide(job: Request) -> tuple[Part, ...] | str:
+    """Choose the nodes of a job, one for each pod.
+
+    Returns:
+        The parts in the order of ranks, or why there is no place in a sentence.
+
+    Cost:
+        A few steps for each number of slots that a leaf can have, for each position
+        and for each pod, however many leaves there are.
+    """
+    return _VERSIONS[job.network.version](job)
 
 
 def _single_layer(job: Request) -> tuple[Part, ...] | str:
-    leaf = smallest(job, _open_leaves(job))
+    leaf = smallest(job, job.fitting)
     if leaf is None:
         return f"no leaf switch has {job.pods} nodes that can take a pod"
     return (Part(nodes=job.some(leaf, job.pods)),)
 
 
 def _version_one(job: Request) -> tuple[Part, ...] | str:
-    leaves = roomiest_first(job, _open_leaves(job))
-    width = job.network.width
-    if job.pods < width or job.is_filler:
-        leaf = smallest(job, leaves)
+    if job.pods < job.network.width or job.is_filler:
+        leaf = smallest(job, job.fitting)
         if leaf is not None:
             return (Part(nodes=job.some(leaf, job.pods)),)
     if job.is_filler:
         return f"no leaf switch has {job.pods} nodes that can take a pod"
-    found = _whole_leaves(job, leaves) or _logical_leaves(job, leaves)
+    leaves = _open_leaves(job)
+    found = leaves and (_whole_leaves(job, leaves) or _logical_leaves(job, leaves))
     if not found and job.schema is Schema.NORMAL:
-        found = _anywhere(job, leaves)
+        each = roomiest_first(job, leaves)
+        found = take(job, ((leaf, LeafUse.IDLE, True) for leaf in each))
     return found or (
         f"no {job.pods} nodes that load the spine switches evenly can take a pod"
     )
 
 
-def _open_leaves(job: Request) -> list[Leaf]:
+def _open_leaves(job: Request) -> int:
     """Leaves that the job may use.
 
     Under one from which another job uses the spine only a job that fits under it
     whole; but jobs of the normal schema go together.
     """
-    return [leaf for leaf in job.network.leaves if _is_open(job, leaf)]
-
-
-def _is_open(job: Request, leaf: Leaf) -> bool:
-    own = {server.node for server in leaf.servers}
-    here = [tenant for tenant in job.network.tenants if own & tenant.nodes]
-    if all(tenant.nodes <= own for tenant in here) or job.free(leaf) >= job.pods:
-        return True
-    schemas = {job.schema, *(tenant.schema for tenant in here)}
-    return schemas == {Schema.NORMAL}
+    there = job.network.crossings
+    closed = there.spanned & ~job.fitting
+    if job.schema is Schema.NORMAL:
+        closed &= there.large
+    return sum(job.slots.levels) & ~closed
 
 
 def _rows_and_rest(job: Request) -> tuple[int, int]:
@@ -106,60 +123,67 @@ def _rows_and_rest(job: Request) -> tuple[int, int]:
     return whole, job.pods - whole * job.network.width
 
 
-def _whole_leaves(job: Request, leaves: Sequence[Leaf]) -> tuple[Part, ...]:
+def _whole_leaves(job: Request, leaves: int) -> tuple[Part, ...]:
     """Leaves with all nodes free from the beginning, the rest on the next of them."""
     width = job.network.width
     whole, rest = _rows_and_rest(job)
-    full = [leaf for leaf in leaves if job.free(leaf) == width]
-    if len(full) <= whole:
+    full = job.slots.levels[width] & leaves
+    if full.bit_count() <= whole:
         return ()
     numbers = [*[width] * whole, rest]
     return tuple(
         Part(nodes=job.some(leaf, number))
-        for leaf, number in zip(full, numbers, strict=False)
+        for leaf, number in zip(ones(full), numbers, strict=False)
     )
 
 
-def _logical_leaves(job: Request, leaves: Sequence[Leaf]) -> tuple[Part, ...]:
+def _logical_leaves(job: Request, leaves: int) -> tuple[Part, ...]:
     """As whole leaves, but of nodes at the same positions of several leaves.
 
     The positions with the most slots come first; logical leaf i has the i-th slot of
-    each position that has so many.
+    each position that has so many, counted from the leaf with the most slots.
     """
-    columns = sorted(
-        (
-            [
-                (leaf.name, leaf.servers[position])
-                for leaf in leaves
-                if position < len(leaf.servers)
-                and leaf.servers[position].node in job.slots
-            ]
-            for position in range(job.network.width)
-        ),
-        key=len,
-        reverse=True,
+    columns = [column & leaves for column in job.slots.columns]
+    columns_by_length = sorted(
+        enumerate(columns), key=lambda item: item[1].bit_count(), reverse=True
     )
-    logical = [
-        [column[index] for column in columns if len(column) > index]
-        for index in range(len(columns[0]) if columns else 0)
-    ]
+    lengths = [column.bit_count() for _, column in columns_by_length]
     whole, rest = _rows_and_rest(job)
     if whole == 0 and rest < job.network.width:
-        fitting = [some for some in logical if len(some) >= rest]
-        return (Part(nodes=in_order(fitting[-1][:rest])),) if fitting else ()
-    numbers = [*[job.network.width] * whole, rest]
-    if len(logical) < len(numbers) or any(
-        len(some) < number for some, number in zip(logical, numbers, strict=False)
-    ):
+        last = lengths[rest - 1] - 1
+        if last < 0:
+            return ()
+        some = columns_by_length[:rest]
+        return (_part(job, [(at, _roomiest(job, each, last)) for at, each in some]),)
+    if lengths[-1] < whole or lengths[rest - 1] <= whole:
         return ()
+    first = [
+        (position, list(islice(roomiest_first(job, column), whole + 1)))
+        for position, column in columns_by_length
+    ]
+    numbers = [*[job.network.width] * whole, rest]
     return tuple(
-        Part(nodes=in_order(some[:number]))
-        for some, number in zip(logical, numbers, strict=False)
+        _part(job, [(position, some[index]) for position, some in first[:number]])
+        for index, number in enumerate(numbers)
     )
 
 
-def _anywhere(job: Request, leaves: Sequence[Leaf]) -> tuple[Part, ...]:
-    return take(job, [(leaf, LeafUse.IDLE, True) for leaf in leaves])
+def _roomiest(job: Request, leaves: int, index: int) -> int:
+    """The leaf that has `index` others before it in the order of `roomiest_first`."""
+    for level in job.slots.levels[::-1]:
+        here = level & leaves
+        if index < here.bit_count():
+            return nth(here, index)
+        index -= here.bit_count()
+    raise IndexError(index)
+
+
+def _part(job: Request, ports: Iterable[tuple[int, int]]) -> Part:
+    """The servers at these positions of these leaves."""
+    some = ((job.network.leaves[leaf], position) for position, leaf in ports)
+    return Part(
+        nodes=in_order((leaf.name, leaf.servers[position]) for leaf, position in some)
+    )
 
 
 _VERSIONS: dict[Version, Callable[[Request], tuple[Part, ...] | str]] = {
