@@ -14,7 +14,7 @@ from benchmarks.table import Row, render
 from tests.e2e import bare
 from tests.e2e.stages import CannotError
 
-PARTS = ("core", "allocate", "extender", "node")
+PARTS = ("core", "replay", "regret", "allocate", "extender", "node")
 #: Left out where Kubernetes' programs have not been built.
 SCHEDULER = "scheduler"
 
