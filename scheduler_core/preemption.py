@@ -6,7 +6,7 @@ which no pod could stay. The best set over all nodes is taken, by this order:
 1. how often evictions go beyond what PodDisruptionBudgets allow,
 2. the highest priority among the victims, the lowest first,
 3. the sum of their priorities,
-4. how many gangs lose a pod,
+4. how many gangs lose more pods than they can go on without,
 5. how many pods,
 6. when the first of those with the highest priority started, the latest first,
 7. the node's name.
@@ -15,12 +15,13 @@ Values in, values out: who the pods are and what the budgets allow, the caller s
 
 Source:
     Kubernetes, kube-scheduler's default preemption (`pickOneNodeForPreemption`); gangs
-    are ours, as a gang that loses a pod has to begin again.
+    are ours, since all pods of one that is broken have to begin again.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from scheduler_core import chips
 from scheduler_core.cluster import Cluster
@@ -31,6 +32,7 @@ from scheduler_core.rows import Product
 #: pods of lower priority on a node up to which all sets are tried; of more, pods are
 #: spared one by one, the most important first, as kube-scheduler does
 EXACT_UP_TO = 12
+_NONE: Mapping[str, int] = MappingProxyType(dict[str, int]())
 #: added to priorities before they are summed, so that each pod more counts for more;
 #: kube-scheduler adds it too
 _LOWEST = 1 << 31
@@ -88,6 +90,18 @@ class Preemptor:
     in_network: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many pods can go without harm; of what is not named, none."""
+
+    #: {budget: pods of it that may go}
+    allowed: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    #: {gang: pods that it can go on without}
+    spare: Mapping[str, int] = field(default_factory=lambda: _NONE)
+
+
+#: nothing can be lost without harm
+STRICT = Limits()
 #: what sets of victims are compared by on one node
 _Key = tuple[int, int, int, int, int, float]
 _Victims = tuple[Running, ...]
@@ -100,7 +114,7 @@ def preempt(
     cluster: Cluster,
     running: Mapping[str, Sequence[Running]],
     *,
-    allowed: Mapping[str, int] | None = None,
+    limits: Limits = STRICT,
     names: Iterable[str] | None = None,
 ) -> Eviction | None:
     """Choose a node, and the pods that must go there.
@@ -109,7 +123,7 @@ def preempt(
         pod: Which wants room.
         cluster: The nodes; not changed.
         running: {node: its pods with chips, each once}.
-        allowed: {budget: how many of its pods may go}; of one that is not named none.
+        limits: How many pods can go without harm.
         names: Only these nodes; None is all.
 
     Returns:
@@ -119,15 +133,14 @@ def preempt(
     Cost:
         For each node a few steps for each set of up to `EXACT_UP_TO` pods.
     """
-    budgets = {} if allowed is None else allowed
     asked = [node.name for node in cluster] if names is None else sorted(set(names))
     best: tuple[_Key, str] | None = None
     found: Eviction | None = None
     for name in asked:
         node = cluster.get(name)
-        here = node and evict(pod, node, running.get(name, ()), budgets)
+        here = node and evict(pod, node, running.get(name, ()), limits)
         if here:
-            key = _key(here.victims, budgets), name
+            key = _key(here.victims, limits), name
             if best is None or key < best:
                 best, found = key, here
     return found
@@ -137,7 +150,7 @@ def evict(
     pod: Preemptor,
     node: NodeState,
     running: Sequence[Running],
-    allowed: Mapping[str, int],
+    limits: Limits = STRICT,
 ) -> Eviction | None:
     """The best victims on one node; arguments as for `preempt`."""
     row = node.row_for(pod.wanted, in_network=pod.in_network)
@@ -155,17 +168,15 @@ def evict(
         return None
     if len(lower) <= EXACT_UP_TO:
         sets = _smallest(lower, room)
-        victims = min(
-            sets, key=lambda some: (_key(some, allowed), sorted(_names(some)))
-        )
+        victims = min(sets, key=lambda some: (_key(some, limits), sorted(_names(some))))
     else:
-        victims = _spared(lower, allowed, room)
+        victims = _spared(lower, limits, room)
     freed = sum(each.chips for each in victims) & node.usable(row)
     free = node.free_for(row) | freed
     return Eviction(
         node=node.name,
         victims=victims,
-        violations=_violations(victims, allowed),
+        violations=_violations(victims, limits),
         place=placement(row, node, free, room(victims)),
     )
 
@@ -184,11 +195,9 @@ def _smallest(pods: Sequence[Running], room: _Room) -> Iterator[_Victims]:
             yield gone
 
 
-def _spared(
-    pods: Sequence[Running], allowed: Mapping[str, int], room: _Room
-) -> _Victims:
+def _spared(pods: Sequence[Running], limits: Limits, room: _Room) -> _Victims:
     """All but those that can stay, asked one by one: first whom a budget protects."""
-    left = dict(allowed)
+    left = dict(limits.allowed)
     protected = []
     for pod in pods:
         for budget in pod.budgets:
@@ -203,22 +212,30 @@ def _spared(
     return victims
 
 
-def _key(victims: _Victims, allowed: Mapping[str, int]) -> _Key:
+def _key(victims: _Victims, limits: Limits) -> _Key:
     """What sets are compared by. A set always comes before those that contain it."""
     highest = max((pod.priority for pod in victims), default=-_LOWEST)
     return (
-        _violations(victims, allowed),
+        _violations(victims, limits),
         highest,
         sum(pod.priority + _LOWEST for pod in victims),
-        len({pod.gang for pod in victims if pod.gang}),
+        len(_beyond((pod.gang for pod in victims if pod.gang), limits.spare)),
         len(victims),
         -min((pod.started for pod in victims if pod.priority == highest), default=0.0),
     )
 
 
-def _violations(victims: _Victims, allowed: Mapping[str, int]) -> int:
-    gone = Counter(budget for pod in victims for budget in pod.budgets)
-    return sum(max(number - allowed.get(name, 0), 0) for name, number in gone.items())
+def _violations(victims: _Victims, limits: Limits) -> int:
+    budgets = (budget for pod in victims for budget in pod.budgets)
+    return sum(_beyond(budgets, limits.allowed))
+
+
+def _beyond(names: Iterable[str], spare: Mapping[str, int]) -> list[int]:
+    """How many more times names occur than they may, of those that do."""
+    number = Counter(names)
+    return [
+        n - spare.get(each, 0) for each, n in number.items() if n > spare.get(each, 0)
+    ]
 
 
 def _importance(pod: Running) -> tuple[int, float, str]:

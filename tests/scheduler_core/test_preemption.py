@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scheduler_core import chips, preemption, products
 from scheduler_core.answers import Placement
 from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.preemption import Eviction, Preemptor, Running
+from scheduler_core.preemption import Eviction, Limits, Preemptor, Running
 from scheduler_core.products import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
@@ -19,6 +19,9 @@ ROWS = [
     for key in ("atlas-800-training", "atlas-a3-8", "mesh-8", "flat-8")
 ]
 BUDGETS = {"one": 1, "none": 0}
+#: pods that a gang can go on without
+SPARE = {"h": 1}
+LIMITS = Limits(allowed=BUDGETS, spare=SPARE)
 PODS = st.lists(
     st.tuples(
         st.integers(1, 3),
@@ -95,13 +98,14 @@ def order(victims: tuple[Running, ...]) -> tuple[float, ...]:
     """The order of the rule, word by word."""
     counted = Counter(budget for pod in victims for budget in pod.budgets)
     beyond = sum(max(0, n - BUDGETS.get(name, 0)) for name, n in counted.items())
+    gangs = Counter(pod.gang for pod in victims if pod.gang)
     highest = max((pod.priority for pod in victims), default=-1000)
     of_highest = [pod.started for pod in victims if pod.priority == highest]
     return (
         beyond,
         highest,
         sum(pod.priority + 2**31 for pod in victims),
-        len({pod.gang for pod in victims} - {""}),
+        sum(gangs[gang] > SPARE.get(gang, 0) for gang in gangs),
         len(victims),
         -min(of_highest, default=0),
     )
@@ -126,7 +130,7 @@ def test_the_best_of_all_smallest_sets_of_victims_is_found(
     running = {name: laid(some, name) for name, some in zip("ab", pods, strict=False)}
     nodes = {state(name, row, own, healthy): own for name, own in running.items()}
 
-    found = preemption.preempt(pod, Cluster(nodes), running, allowed=BUDGETS)
+    found = preemption.preempt(pod, Cluster(nodes), running, limits=LIMITS)
 
     expected = best_by_brute_force(pod, nodes)
     assert (found is None) == (expected is None)
@@ -190,7 +194,7 @@ def test_victims_are_compared_in_the_order_of_the_rule(
     pod = Preemptor(wanted=ATLAS, chips=4, priority=9)
     cluster = Cluster([atlas("n", ())])
 
-    found = preemption.preempt(pod, cluster, {"n": [stays, goes]}, allowed={"none": 0})
+    found = preemption.preempt(pod, cluster, {"n": [stays, goes]})
 
     assert found is not None
     assert found.victims == (goes,)
@@ -256,7 +260,7 @@ def test_of_many_pods_the_most_important_are_spared_one_by_one() -> None:
     node = NodeState(name="n", product=row, inventory=0xFFFF, healthy=0xFFFF, free=0)
     pod = Preemptor(wanted=row, chips=3, priority=9)
 
-    found = preemption.preempt(pod, Cluster([node]), {"n": pods}, allowed={"none": 0})
+    found = preemption.preempt(pod, Cluster([node]), {"n": pods})
 
     assert found is not None
     assert [victim.name for victim in found.victims] == ["p04", "p08", "p12"]
