@@ -1,6 +1,8 @@
 """Decisions on files: `python -m scheduler_core place SNAPSHOT JOB`.
 
 Exit code 0: there is a place; 1: there is none; 2: the files or arguments are wrong.
+`explain SNAPSHOT JOB NODE` says step by step what one node can do, `fragmentation
+SNAPSHOT` how much room lies in pieces too small, `products` what servers are known.
 `validate SNAPSHOT` says whether a file can be read, and all that is wrong with it.
 With `place --batch` one case a line is read from standard input (`wire/batch.py`) and
 answered by one line; then 0 says that every line could be read.
@@ -9,16 +11,21 @@ answered by one line; then 0 says that every line could be read.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from scheduler_core import products, questions
+from scheduler_core.answers import Rejection
 from scheduler_core.jobs import Profile
-from scheduler_core.placement import Placement, Rejection, place
-from scheduler_core.wire import batch, snapshot, snapshot_job
+from scheduler_core.wire import batch, reports, snapshot, snapshot_job
 from scheduler_core.wire.reader import SnapshotError
 
 T = TypeVar("T")
+
+_FILES = {"snapshot": "nodes and pods, as JSON", "job": "what is asked, as JSON"}
+#: sizes of pods for which stranded chips are counted when none is said
+_STRANDED = (1, 2, 4, 8)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,11 +44,59 @@ def _place(arguments: argparse.Namespace) -> int:
         return _answer_lines(Profile(arguments.profile))
     if arguments.job is None:
         arguments.parser.error("place: expected SNAPSHOT and JOB, or --batch")
+    case = _case(arguments)
+    answer = questions.decide(case)
+    has_place = not isinstance(answer, Rejection)
+    more = None if has_place else questions.advise(case)
+    gone = None if has_place else questions.evict(case)
+    _say(
+        arguments,
+        reports.of_answer(answer, more, gone),
+        reports.lines_of_answer(answer, more, gone),
+    )
+    return 0 if has_place else 1
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    verdict = questions.explain(_case(arguments), arguments.node)
+    _say(arguments, reports.of_verdict(verdict), verdict.text.splitlines())
+    return 0 if verdict.fits else 1
+
+
+def _products(arguments: argparse.Namespace) -> int:
+    rows = products.PRODUCTS
+    _say(
+        arguments,
+        {"products": [reports.of_product(row) for row in rows]},
+        reports.lines_of_products(rows),
+    )
+    return 0
+
+
+def _fragmentation(arguments: argparse.Namespace) -> int:
     cluster = snapshot.cluster_of(_load(arguments.snapshot, snapshot.parse))
-    job = _load(arguments.job, snapshot_job.parse)
-    answer = place(job.resource, job.chips, cluster)
-    sys.stdout.write(_as_json(answer) if arguments.json else _as_text(answer))
-    return 0 if isinstance(answer, Placement) else 1
+    counts: Sequence[int] = arguments.stranded or _STRANDED
+    _say(
+        arguments,
+        reports.of_fragmentation(cluster, counts),
+        reports.lines_of_fragmentation(cluster, counts),
+    )
+    return 0
+
+
+def _case(arguments: argparse.Namespace) -> questions.Case:
+    return questions.Case(
+        snapshot=_load(arguments.snapshot, snapshot.parse),
+        job=_load(arguments.job, snapshot_job.parse),
+    )
+
+
+def _say(arguments: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
+    """On standard output, in the form that is asked for."""
+    if arguments.json:
+        lines = (json.dumps(document, ensure_ascii=False),)
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
 
 
 def _validate(arguments: argparse.Namespace) -> int:
@@ -68,12 +123,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Decide on files, without a cluster.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("place", help="where one pod goes, and why")
-    for name, what in (
-        ("snapshot", "nodes and pods, as JSON"),
-        ("job", "resource and chips, as JSON"),
-    ):
-        command.add_argument(name, type=Path, nargs="?", help=what)
+    command = commands.add_parser("place", help="where a job goes, and why")
+    _takes(command, snapshot="?", job="?")
     command.add_argument(
         "--batch", action="store_true", help="answer one case a line of standard input"
     )
@@ -83,14 +134,41 @@ def _parser() -> argparse.ArgumentParser:
         default=Profile.SEED.value,
         help="how strict the rules over whole jobs are, for --batch",
     )
-    command.add_argument("--json", action="store_true", help="answer in JSON")
     command.set_defaults(run=_place, parser=parser)
+    command = commands.add_parser(
+        "explain", help="what one node can do for a job, step by step"
+    )
+    _takes(command, snapshot=None, job=None)
+    command.add_argument("node", help="its name")
+    command.set_defaults(run=_explain)
     command = commands.add_parser(
         "validate", help="whether a snapshot can be read, and all that is wrong with it"
     )
-    command.add_argument("snapshot", type=Path, help="nodes and pods, as JSON")
+    command.add_argument("snapshot", type=Path, help=_FILES["snapshot"])
     command.set_defaults(run=_validate)
+    command = commands.add_parser("products", help="the kinds of servers that we know")
+    _takes(command)
+    command.set_defaults(run=_products)
+    command = commands.add_parser(
+        "fragmentation", help="free chips in pieces too small for what could use them"
+    )
+    _takes(command, snapshot=None)
+    command.add_argument(
+        "--stranded",
+        type=int,
+        action="append",
+        metavar="CHIPS",
+        help="count chips that pods of so many cannot use; may be given several times",
+    )
+    command.set_defaults(run=_fragmentation)
     return parser
+
+
+def _takes(command: argparse.ArgumentParser, **files: str | None) -> None:
+    """The files that a command reads, each with how often; and the form it answers."""
+    for name, often in files.items():
+        command.add_argument(name, type=Path, nargs=often, help=_FILES[name])
+    command.add_argument("--json", action="store_true", help="answer in JSON")
 
 
 def _answer_lines(profile: Profile) -> int:
@@ -115,28 +193,6 @@ def _load(path: Path, parse: Callable[[str], T]) -> T:
         raise _UnreadableError(f"{path}: expected UTF-8 text, found {error}") from error
     except OSError as error:
         raise _UnreadableError(f"{path}: {error.strerror}") from error
-
-
-def _as_text(answer: Placement | Rejection) -> str:
-    if isinstance(answer, Rejection):
-        return f"0/{answer.nodes} nodes can serve: {answer.text}\n"
-    chips = ", ".join(map(str, answer.chips))
-    return f"{answer.node}: chips {chips}; {answer.reason}\n"
-
-
-def _as_json(answer: Placement | Rejection) -> str:
-    document: dict[str, object]
-    if isinstance(answer, Rejection):
-        document = {
-            "reasons": [{"nodes": n, "text": text} for text, n in answer.reasons]
-        }
-    else:
-        document = {
-            "node": answer.node,
-            "chips": answer.chips,
-            "reason": answer.reason,
-        }
-    return json.dumps(document, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -74,14 +74,24 @@ def test_a_rejection_is_said_with_counts_and_another_exit_code(
 
     codes = main(["place", *files]), main(["place", "--json", *files])
 
-    text, document = capsys.readouterr().out.splitlines()
+    *lines, document = capsys.readouterr().out.splitlines()
     assert codes == (1, 1)
-    assert text == ("0/2 nodes can serve: 1 chip unhealthy, 1 without 8 free chips")
+    assert lines == [
+        "0/2 nodes can serve: 1 chip unhealthy, 1 without 8 free chips",
+        "it would fit if chips 0, 5 of node-2 were free",
+    ]
     assert json.loads(document) == {
         "reasons": [
             {"nodes": 1, "text": "chip unhealthy"},
             {"nodes": 1, "text": "without 8 free chips"},
-        ]
+        ],
+        "advice": {
+            "text": "it would fit if chips 0, 5 of node-2 were free",
+            "parts": [
+                {"do": "free", "node": "node-2", "chip": 0},
+                {"do": "free", "node": "node-2", "chip": 5},
+            ],
+        },
     }
 
 

@@ -1,5 +1,9 @@
+import json
+
 import pytest
 
+from scheduler_core.finding import Traits
+from scheduler_core.leaves import Schema
 from scheduler_core.wire import snapshot_job
 from scheduler_core.wire.reader import SnapshotError
 from scheduler_core.wire.snapshot_job import Job
@@ -9,6 +13,43 @@ def test_a_job_asks_for_chips_of_a_resource() -> None:
     text = '{"version": 1, "resource": "huawei.com/Ascend910", "chips": 4}'
 
     assert snapshot_job.parse(text) == Job(resource="huawei.com/Ascend910", chips=4)
+
+
+def test_a_job_says_what_its_pods_and_its_owner_say() -> None:
+    text = json.dumps(
+        {
+            "version": 1,
+            "resource": "huawei.com/Ascend910",
+            "chips": 16,
+            "pods": 4,
+            "labels": {
+                "tor-affinity": "normal-schema",
+                "super-pod-affinity": "soft",
+            },
+            "annotations": {"sp-block": "32"},
+            "node_selector": {"accelerator-type": "module-a3-16-super-pod"},
+            "priority": -5,
+        }
+    )
+
+    job = snapshot_job.parse(text)
+
+    assert (job.pods, job.priority) == (4, -5)
+    assert (job.schema, job.sp_block, job.soft_superpods) == (Schema.NORMAL, 32, True)
+    assert job.traits == Traits(
+        annotations={"sp-block": "32"},
+        labels={"tor-affinity": "normal-schema", "super-pod-affinity": "soft"},
+        node_selector={"accelerator-type": "module-a3-16-super-pod"},
+    )
+
+
+def test_a_job_that_says_nothing_more_asks_nothing_of_the_network() -> None:
+    text = '{"version": 1, "resource": "huawei.com/Ascend910-4c", "chips": 1}'
+
+    job = snapshot_job.parse(text)
+
+    assert (job.schema, job.sp_block, job.soft_superpods) == (None, None, False)
+    assert job.traits == Traits()
 
 
 @pytest.mark.parametrize(
@@ -30,6 +71,22 @@ def test_a_job_asks_for_chips_of_a_resource() -> None:
             (
                 "resource: expected, not found",
                 "chips: expected a whole number, found 1.5",
+            ),
+        ),
+        (
+            """{"version": 1, "resource": "huawei.com/npu", "chips": 1, "pods": 0,
+            "labels": {"tor-affinity": "large", "super-pod-affinity": "x"},
+            "annotations": {"sp-block": "all", "a": 1}, "priorty": 1}""",
+            (
+                "priorty: no such key, did you mean 'priority'?",
+                "pods: expected 1 or more, found 0",
+                "annotations.a: expected a text, found 1",
+                (
+                    "labels.tor-affinity: expected one of large-model-schema, "
+                    "normal-schema, null, found 'large'"
+                ),
+                "labels.super-pod-affinity: expected one of soft, hard, found 'x'",
+                "annotations.sp-block: expected a whole number, found 'all'",
             ),
         ),
     ],

@@ -1,0 +1,312 @@
+"""The commands on files, as a person and as a program read them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scheduler_core import products
+from scheduler_core.__main__ import main
+from scheduler_core.leaves import Leaf, Server
+from scheduler_core.products import ATLAS_800_TRAINING, Product
+from scheduler_core.reasons import Reason
+from scheduler_core.wire import snapshot
+from scheduler_core.wire.snapshot import (
+    Snapshot,
+    SnapshotNode,
+    SnapshotPod,
+    SnapshotSwitches,
+)
+from tests.machines import EIGHT
+
+A3 = products.by_key("atlas-a3-8-superpod")
+
+
+def node(
+    name: str,
+    *,
+    product: Product = ATLAS_800_TRAINING,
+    unhealthy: tuple[int, ...] = (),
+    network_unhealthy: tuple[int, ...] = (),
+    barred: Reason | None = None,
+    superpod: int = -1,
+) -> SnapshotNode:
+    return SnapshotNode(
+        name=name,
+        product=product,
+        chips=EIGHT,
+        unhealthy=unhealthy,
+        network_unhealthy=network_unhealthy,
+        barred=barred,
+        superpod=superpod,
+    )
+
+
+SOME = Snapshot(
+    nodes=(node("node-1"), node("node-2", unhealthy=(7,))),
+    pods=(
+        SnapshotPod(name="default/a", node="node-1", chips=(0,)),
+        SnapshotPod(name="default/b", node="node-2", chips=(0, 1, 2, 3)),
+    ),
+)
+
+
+class Files:
+    """A snapshot and a job in a directory, and what commands say of them."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._directory = directory
+        self._capsys = capsys
+
+    def say(
+        self, command: str, cluster: Snapshot, *more: str, **job: object
+    ) -> tuple[int, str]:
+        found, asked = self._directory / "cluster.json", self._directory / "job.json"
+        found.write_text(snapshot.render(cluster), encoding="utf-8")
+        said = {"version": 1, "resource": "huawei.com/Ascend910", **job}
+        asked.write_text(json.dumps(said), encoding="utf-8")
+        files = [str(found), str(asked)] if job else [str(found)]
+        code = main([command, *files, *more])
+        return code, self._capsys.readouterr().out
+
+
+@pytest.fixture
+def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Files:
+    return Files(tmp_path, capsys)
+
+
+def test_one_node_is_explained_step_by_step(files: Files) -> None:
+    assert files.say("explain", SOME, "node-2", chips=4) == (
+        1,
+        """\
+node-2 cannot serve
+  ok node    Atlas 800 training server
+  ok count   a pod may have 1, 2, 4 or 8
+  ok health  7 of 8 chips, not 7
+  NO free    4, 5, 6: without 4 free chips
+  ok groups  by HCCS ring: none | 4, 5, 6
+""",
+    )
+
+
+def test_an_explanation_is_said_in_json(files: Files) -> None:
+    code, text = files.say("explain", SOME, "node-1", "--json", chips=8, pods=1)
+
+    document = json.loads(text)
+    steps = {step["about"]: step for step in document.pop("steps")}
+    assert (code, document) == (1, {"node": "node-1", "fits": False})
+    assert steps["free"] == {
+        "about": "free",
+        "holds": False,
+        "said": "1, 2, 3, 4, 5, 6, 7: without 8 free chips",
+    }
+
+
+def test_a_node_that_can_serve_makes_the_exit_code_0(files: Files) -> None:
+    code, text = files.say("explain", SOME, "node-1", chips=4)
+
+    assert (code, text.splitlines()[0]) == (0, "node-1 can serve")
+
+
+def test_pods_of_a_job_are_said_line_by_line(files: Files) -> None:
+    two = Snapshot(nodes=(node("a"), node("b")))
+
+    code, text = files.say("place", two, chips=8, pods=2)
+
+    assert code == 0
+    assert text.splitlines() == [
+        f"pod-{rank}: {name}: chips 0, 1, 2, 3, 4, 5, 6, 7; 2 whole HCCS rings, on a "
+        "node with all 8 chips healthy"
+        for rank, name in enumerate("ab")
+    ]
+
+
+def test_a_job_under_a_leaf_and_one_in_a_superpod_say_so_in_json(files: Files) -> None:
+    leaf = Leaf(name="x", servers=(Server(node="a", slice_id=0),))
+    under = Snapshot(nodes=(node("a"),), switches=SnapshotSwitches(leaves=(leaf,)))
+    joined = Snapshot(
+        nodes=tuple(node(name, product=A3, superpod=3) for name in "ab"),
+        superpod_reserve=0,
+    )
+
+    selector = {"accelerator-type": "module-a3-8-super-pod"}
+
+    said = [
+        files.say("place", *args, "--json", chips=8, **more)
+        for args, more in (
+            ((under,), {"labels": {"tor-affinity": "normal-schema"}}),
+            ((joined,), {"pods": 2, "node_selector": selector}),
+        )
+    ]
+
+    first, second = (json.loads(text)["pods"] for _, text in said)
+    assert [{**place, "reason": ""} for place in (*first, *second)] == [
+        {
+            "pod": "pod-0",
+            "rank": 0,
+            "node": "a",
+            "chips": list(EIGHT),
+            "reason": "",
+            "leaf": "x",
+            "leaf_use": "idle",
+            "leaf_healthy": True,
+        },
+        *(
+            {
+                "pod": f"pod-{rank}",
+                "rank": rank,
+                "node": name,
+                "chips": list(EIGHT),
+                "reason": "",
+                "superpod": 3,
+                "superpod_rank": 0,
+            }
+            for rank, name in enumerate("ab")
+        ),
+    ]
+
+
+def test_a_job_that_is_wrong_says_why_in_text_and_json(files: Files) -> None:
+    wrong = "up to 8 chips must be one pod, found 2 pods"
+
+    said = files.say("place", SOME, chips=4, pods=2)
+    code, text = files.say("place", SOME, "--json", chips=4, pods=2)
+
+    assert said == (1, f"0/0 nodes can serve: {wrong}\n")
+    assert (code, json.loads(text)) == (1, {"job": wrong, "reasons": []})
+
+
+def test_who_would_have_to_go_is_said_of_a_pod_that_matters_more(files: Files) -> None:
+    code, text = files.say("place", SOME, chips=8, priority=1)
+    _, document = files.say("place", SOME, "--json", chips=8, priority=1)
+
+    assert (code, text.splitlines()[1:]) == (
+        1,
+        [
+            "it would fit if chip 0 of node-1 was free",
+            "by eviction: node-1: chips 0, 1, 2, 3, 4, 5, 6, 7 without default/a",
+        ],
+    )
+    assert json.loads(document)["eviction"] == {
+        "victims": ["default/a"],
+        "violations": 0,
+        "node": "node-1",
+        "chips": list(EIGHT),
+        "reason": "2 whole HCCS rings, on a node with all 8 chips healthy",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "part"),
+    [
+        (
+            node("a", barred=Reason.AGENT_SILENT),
+            {"chips": 8},
+            {"do": "mend", "node": "a", "bar": "agent-silent"},
+        ),
+        (
+            node("a", unhealthy=(1,)),
+            {"chips": 8},
+            {"do": "heal", "node": "a", "chip": 1},
+        ),
+        (
+            node("a", network_unhealthy=(2,)),
+            {"chips": 8, "pods": 2},
+            {"do": "heal-network", "node": "a", "chip": 2},
+        ),
+        (
+            node("a", product=A3),
+            {"chips": 3},
+            {"do": "add", "node": "new-1", "product": "a300t"},
+        ),
+    ],
+)
+def test_each_part_of_an_advice_can_be_read_by_a_program(
+    files: Files,
+    given: SnapshotNode,
+    asked: dict[str, object],
+    part: dict[str, object],
+) -> None:
+    cluster = Snapshot(nodes=(given,))
+
+    _, text = files.say("place", cluster, "--json", **asked)
+
+    assert part in json.loads(text)["advice"]["parts"]
+
+
+def test_the_products_are_listed_by_the_keys_that_files_use(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = main(["products"])
+
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert head.split(maxsplit=3)[:3] == ["KEY", "RESOURCE", "CHIPS"]
+    assert [line.split()[0] for line in lines] == [p.key for p in products.PRODUCTS]
+    assert lines[0].split() == [
+        *("atlas-800-training", "huawei.com/Ascend910", "8"),
+        *("4", "(HCCS", "ring)", "1,", "2,", "4", "or", "8"),
+    ]
+
+
+def test_every_product_is_described_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["products", "--json"]) == 0
+
+    rows = json.loads(capsys.readouterr().out)["products"]
+    half = rows[1]
+    assert [row["key"] for row in rows] == [p.key for p in products.PRODUCTS]
+    assert half == {
+        "key": "atlas-800-training-half",
+        "name": "Atlas 800 training server with 4 chips",
+        "servers": [
+            "Atlas 800 training server (model 9000)",
+            "Atlas 800 training server (model 9010)",
+        ],
+        "resource": "huawei.com/Ascend910",
+        "chips": 4,
+        "group": "HCCS ring",
+        "group_chips": 4,
+        "counts": [1, 2, 4],
+        "networks": ["two-layer RoCE"],
+        "job_rule": "each-pod",
+        "accelerator_types": ["half"],
+        "policies": ["chip4-node4"],
+        "job_labels": {},
+        "node_labels": {},
+        "source": "MindCluster ascend-for-volcano, half910x4: the matrix of the whole "
+        "server, one ring",
+    }
+
+
+def test_fragmentation_is_told_node_by_node(files: Files) -> None:
+    assert files.say("fragmentation", SOME) == (
+        0,
+        """\
+fragmentation 4 over 2 nodes, 10 chips free
+stranded for pods of 1: 0 of 10 free chips
+stranded for pods of 2: 2 of 10 free chips
+stranded for pods of 4: 6 of 10 free chips
+stranded for pods of 8: 10 of 10 free chips
+    2 node-1: 3|4 free
+    2 node-2: 0|3 free
+""",
+    )
+
+
+def test_fragmentation_is_told_in_json_for_the_sizes_that_are_asked(
+    files: Files,
+) -> None:
+    code, text = files.say("fragmentation", SOME, "--stranded", "4", "--json")
+
+    assert (code, json.loads(text)) == (
+        0,
+        {
+            "fragmentation": 4,
+            "free": 10,
+            "stranded": {"4": 6},
+            "nodes": [
+                {"node": "node-1", "free": 7, "fragmentation": 2},
+                {"node": "node-2", "free": 3, "fragmentation": 2},
+            ],
+        },
+    )
