@@ -13,6 +13,7 @@ from typing import NoReturn, Protocol
 
 from agent.claims import releasing, settling
 from agent.claims.events import InUse, PassEnded, ResourcesRead
+from agent.claims.values import Ledger
 from agent.current import Current
 from service import clock
 from service.backoff import Backoff
@@ -92,7 +93,7 @@ class Reconciler:
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
         while True:
-            version = self._current.version
+            version, known = self._current.version, self._current.ledger
             thorough = clock.loop_s() + clock.EARLY_S >= thorough_at
             if thorough:
                 thorough_at = clock.loop_s() + self._period_s
@@ -102,20 +103,23 @@ class Reconciler:
             known_sequence = sequence
             if pause_s is None and settling.is_open(self._current.ledger):
                 pause_s = AGAIN_S if eager > 0 else PATIENT_S
-            await self._wait(pause_s, version, thorough_at)
+            if pause_s is None:
+                await self._changed(version, until=thorough_at)
+            else:
+                until = clock.loop_s() + pause_s
+                await self._more(known, version, until=until)
 
-    async def _wait(
-        self, pause_s: float | None, version: int, thorough_at: float
-    ) -> None:
-        """Sleep for a pause, but not when more is given out; or until a change."""
-        if pause_s is None:
-            until, sequence = thorough_at, None
-        else:
-            until, sequence = clock.loop_s() + pause_s, self._current.ledger.sequence
+    async def _changed(self, version: int, *, until: float) -> None:
+        """Sleep until something is newer than a version."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
-                version = await self._current.changed(version)
-                while sequence == self._current.ledger.sequence:
+                await self._current.changed(version)
+
+    async def _more(self, known: Ledger, version: int, *, until: float) -> None:
+        """Sleep until there is more to find out than there was."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while not _has_more(self._current.ledger, known):
                     version = await self._current.changed(version)
 
     async def run_once(self, *, thorough: bool) -> float | None:
@@ -170,3 +174,10 @@ class Reconciler:
                 )
             )
             await asyncio.sleep(READ_EACH_S)
+
+
+def _has_more(now: Ledger, known: Ledger) -> bool:
+    """Tell whether more was given out since, or more can be told of whom to."""
+    return now.sequence != known.sequence or not (
+        settling.unsettled(now) <= settling.unsettled(known)
+    )

@@ -103,6 +103,9 @@ class PodStatus(_Partial, frozen=True):
     reason: str = ""
     message: str = ""
     host_ip: str = msgspec.field(name="hostIP", default="")
+    #: "before the Kubelet pulled the container image(s)": written first when the pod
+    #: was admitted or rejected (kubelet.go SyncPod, v1.36)
+    start_time: str | None = None
     extended_resource_claim_status: ExtendedResourceClaim | None = None
 
 

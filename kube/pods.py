@@ -38,6 +38,7 @@ def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
             name=meta.name,
             node=pod.spec.node_name,
             phase=pod.status.phase or "Pending",
+            admitted=pod.status.start_time is not None,
             deleting=meta.deletion_timestamp is not None,
             owner=owner(meta),
             annotations=meta.annotations or {},

@@ -80,15 +80,7 @@ def resume(ledger: Ledger) -> Ledger:
 
     To be called once, when all pods of the node were seen after `restore`. A
     pod that holds the chips of another pod's open claim gives it its own.
-
-    A pod that does not run yet may have come while nobody watched, under the
-    name of one that has gone and that the kubelet still shows: until it runs,
-    what was given out before is not taken for its own.
     """
-    if any(hold.owner is None for hold in ledger.holds.values()):
-        waiting = {uid for uid, pod in ledger.pods.items() if pod.phase != "Running"}
-        since = dict.fromkeys(waiting, ledger.sequence)
-        ledger = replace(ledger, successors={**ledger.successors, **since})
     for uid in sorted(ledger.slots):
         mine = ledger.slots[uid]
         got = exchanging.given_from(ledger, mine)
@@ -174,8 +166,6 @@ def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
     if pod.node != ledger.node:
         return _forget(ledger, pod.uid), ()
     before = ledger.pods.get(pod.uid)
-    if before is None:
-        ledger = _with_successor(ledger, pod)
     ledger = replace(ledger, pods={**ledger.pods, pod.uid: pod})
     if pod.terminal:
         return _close(ledger, pod.uid), ()
@@ -238,38 +228,13 @@ def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
     return replace(ledger, slots=slots)
 
 
-def _with_successor(ledger: Ledger, pod: NpuPod) -> Ledger:
-    """Remember since when a name belongs to a new pod.
-
-    What was given out before cannot be the new pod's: it belongs to the old
-    one, which may still run after a forced deletion.
-    """
-    same_name = (pod.namespace, pod.name)
-    known = any((p.namespace, p.name) == same_name for p in ledger.pods.values())
-    owned = any(
-        hold.owner is not None and (hold.owner.namespace, hold.owner.pod) == same_name
-        for hold in ledger.holds.values()
-    )
-    if not known and not owned and same_name not in ledger.vacated:
-        return ledger
-    return replace(ledger, successors={**ledger.successors, pod.uid: ledger.sequence})
-
-
 def _forget(ledger: Ledger, uid: str) -> Ledger:
     """Drop a pod that the API server no longer has; its holds stay."""
-    pod = ledger.pods.get(uid)
-    if pod is None:
+    if uid not in ledger.pods:
         return ledger
-    return _close(
-        replace(
-            ledger,
-            vacated=ledger.vacated | {(pod.namespace, pod.name)},
-            unproven=ledger.unproven - {uid},
-            pods={u: pod for u, pod in ledger.pods.items() if u != uid},
-            successors={u: s for u, s in ledger.successors.items() if u != uid},
-        ),
-        uid,
-    )
+    pods = {u: pod for u, pod in ledger.pods.items() if u != uid}
+    unproven = ledger.unproven - {uid}
+    return _close(replace(ledger, pods=pods, unproven=unproven), uid)
 
 
 def _close(ledger: Ledger, uid: str) -> Ledger:

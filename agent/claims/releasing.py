@@ -225,12 +225,8 @@ def _without_old_evidence(ledger: Ledger) -> Ledger:
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
     }
-    unconfirmed = any(hold.owner is None for hold in ledger.holds.values())
-    return replace(
-        ledger,
-        shown={uid: each for uid, each in ledger.shown.items() if uid in needed},
-        vacated=ledger.vacated if unconfirmed else frozenset(),
-    )
+    shown = {uid: each for uid, each in ledger.shown.items() if uid in needed}
+    return replace(ledger, shown=shown)
 
 
 def _without(ledger: Ledger, sequences: set[int]) -> Ledger:

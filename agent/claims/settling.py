@@ -64,6 +64,17 @@ def wants_reading(
     return tuple(sorted(wanted))
 
 
+def unsettled(ledger: Ledger) -> frozenset[str]:
+    """Return the uids of the pods whose devices pod-resources can tell now."""
+    return frozenset(
+        uid
+        for uid, pod in ledger.pods.items()
+        if not pod.terminal
+        and values.is_admitted(ledger, pod)
+        and not values.is_settled(ledger, pod)
+    )
+
+
 def is_open(ledger: Ledger) -> bool:
     """Tell whether some hold waits to be confirmed or released."""
     return any(
@@ -73,13 +84,20 @@ def is_open(ledger: Ledger) -> bool:
 
 
 def read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Take in what pod-resources said about one pod."""
+    """Take in what pod-resources said about one pod.
+
+    It is asked by name. Until the kubelet has said that it knows this very pod, what
+    it shows can be that of a pod of the same name that has gone, and that it is still
+    admitting or ending.
+    """
     evidence = Evidence(
         containers=event.containers, as_of=event.as_of, quiet=event.quiet
     )
     ledger = replace(ledger, shown={**ledger.shown, event.uid: evidence})
     pod = ledger.pods.get(event.uid)
     if pod is None or pod.terminal or event.containers is None:
+        return ledger, ()
+    if not values.is_admitted(ledger, pod):
         return ledger, ()
     effects: tuple[Effect, ...] = ()
     for need in pod.needs:
@@ -154,20 +172,14 @@ def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
 
     The newest, where the kubelet gave the same ids out again: it does so only
     when it has forgotten the first. What came after the reading cannot have
-    been seen in it, and what came before the pod was not its own.
+    been seen in it.
     """
-    # the kubelet reports Running only for the pod that it runs under the name
-    runs = pod.phase == "Running"
-    since = 0 if runs else ledger.successors.get(pod.uid, 0)
     matches = [
         hold
         for hold in ledger.holds.values()
-        if (
-            hold.owner is None
-            or (runs and values.is_of_late_namesake(ledger, pod, hold))
-        )
+        if (hold.owner is None or values.is_of_late_namesake(ledger, pod, hold))
         and frozenset(hold.kubelet_ids) == found.ids
-        and since < hold.sequence <= found.until
+        and hold.sequence <= found.until
     ]
     return max(matches, key=lambda each: each.sequence, default=None)
 

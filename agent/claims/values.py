@@ -104,10 +104,6 @@ class Ledger:
     shown: Mapping[str, Evidence] = field(default_factory=dict)  #: by pod uid
     #: {pod uid: why its claim cannot be read}
     problems: Mapping[str, str] = field(default_factory=dict)
-    #: {uid of a pod that took over the name of another: sequence at that time}
-    successors: Mapping[str, int] = field(default_factory=dict)
-    #: (namespace, name) of pods that have gone since something is unconfirmed
-    vacated: frozenset[tuple[str, str]] = frozenset()
     #: uids of pods that only the kubelet has shown: its list can be older than
     #: what the API server has told, and nobody will ever say that they have gone
     unproven: frozenset[str] = frozenset()
@@ -122,6 +118,11 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
     """Tell whether a pod exists at the API server and has not ended."""
     pod = ledger.pods.get(uid)
     return pod is not None and not pod.terminal
+
+
+def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
+    """Tell whether the kubelet is known to have a pod: this one, not its name only."""
+    return pod.admitted or pod.phase == "Running" or pod.uid in ledger.unproven
 
 
 def holds_of_slot(ledger: Ledger, slot_uid: str) -> tuple[Hold, ...]:

@@ -50,6 +50,8 @@ class PodMeta:
     #: the node that it is bound to, or ""
     node: str = ""
     phase: str = "Pending"
+    #: the kubelet has said so, of this very pod; it goes before Running
+    admitted: bool = False
     deleting: bool = False
     #: "kind/namespace/name" of its controller, or ""
     owner: str = ""
@@ -117,6 +119,7 @@ def npu_pod(
         name=meta.name,
         node=meta.node,
         phase=meta.phase,
+        admitted=meta.admitted,
         deleting=meta.deleting,
         owner=meta.owner,
         annotations=_read(meta.annotations, resource),

@@ -23,11 +23,15 @@ def pod(  # noqa: PLR0913  # the parts of a pod
     predicate_time: int = 1,
     *,
     phase: str = "Pending",
+    admitted: bool = True,
     uid: str = "",
     annotations: dict[str, str] | None = None,
     containers: Sequence[RawContainer] = (),
 ) -> NpuPod:
-    """A pod whose claim names these chips; one container asks for them all."""
+    """A pod whose claim names these chips; one container asks for them all.
+
+    The kubelet has said that it is its own, as it does after the last Allocate.
+    """
     chips = tuple(chips)
     claim = {RESOURCE: ",".join(ids(*chips)), "predicate-time": str(predicate_time)}
     found = npu_pod(
@@ -37,6 +41,7 @@ def pod(  # noqa: PLR0913  # the parts of a pod
             name=name,
             node=NODE,
             phase=phase,
+            admitted=admitted,
             annotations={**claim, **(annotations or {})},
         ),
         containers or [RawContainer("main", limits={RESOURCE: str(len(chips))})],

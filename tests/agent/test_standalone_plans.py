@@ -50,6 +50,7 @@ def pod(name: str, created: str) -> NpuPod:
             namespace="default",
             name=name,
             node=NODE,
+            admitted=True,
             annotations={},
             created=created,
         ),

@@ -66,7 +66,11 @@ def full_pod() -> dict[str, Any]:
             ),
         ],
     }
-    raw["status"] = {"phase": "Running", "hostIP": "10.1.1.1"}
+    raw["status"] = {
+        "phase": "Running",
+        "hostIP": "10.1.1.1",
+        "startTime": "2026-11-21T03:00:01Z",
+    }
     return raw
 
 
@@ -76,6 +80,7 @@ def test_a_pod_is_seen_as_pairing_sees_it() -> None:
     assert seen is not None
     assert (seen.uid, seen.namespace, seen.name) == ("uid-train-0", "ns", "train-0")
     assert (seen.node, seen.phase, seen.deleting) == ("node-1", "Running", False)
+    assert seen.admitted
     assert seen.owner == "Job/ns/train"
     assert seen.created == "2026-11-21T03:00:00Z"
     assert seen.annotations == {"predicate-time": "5", NPU: "Ascend910-0"}
@@ -85,6 +90,16 @@ def test_a_pod_is_seen_as_pairing_sees_it() -> None:
         ContainerNeed(name="main", kind=ContainerKind.APP, count=2),
     )
     assert seen.shape.reads_annotation
+
+
+def test_a_pod_is_admitted_when_its_kubelet_has_said_so() -> None:
+    raw = full_pod()
+    raw["status"] = {"phase": "Pending"}
+
+    seen = pods.npu_pod(decoded(raw), NPU)
+
+    assert seen is not None
+    assert not seen.admitted
 
 
 def test_containers_served_by_dra_are_not_ours() -> None:

@@ -217,10 +217,16 @@ class Kubelet:
             self.containers[uid, need.name] = Container(need.kind, ())
         self.seen["bare"] += 1
 
+    def acknowledge(self, uid: str) -> None:
+        """Say that a pod was admitted: before anything of it runs."""
+        pod = self.cluster.pods.get(uid)
+        if pod is not None and not pod.admitted:
+            self.cluster.put(replace(pod, admitted=True))
+
     def report(self, uid: str) -> None:
         pod = self.cluster.pods.get(uid)
         if pod is not None and pod.phase == "Pending":
-            self.cluster.put(replace(pod, phase="Running"))
+            self.cluster.put(replace(pod, phase="Running", admitted=True))
 
     def finish(self, uid: str, phase: str, *, leftover: bool) -> None:
         """All containers end; perhaps a process of theirs does not."""

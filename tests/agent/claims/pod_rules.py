@@ -129,6 +129,8 @@ class Pods(RuleBasedStateMachine):
         self._admit(seed, Manner(obeys=obeys, seed=seed), 3)
         self._start(report=True)
         agent = self.world.agent
+        if agent.is_up:  # it hears that they run, else a reading would tell it nothing
+            agent.survives(lambda: agent.deliver(len(self.world.cluster.watch)))
         if agent.is_up:
             agent.survives(lambda: agent.pass_(thorough=False))
 
@@ -196,6 +198,13 @@ class Pods(RuleBasedStateMachine):
             self.world.kubelet.start(uid)
             if report and self.world.cluster.is_up:
                 self.world.kubelet.report(uid)
+
+    @precondition(lambda self: self.world.kubelet.admitted and self.world.cluster.is_up)
+    @rule()
+    def acknowledge(self) -> None:
+        kubelet = self.world.kubelet
+        for uid in sorted(kubelet.admitted - kubelet.ended):
+            kubelet.acknowledge(uid)
 
     @precondition(lambda self: self.world.kubelet.running and self.world.cluster.is_up)
     @rule()

@@ -63,21 +63,28 @@ def test_a_new_pod_of_an_old_name_did_not_get_what_was_given_before_it_came() ->
     now = current(pod("train", [0], 1))
     mounts(now, 0)
     now.apply(PodGone("uid-train"))  # by force: it may still run
-    now.apply(PodSeen(pod("train", [1], 2, uid="uid-new")))
-    sequence = now.ledger.sequence
+    now.apply(PodSeen(pod("train", [1], 2, uid="uid-new", admitted=False)))
 
-    now.apply(
-        ResourcesRead(
-            uid="uid-new",
-            containers={"main": frozenset(ids(0))},
-            as_of=sequence,
-            until=sequence,
-            quiet=True,
-        )
-    )
+    shows(now, "new", main=(0,))
 
     assert owners(now) == {1: ""}
     assert values.held(now.ledger) == 0b1
+
+
+def test_nor_what_the_old_one_was_given_when_the_new_one_had_come_already() -> None:
+    new = pod("train", [1], 2, uid="uid-new", admitted=False)
+    now = current(pod("train", [0], 1, admitted=False))
+    now.apply(PodGone("uid-train"))  # while the kubelet admits it
+    now.apply(PodSeen(new))
+
+    mounts(now, 5)
+    shows(now, "new", main=(5,))  # the kubelet knows the old one only
+    prefers(now, EVERY_ID, 1)  # that one has ended, and the new one gets its id
+    mounts(now, 5)
+    now.apply(PodSeen(replace(new, admitted=True)))
+    shows(now, "new", main=(5,))
+
+    assert owners(now) == {1: "", 2: "uid-new"}
 
 
 def test_absence_in_a_reading_during_an_allocate_does_not_mean_lost_ids() -> None:
