@@ -84,27 +84,36 @@ def resume(ledger: Ledger) -> Ledger:
     for uid in sorted(ledger.slots):
         mine = ledger.slots[uid]
         got = exchanging.given_from(ledger, mine)
-        if not got & ~mine.chips:
-            continue
-        rival = next(
-            (
-                slot
-                for slot in ledger.slots.values()
-                if not got & ~slot.chips
-                and slot.shape == mine.shape
-                and not values.holds_of_slot(ledger, slot.uid)
-            ),
-            None,
-        )
-        if rival is None:
-            changed = {uid: replace(mine, chips=_around(ledger, mine, got))}
-        else:
-            changed = {
-                uid: replace(mine, chips=rival.chips),
-                rival.uid: replace(rival, chips=mine.chips),
-            }
-        ledger = replace(ledger, slots={**ledger.slots, **changed})
+        if got & ~mine.chips:
+            changed = _with_what_it_got(ledger, mine, got)
+            ledger = replace(ledger, slots={**ledger.slots, **changed})
     return ledger
+
+
+def _with_what_it_got(ledger: Ledger, mine: Slot, got: int) -> dict[str, Slot]:
+    """Return the slots that change so that one has what was given out from it.
+
+    It changes with the slot whose chips those were. Where that is done already, a
+    circle of exchanges was broken off: what it gives up is for an equal one whose own
+    chips another pod has got.
+    """
+    equals = [
+        slot
+        for slot in ledger.slots.values()
+        if slot.shape == mine.shape and not values.holds_of_slot(ledger, slot.uid)
+    ]
+    rival = next((slot for slot in equals if not got & ~slot.chips), None)
+    if rival is not None:
+        return {
+            mine.uid: replace(mine, chips=rival.chips),
+            rival.uid: replace(rival, chips=mine.chips),
+        }
+    held = values.held(ledger)
+    robbed = next((slot for slot in equals if slot.chips & held), None)
+    changed = {mine.uid: replace(mine, chips=_around(ledger, mine, got))}
+    if robbed is not None and not mine.chips & (held | changed[mine.uid].chips):
+        changed[robbed.uid] = replace(robbed, chips=mine.chips)
+    return changed
 
 
 def _around(ledger: Ledger, slot: Slot, got: int) -> int:

@@ -134,6 +134,23 @@ def test_an_exchange_that_was_begun_is_finished_for_both() -> None:
     }
 
 
+def test_a_circle_of_exchanges_that_was_begun_is_finished_for_all() -> None:
+    second, third = pod("second", [2, 3], 2), pod("third", [4, 5], 3)
+    before = current(pod("first", [0, 1], 1), second, third)
+    mounts(before, 0, 1)
+    mounts(before, 6, 7)
+    shows(before, "first", main=(6, 7))
+    shows(before, "third", main=(0, 1))
+    served = pod("first", [2, 3], annotations.SERVED, phase="Running")
+
+    now = restarted(before, served, second, third)
+
+    assert {uid: slot.chips for uid, slot in now.ledger.slots.items()} == {
+        "uid-second": 0b11_0000,
+        "uid-third": 0b11,
+    }
+
+
 def bare() -> tuple[Current, Effects]:
     """A node where a pod runs that was started before any plugin."""
     effects = Effects()
