@@ -61,22 +61,23 @@ def _of_byte(byte: int, count: int) -> int:
     return byte
 
 
-def kinds_of_groups(mask: int, size: int) -> int:
+def kinds_of_groups(mask: int, size: int, number: int) -> int:
     """How many groups have how many of these chips: a number that says just that.
 
     Args:
-        mask: Chips of at most 64; group g are the `size` ids from `g * size` on.
-        size: Chips of a group.
+        mask: The chips.
+        size: Chips of a group; group g are the ids from `g * size` on.
+        number: Chips of the node, of which `mask` has some.
 
     Returns:
-        Eight bits for each number of chips from 1, the groups that have so many.
+        Eight bits for each number of chips from 1: how many groups have so many.
     """
     if 8 % size:
         group = (1 << size) - 1
-        parts = range(0, mask.bit_length(), size)
-        return sum(map(_kind, ((mask >> first & group).bit_count() for first in parts)))
+        parts = (mask >> first & group for first in range(0, number, size))
+        return sum(_kind(part.bit_count()) for part in parts)
     kinds = _kinds_of_byte(size)
-    return sum(map(kinds.__getitem__, mask.to_bytes(8, "little")))
+    return sum([kinds[byte] for byte in mask.to_bytes(number + 7 >> 3, "little")])
 
 
 def _kind(chips: int) -> int:

@@ -100,8 +100,8 @@ class Shelf:
     """
 
     __slots__ = (
-        *("_able", "_buckets", "_by_rank", "_by_state", "_large", "_missing"),
-        *("_occupied", "_peers", "_ranks", "product"),
+        *("_able", "_all", "_buckets", "_by_rank", "_by_state", "_large"),
+        *("_missing", "_occupied", "_peers", "_ranks", "product"),
     )
 
     def __init__(self, product: Product) -> None:
@@ -119,6 +119,8 @@ class Shelf:
         self._able: dict[object, int] = {}
         #: {shape of free chips: ranks by count, of a node that has all chips}
         self._ranks: dict[object, tuple[int, ...]] = {}
+        #: the counts that a node can serve when all is well
+        self._all = chips.able(product, product.all_chips)
         self._by_rank: list[dict[int, list[Peers]]] = [{} for _ in counts]
         self._occupied = [0 for _ in counts]
 
@@ -129,7 +131,7 @@ class Shelf:
         free = state.free & usable
         key: tuple[object, ...] = (state.barred, healthy, free, usable)
         if self._large:
-            could = self._could(healthy)
+            could = self._all if healthy == row.all_chips else self._could(healthy)
             key = (
                 state.barred,
                 self._missing and healthy.bit_count(),
@@ -189,16 +191,16 @@ class Shelf:
         """
         if not 0 < count < len(self._occupied):
             return None
-        left = self._occupied[count]
+        left, by_rank = self._occupied[count], self._by_rank[count]
         while left:
             rank = (left & -left).bit_length() - 1
-            heads = [
-                head
-                for peers in self._by_rank[count][rank]
-                if (head := peers.names.first(avoid)) is not None
-            ]
-            if heads:
-                return rank, min(heads)
+            head = None
+            for peers in by_rank[rank]:
+                name = peers.names.first(avoid)
+                if name is not None and (head is None or name < head):
+                    head = name
+            if head is not None:
+                return rank, head
             left &= left - 1
         return None
 

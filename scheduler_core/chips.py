@@ -105,7 +105,7 @@ def shape(product: Product, mask: int) -> tuple[int, ...] | int:
     """
     if not product.group_preference:
         return mask.bit_count()
-    kinds = kinds_of_groups(mask, product.group_size)
+    kinds = kinds_of_groups(mask, product.group_size, product.chip_count)
     if not product.in_pairs:
         return kinds
     pairs = mask & mask >> product.group_size & product.groups[0]

@@ -6,7 +6,7 @@ have a place keep it as long as it is good.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter, itemgetter
 
@@ -94,7 +94,7 @@ def plan(
     for rank, member in ranked(members):
         place = good_place(question, member)
         if place is not None:
-            done.append(replace(place, pod=member.name, rank=rank))
+            done.append(place._replace(pod=member.name, rank=rank))
         else:
             move.setdefault(member.chips, []).append((rank, member.name))
     found = _arrange(question, move)
@@ -226,6 +226,6 @@ def _read(
             rank, pod = next(named[size])
             place = placement(row, node, free, mask, pod=pod, rank=rank)
             reason = f"{place.reason}, so that all pods of the job fit"
-            found.append(replace(place, reason=reason))
+            found.append(place._replace(reason=reason))
             free &= ~mask
     return found

@@ -7,6 +7,7 @@ tries them in their order.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 from scheduler_core.bits import ids_of, lowest
@@ -148,32 +149,49 @@ def _choose_whole_first(product: Product, free: int, count: int) -> int:
         return 0
     whole = [group for group in product.groups if free & group == group]
     taken = sum(whole[: count // product.group_size])
-    return taken | _choose_few_groups(product, free & ~taken, count - taken.bit_count())
+    missing = count - taken.bit_count()
+    if not missing:
+        return taken
+    parts = [free & ~taken & group for group in product.groups]
+    shares = _few_groups(
+        tuple([part.bit_count() for part in parts]), missing, product.group_loss
+    )
+    some = zip(parts, shares, strict=True)
+    return taken | sum([lowest(part, number) for part, number in some if number])
 
 
-def _choose_few_groups(product: Product, free: int, count: int) -> int:
-    """Few groups first, then few fragments left, then the lowest ids.
+@cache
+def _few_groups(
+    free: tuple[int, ...], count: int, loss: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How many chips each group gives: of few groups, then so that few fragments stay.
 
     Some groups give all that they have, and one what is missing then: if two gave a
-    part of theirs, one of them might as well give all of it.
+    part of theirs, one of them might as well give all of it. Equal ways take more of
+    the lower groups.
+
+    Args:
+        free: Free chips of each group.
+        count: Chips wanted, no more than these.
+        loss: `Product.group_loss`.
     """
-    parts = [part for group in product.groups if (part := free & group)]
-    sets = {
-        taken | lowest(last, count - taken.bit_count())
-        for number in range(len(parts) + 1)
-        for emptied in combinations(parts, number)
-        if (taken := sum(emptied)).bit_count() <= count
-        for last in (0, *parts)
-        if not last & taken
-    }
+    some = [group for group, number in enumerate(free) if number]
+    ways = []
+    for number in range(len(some) + 1):
+        for emptied in combinations(some, number):
+            missing = count - sum(free[group] for group in emptied)
+            for last in some if missing > 0 else [0]:
+                given = [free[g] if g in emptied else 0 for g in range(len(free))]
+                given[last] += missing
+                if missing >= 0 and given[last] <= free[last]:
+                    ways.append(tuple(given))
 
-    def scatter(chosen: int) -> tuple[int, int, tuple[int, ...]]:
-        touched = sum(chosen & part != 0 for part in parts)
-        left = (free & ~chosen & group for group in product.groups)
-        loss = sum(product.group_loss[part.bit_count()] for part in left)
-        return touched, loss, ids_of(chosen)
+    def scatter(given: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+        touched = sum(number > 0 for number in given)
+        left = sum(loss[has - number] for has, number in zip(free, given, strict=True))
+        return touched, left, tuple(-number for number in given)
 
-    return min((some for some in sets if some.bit_count() == count), key=scatter)
+    return min(ways, key=scatter)
 
 
 def _choose_emptiest_first(product: Product, free: int, count: int) -> int:

@@ -5,7 +5,6 @@ that is left open, and which chips of each node, is decided as for any pod.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from scheduler_core import chips, switches
@@ -67,8 +66,7 @@ def _place(
     free = node.free_for(row)
     chosen = chips.choose(row, free, member.chips)
     place = placement(row, node, free, chosen, pod=member.name, rank=rank)
-    return replace(
-        place,
+    return place._replace(
         leaf=leaf,
         leaf_use=part.use,
         leaf_healthy=part.healthy,

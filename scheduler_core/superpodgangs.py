@@ -7,7 +7,7 @@ have places keeps the good ones and their ranks.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from scheduler_core import chips, superpods
@@ -185,15 +185,15 @@ def _place(
     number, superpod, name = port
     rank, member = pod
     if had is not None and had.node == name:
-        place = replace(had, pod=member.name, rank=rank)
+        place = had._replace(pod=member.name, rank=rank)
     else:
         node = question.cluster[name]
         row = question.row(node)
         free = node.free_for(row)
         chosen = chips.choose(row, free, member.chips)
         place = placement(row, node, free, chosen, pod=member.name, rank=rank)
-        place = replace(place, reason=f"{place.reason}, in SuperPoD {superpod}")
-    return replace(place, superpod=superpod, superpod_rank=number)
+        place = place._replace(reason=f"{place.reason}, in SuperPoD {superpod}")
+    return place._replace(superpod=superpod, superpod_rank=number)
 
 
 def _reasons(question: Question, size: int, free: _Free) -> tuple[tuple[str, int], ...]:
