@@ -22,18 +22,20 @@ def mask_of(ids: Iterable[int]) -> int:
 @lru_cache(maxsize=_REMEMBERED)
 def ids_of(mask: int) -> tuple[int, ...]:
     """The physical ids in `mask`, ascending."""
-    ids: tuple[int, ...] = ()
-    first = 0
-    while mask:
-        ids += _ids_of_byte(mask & 0xFF, first)
-        mask >>= 8
-        first += 8
-    return ids
+    ids: list[int] = []
+    for place, byte in enumerate(mask.to_bytes(mask.bit_length() + 7 >> 3, "little")):
+        ids += _ids_of_bytes(place)[byte]
+    return tuple(ids)
 
 
 @cache
-def _ids_of_byte(byte: int, first: int) -> tuple[int, ...]:
-    return tuple(first + bit for bit in range(8) if byte >> bit & 1)
+def _ids_of_bytes(place: int) -> tuple[tuple[int, ...], ...]:
+    """The ids of every byte that has this place in a mask, 0 for the lowest."""
+    ids = range(8 * place, 8 * place + 8)
+    return tuple(
+        tuple([chip for bit, chip in enumerate(ids) if byte >> bit & 1])
+        for byte in range(256)
+    )
 
 
 def lowest(mask: int, count: int) -> int:

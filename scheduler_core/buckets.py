@@ -265,8 +265,9 @@ class Shelf:
 
 
 def _ranks(product: Product, free: int) -> tuple[int, ...]:
-    keys = (
-        scoring.rank(product, product.all_chips, free, count)
-        for count in range(product.chip_count + 1)
-    )
-    return tuple(NEVER if key is None else scoring.number(product, key) for key in keys)
+    ranks = [NEVER] * (product.chip_count + 1)
+    for count in product.counts:
+        key = scoring.rank(product, product.all_chips, free, count)
+        if key is not None:
+            ranks[count] = scoring.number(product, key)
+    return tuple(ranks)

@@ -197,13 +197,17 @@ def _few_groups(
 def _choose_emptiest_first(product: Product, free: int, count: int) -> int:
     if free.bit_count() < count:
         return 0
+    #: by number of free chips: the chips of all groups that have so many
+    having = [0] * (product.group_size + 1)
+    for group in product.groups:
+        part = free & group
+        having[part.bit_count()] |= part
     taken = 0
-    parts = [part for group in product.groups if (part := free & group)]
-    for part in sorted(parts, key=int.bit_count):  # stable: equal groups by their ids
+    for chips in having:
         missing = count - taken.bit_count()
-        taken |= part if part.bit_count() <= missing else lowest(part, missing)
-        if taken.bit_count() == count:
-            break
+        if chips.bit_count() >= missing:
+            return taken | lowest(chips, missing)  # equal groups by their ids
+        taken |= chips
     return taken
 
 
