@@ -98,6 +98,11 @@ class Cluster:
         """The official client's AppsV1Api."""
         return kubernetes.client.AppsV1Api(self.client)
 
+    @property
+    def batch(self) -> Any:
+        """The official client's BatchV1Api."""
+        return kubernetes.client.BatchV1Api(self.client)
+
     def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
         """Run kubectl and return what it prints."""
         program = self.places.programs / "kubectl"
@@ -125,6 +130,19 @@ class Cluster:
 
         until(running, f"{namespace}/{name} running", within_s=within_s)
         return self.core.read_namespaced_pod(name, namespace)
+
+    def wait_rejected(self, namespace: str, name: str, within_s: float = 30) -> str:
+        """Wait until the kubelet has rejected a pod; returns what its user reads."""
+
+        def status() -> Any:
+            return self.core.read_namespaced_pod(name, namespace).status
+
+        until(
+            lambda: status().reason == "UnexpectedAdmissionError",
+            f"{namespace}/{name} rejected",
+            within_s=within_s,
+        )
+        return str(status().message)
 
     def exists(self, kind: str, name: str, namespace: str) -> bool:
         """Whether there is such an object."""

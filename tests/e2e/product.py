@@ -3,19 +3,24 @@
 import hashlib
 import json
 import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.e2e import images
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import run
+from tests.e2e.commands import run, until
 from tests.e2e.places import API_PORT, REPOSITORY, Places
 from tests.e2e.stages import stage
 
 NAMESPACE = "kube-system"
 _NAME = "ascend-affinity"
-_OVERLAY = Path("daemonset/overlays/simulated")
+_MANIFESTS = REPOSITORY / "daemonset"
+#: Of every object that we install.
+PART = "app.kubernetes.io/part-of=ascend-affinity"
+WORKLOADS = ("daemonset.apps/ascend-agent", "deployment.apps/ascend-extender")
 #: What the image is made of.
-_SOURCES = (
+SOURCES = (
     "agent",
     "extender",
     "kube",
@@ -38,9 +43,14 @@ def build(places: Places, source: Path = REPOSITORY) -> str:
     """
     tag = f"e2e-{_sources_hash(source)}"
     if not archive(places, tag).exists():
+        environment = source / ".venv"
+        if not environment.exists():
+            environment.symlink_to(sys.prefix)  # ours builds it as well as its own
         with stage("our image"):
             run(
-                *("make", "-C", source, "image", f"BASE={images.BASE_IMAGE}"),
+                # Not to be made: it would then install that checkout into ours.
+                *("make", "-C", source, "-o", ".venv/run.stamp", "image"),
+                f"BASE={images.BASE_IMAGE}",
                 *(f"IMAGE={_NAME}:{tag}", f"ARCHIVE={archive(places, tag)}"),
                 env=images.build_environment(places),
             )
@@ -53,7 +63,7 @@ def archive(places: Places, tag: str) -> Path:
 
 
 def deploy(cluster: Cluster, tag: str) -> None:
-    """Apply the overlay for nodes without chips and wait until all of it is ready.
+    """Install us on a cluster, or bring it to that image, until all of it is ready.
 
     Args:
         cluster: Where to.
@@ -62,49 +72,84 @@ def deploy(cluster: Cluster, tag: str) -> None:
     with stage("our image imported"):
         cluster.load_image(archive(cluster.places, tag))
     with stage("kubectl apply -k, rollout"):
-        cluster.kubectl(
-            *("label", "node", cluster.node, "--overwrite"),
-            "ascend-affinity/agent=true",
-        )
-        cluster.kubectl("apply", "-k", _kustomization(cluster, tag))
-        wait_rolled_out(cluster)
+        _write(cluster, tag)
+        install(cluster)
 
 
-def wait_rolled_out(cluster: Cluster, within_s: int = 120) -> None:
-    """Wait until the agent and the extender that were applied last are ready."""
-    for workload in ("daemonset/ascend-agent", "deployment/ascend-extender"):
+def install(cluster: Cluster, overlay: str = "simulated") -> None:
+    """Apply an overlay as it was written by `deploy` and wait until all is ready.
+
+    Args:
+        cluster: That has the image.
+        overlay: Its name; "simulated" is the base, on nodes without chips.
+    """
+    cluster.kubectl(
+        *("label", "node", cluster.node, "--overwrite", "ascend-affinity/agent=true")
+    )
+    applied = cluster.kubectl("apply", "-k", folder(cluster, overlay), "-o", "name")
+    wait_rolled_out(cluster, sorted({*applied.split()} & {*WORKLOADS}))
+
+
+def uninstall(cluster: Cluster, overlay: str = "simulated") -> None:
+    """Delete what `install` has applied, and wait until our pods are gone."""
+    cluster.kubectl("delete", "-k", folder(cluster, overlay), "--wait")
+    until(
+        lambda: (
+            not cluster.core.list_namespaced_pod(NAMESPACE, label_selector=PART).items
+        ),
+        "our pods gone",
+        within_s=60,
+    )
+
+
+def wait_rolled_out(
+    cluster: Cluster, workloads: Iterable[str] = WORKLOADS, within_s: int = 120
+) -> None:
+    """Wait until the workloads that were applied last are ready."""
+    for workload in workloads:
         cluster.kubectl(
             *("rollout", "status", workload, "-n", NAMESPACE),
             f"--timeout={within_s}s",
         )
 
 
-def _kustomization(cluster: Cluster, tag: str) -> Path:
-    """The overlay, with what this cluster lacks: a registry and kube-proxy.
+def folder(cluster: Cluster, overlay: str = "simulated") -> Path:
+    """Where the kustomization lies that fits an overlay to this cluster."""
+    return cluster.places.run / "deploy" / overlay
+
+
+def _write(cluster: Cluster, tag: str) -> None:
+    """Write our kustomizations: what this cluster lacks is a registry and kube-proxy.
 
     Without kube-proxy no Service has an address that leads anywhere, so pods are told
     the API server's own, and the extender serves on the node's, where the scheduler
     of this cluster looks for it.
     """
-    folder = cluster.places.run / "deploy"
-    folder.mkdir(exist_ok=True)
     server = [
         {"name": "KUBERNETES_SERVICE_HOST", "value": cluster.address},
         {"name": "KUBERNETES_SERVICE_PORT", "value": str(API_PORT)},
     ]
-    document = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(REPOSITORY / _OVERLAY, folder)],
-        "images": [{"name": _NAME, "newTag": tag}],
-        "patches": [
-            _patch("DaemonSet", "agent", server),
-            _patch("Deployment", "extender", server, hostNetwork=True),
-        ],
-    }
-    text = json.dumps(document, indent=1)
-    (folder / "kustomization.yaml").write_text(text, encoding="utf-8")
-    return folder
+    agent = _patch("DaemonSet", "agent", server)
+    extender = _patch("Deployment", "extender", server, hostNetwork=True)
+    for overlay, components, patches in (
+        ("simulated", [], [agent, extender]),
+        ("standalone", ["simulated"], [agent]),
+    ):
+        place = folder(cluster, overlay)
+        place.mkdir(parents=True, exist_ok=True)
+        document = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(_MANIFESTS / "overlays" / overlay, place)],
+            "components": [
+                os.path.relpath(_MANIFESTS / "components" / name, place)
+                for name in components
+            ],
+            "images": [{"name": _NAME, "newTag": tag}],
+            "patches": patches,
+        }
+        text = json.dumps(document, indent=1)
+        (place / "kustomization.yaml").write_text(text, encoding="utf-8")
 
 
 def _patch(
@@ -122,7 +167,7 @@ def _patch(
 
 def _sources_hash(source: Path) -> str:
     found = hashlib.sha256()
-    for name in _SOURCES:
+    for name in SOURCES:
         top = source / name
         files = sorted(top.rglob("*")) if top.is_dir() else [top]
         for path in files:

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e import leftovers, product
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
 from tests.e2e.places import REPOSITORY
 
-NAMESPACE = "kube-system"
 PAGE = (REPOSITORY / "docs" / "install.md").read_text(encoding="utf-8")
 #: A file that the reader is to write: its name, and what is in it.
 FILE = re.compile(
@@ -35,30 +34,10 @@ CLUSTER_IP = "10.214.0.88"
 @pytest.fixture
 def bare(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster without us; afterwards it has us again."""
-    deployed = cluster.places.run / "deploy"
-    cluster.kubectl("delete", "-k", deployed, "--wait")
+    product.uninstall(cluster)
     cluster.kubectl("label", "node", cluster.node, "ascend-affinity/agent-")
-    _until_no_pods(cluster)
     yield cluster
-    cluster.kubectl(
-        *("label", "node", cluster.node, "--overwrite", "ascend-affinity/agent=true")
-    )
-    cluster.kubectl("apply", "-k", deployed)
-    for workload in ("daemonset/ascend-agent", "deployment/ascend-extender"):
-        cluster.kubectl(
-            "rollout", "status", workload, "-n", NAMESPACE, "--timeout=120s"
-        )
-
-
-def _until_no_pods(cluster: Cluster) -> None:
-    ours = "app.kubernetes.io/part-of=ascend-affinity"
-    until(
-        lambda: (
-            not cluster.core.list_namespaced_pod(NAMESPACE, label_selector=ours).items
-        ),
-        "our pods gone",
-        within_s=60,
-    )
+    product.install(cluster)
 
 
 def test_the_page_is_true(bare: Cluster, tmp_path: Path) -> None:
@@ -75,7 +54,7 @@ def test_the_page_is_true(bare: Cluster, tmp_path: Path) -> None:
         printed = _printed(bare, command, expected, tmp_path)
         assert _pattern(expected).fullmatch(printed), f"$ {command}\n{printed}"
 
-    assert _left_behind(bare) == []
+    assert leftovers.found(bare) == []
 
 
 def _fitted(cluster: Cluster, document: dict[str, Any]) -> dict[str, Any]:
@@ -84,12 +63,12 @@ def _fitted(cluster: Cluster, document: dict[str, Any]) -> dict[str, Any]:
         document["spec"]["containers"][0]["image"] = cluster.base_image
         return document
     deployed = yaml.safe_load(
-        (cluster.places.run / "deploy" / "kustomization.yaml").read_text()
+        (product.folder(cluster) / "kustomization.yaml").read_text()
     )
     service = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": "ascend-extender", "namespace": NAMESPACE},
+        "metadata": {"name": "ascend-extender", "namespace": product.NAMESPACE},
         "spec": {"clusterIP": CLUSTER_IP},
     }
     patches = [*deployed["patches"], {"patch": yaml.safe_dump(service)}]
@@ -136,27 +115,3 @@ def _run(cluster: Cluster, command: str, folder: Path) -> str:
         check=False,
     )
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
-
-
-def _left_behind(cluster: Cluster) -> list[str]:
-    """What of ours is in the cluster after the page's last command."""
-    kinds = (
-        "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,"
-        "configmaps,services,deployments,daemonsets,pods"
-    )
-    until(
-        lambda: "mindx-dl" not in cluster.kubectl("get", "cm", "-A", "-o", "name"),
-        "the ConfigMap gone with its owner",
-        within_s=SEEN_WITHIN_S,
-    )
-    names = cluster.kubectl("get", kinds, "-A", "-o", "name").split()
-    meta = cluster.core.read_node(cluster.node).metadata
-    keys = [*(meta.labels or {}), *(meta.annotations or {})]
-    return [
-        *(name for name in names if "ascend" in name or "mindx" in name),
-        *(
-            key
-            for key in keys
-            if re.search(r"ascend|npu|accelerator|servertype|baseDevice", key)
-        ),
-    ]

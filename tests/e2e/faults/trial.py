@@ -16,13 +16,14 @@ from typing import Any, Self
 
 import kubernetes.client
 
-from tests.e2e import truth
+from tests.e2e import running, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import ours, witness
 from tests.e2e.faults.audit import Audit, audit
 from tests.e2e.faults.chronicle import Chronicle, Story
 from tests.e2e.faults.churn import Churn
+from tests.e2e.running import Container
 from tests.e2e.stages import CannotError
 
 #: From the return of the last component until everybody agrees.
@@ -56,17 +57,6 @@ class Outcome:
     #: what only this fault has to show
     remark: str = ""
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """What must not change of a container that runs."""
-
-    name: str
-    id: str
-    pid: int
-    restarts: int
-    chips: tuple[int, ...]
 
 
 class Load:
@@ -136,23 +126,7 @@ class Load:
 
     def containers(self) -> dict[str, Container]:
         """Those of the pods that stay, as they are now."""
-        pids = self.cluster.container_pids()
-        pods = self.cluster.core.list_namespaced_pod(
-            self.namespace, label_selector="part=stays"
-        ).items
-        found = {}
-        for pod in pods:
-            for status in pod.status.container_statuses or []:
-                uid = (status.container_id or "").removeprefix("containerd://")
-                pid = pids.get(uid, 0)
-                found[f"{pod.metadata.name}/{status.name}"] = Container(
-                    name=f"{pod.metadata.name}/{status.name}",
-                    id=uid,
-                    pid=pid,
-                    restarts=status.restart_count,
-                    chips=truth.mounted(pid)[0] if pid else (),
-                )
-        return found
+        return running.containers(self.cluster, self.namespace, "part=stays")
 
 
 class Trial:

@@ -1,0 +1,79 @@
+"""What must not change of containers that run, whatever happens around them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e import truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.pods import container, pod
+
+_LABELS = {"part": "stays"}
+#: Selects the pods that stay.
+STAYING = "part=stays"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container of a pod, as it is now."""
+
+    name: str
+    id: str
+    #: 0: it does not run
+    pid: int
+    restarts: int
+    chips: tuple[int, ...]
+
+
+def containers(
+    cluster: Cluster, namespace: str, labels: str = ""
+) -> dict[str, Container]:
+    """Look at the containers of pods, ordinary init containers left out.
+
+    Args:
+        cluster: Where.
+        namespace: Whose pods.
+        labels: A selector of them.
+
+    Returns:
+        Shape: {pod/container: what must not change of it}.
+    """
+    pids = cluster.container_pids()
+    shown = cluster.core.list_namespaced_pod(namespace, label_selector=labels).items
+    found = {}
+    for each in shown:
+        for status in each.status.container_statuses or []:
+            name = f"{each.metadata.name}/{status.name}"
+            uid = (status.container_id or "").removeprefix("containerd://")
+            pid = pids.get(uid, 0)
+            found[name] = Container(
+                name=name,
+                id=uid,
+                pid=pid,
+                restarts=status.restart_count,
+                chips=truth.mounted(pid)[0] if pid else (),
+            )
+    return found
+
+
+def have_staying(cluster: Cluster, namespace: str) -> dict[str, Container]:
+    """Have pods of several kinds run with five chips; returns their containers.
+
+    One has one container, one has two, and one has a chip that was an init
+    container's before.
+    """
+    first = {**container("init", 1), "command": ["true"]}
+    bodies = (
+        _staying(pod("two", 2)),
+        _staying(pod("several", containers=[container("a", 1), container("b", 1)])),
+        _staying(pod("initial", 1, initContainers=[first])),
+    )
+    for body in bodies:
+        cluster.core.create_namespaced_pod(namespace, body)
+    for body in bodies:
+        cluster.wait_running(namespace, body["metadata"]["name"])
+    truth.until_agreed(cluster)
+    return containers(cluster, namespace, STAYING)
+
+
+def _staying(body: dict[str, Any]) -> dict[str, Any]:
+    return body | {"metadata": body["metadata"] | {"labels": _LABELS}}

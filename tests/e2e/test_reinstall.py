@@ -1,0 +1,75 @@
+"""Uninstalled and installed again while pods have chips: none of them notices."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import leftovers, product, running, truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.pods import pod
+from tests.e2e.running import STAYING, containers
+
+
+@pytest.fixture
+def installed(cluster: Cluster) -> Iterator[None]:
+    """A test that fails while we are away does not leave the next without us."""
+    yield
+    product.install(cluster)
+
+
+def test_pods_keep_their_chips_while_we_are_away(
+    cluster: Cluster, namespace: str, installed: None
+) -> None:
+    before = running.have_staying(cluster, namespace)
+    notes = _annotations(cluster, namespace)
+    cluster.core.create_namespaced_pod(namespace, pod("ends", 1))
+    cluster.wait_running(namespace, "ends")
+
+    product.uninstall(cluster)
+    marks = leftovers.marks(cluster)
+    leftovers.take_marks_off(cluster)
+
+    assert "baseDeviceInfos" in marks
+    assert leftovers.found(cluster) == []
+    cluster.core.delete_namespaced_pod("ends", namespace)
+    until(lambda: not cluster.exists("pod", "ends", namespace), "gone", within_s=30)
+    assert containers(cluster, namespace, STAYING) == before
+    assert _annotations(cluster, namespace) == notes
+
+    cluster.core.create_namespaced_pod(namespace, pod("waits", 2))
+    product.install(cluster)
+    cluster.wait_running(namespace, "waits")
+
+    assert len(truth.until_agreed(cluster)) == 4
+    assert containers(cluster, namespace, STAYING) == before
+    assert _annotations(cluster, namespace) == notes
+
+
+def test_pods_keep_their_chips_when_we_come_back_at_once(
+    cluster: Cluster, namespace: str, installed: None
+) -> None:
+    before = running.have_staying(cluster, namespace)
+
+    product.uninstall(cluster)
+    product.install(cluster)
+
+    assert len(truth.until_agreed(cluster)) == 3
+    assert containers(cluster, namespace, STAYING) == before
+    [daemon_set] = cluster.apps.list_namespaced_daemon_set(product.NAMESPACE).items
+    until(
+        lambda: _owners(cluster) == [daemon_set.metadata.uid],
+        "the ConfigMap the new DaemonSet's alone",
+        within_s=20,
+    )
+
+
+def _annotations(cluster: Cluster, namespace: str) -> dict[str, dict[str, str]]:
+    pods = cluster.core.list_namespaced_pod(namespace, label_selector=STAYING).items
+    return {pod.metadata.name: pod.metadata.annotations for pod in pods}
+
+
+def _owners(cluster: Cluster) -> list[str]:
+    name = f"mindx-dl-deviceinfo-{cluster.node}"
+    found = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
+    return [each.uid for each in found.metadata.owner_references or []]
