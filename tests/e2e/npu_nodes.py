@@ -1,5 +1,6 @@
 """Nodes that consist of what the API server has of them: no kubelet, no agent."""
 
+import json
 from collections.abc import Iterable
 
 from sandbox.apiclient import ApiClient, Object
@@ -24,11 +25,13 @@ async def set_report(
     api: ApiClient, name: str, *, held: Iterable[int] = (), broken: Iterable[int] = ()
 ) -> None:
     """Say, as the node's agent would, which chips are held and which are broken."""
-    path = (
-        f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps/"
-        f"{deviceinfo.configmap_name(name)}"
-    )
-    await api.patch(path, {"data": report(held=held, broken=broken)})
+    await api.patch(_path(name), {"data": report(held=held, broken=broken)})
+
+
+async def set_affinity(api: ApiClient, name: str, document: Object) -> None:
+    """Say what an agent of another release might, beside what it says already."""
+    text = json.dumps(document)
+    await api.patch(_path(name), {"data": {deviceinfo.AFFINITY_KEY: text}})
 
 
 def report(held: Iterable[int] = (), broken: Iterable[int] = ()) -> dict[str, str]:
@@ -37,6 +40,13 @@ def report(held: Iterable[int] = (), broken: Iterable[int] = ()) -> dict[str, st
     free = tuple(i for i in range(PRODUCT.chip_count) if i not in {*taken, *unfit})
     info = DeviceInfo(available=free, unhealthy=unfit, update_time=int(clock.wall_s()))
     return deviceinfo.render(info, Affinity(held=taken, sequence=1), PRODUCT)
+
+
+def _path(name: str) -> str:
+    return (
+        f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps/"
+        f"{deviceinfo.configmap_name(name)}"
+    )
 
 
 def _node(name: str) -> Object:

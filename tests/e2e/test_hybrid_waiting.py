@@ -22,6 +22,8 @@ PODS = "/api/v1/namespaces/default/pods"
 #: From chips that are free to a pod that is bound. The scheduler's own flush of pods
 #: that wait comes after five minutes.
 WOKEN_WITHIN_S = 2.0
+#: The extender's watch; nobody says when it has come.
+_WATCH_S = 0.3
 ALL = tuple(range(8))
 
 Chips = Sequence[int]
@@ -142,6 +144,22 @@ async def test_a_pod_waits_for_the_chips_of_another_that_ends(api: ApiClient) ->
     await _remove(api, "second")
 
 
+async def test_a_node_whose_agent_says_it_in_another_version_is_left_out(
+    api: ApiClient,
+) -> None:
+    for name in NODES:
+        await npu_nodes.set_affinity(api, name, {"version": 2, "held": "none"})
+    await asyncio.sleep(_WATCH_S)
+
+    pod = await _refused(api, "newer", 1)
+
+    told = f"0/3 nodes are available: 3 unreadable NPU report. {NO_HELP}"
+    assert await _told(api, pod) == [told]
+    await _report(api)
+    await until(lambda: _is_bound(api, "newer"), "bound", within_s=WOKEN_WITHIN_S)
+    await _remove(api, "newer")
+
+
 @pytest.mark.parametrize(
     ("count", "told"),
     [
@@ -167,7 +185,7 @@ async def _report(
 ) -> None:
     for name, taken, unfit in zip(NODES, held, broken, strict=True):
         await npu_nodes.set_report(api, name, held=taken, broken=unfit)
-    await asyncio.sleep(0.3)  # the extender's watch; nobody says when it has come
+    await asyncio.sleep(_WATCH_S)
 
 
 async def _refused(api: ApiClient, name: str, count: int) -> Object:
