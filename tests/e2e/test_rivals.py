@@ -1,0 +1,134 @@
+"""Others who do the agent's work on its node: seen, said, not fought, and replaced."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e import product, running, truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.faults import ours
+from tests.e2e.pods import pod
+from tests.e2e.rival import Rival
+from tests.e2e.running import STAYING, containers
+
+_SEEN_WITHIN_S = 20.0
+
+
+_OTHER_DEVICES = (
+    "another device plugin serves huawei.com/Ascend910 too: the kubelet has other "
+    "devices than we have listed"
+)
+_OUR_SOCKET = (
+    "another device plugin has put its socket in the place of ours, "
+    "/var/lib/kubelet/device-plugins/Ascend910.sock"
+)
+
+
+@pytest.mark.parametrize(
+    ("socket", "prefix", "said"),
+    [
+        ("Other910.sock", "npu-", _OTHER_DEVICES),
+        ("Ascend910.sock", "Ascend910-", _OUR_SOCKET),
+    ],
+)
+def test_another_device_plugin_is_left_alone_until_it_goes(
+    cluster: Cluster, namespace: str, socket: str, prefix: str, said: str
+) -> None:
+    before = running.have_staying(cluster, namespace)
+    agent = ours.agent(cluster)
+    registrations = _registrations(agent)
+
+    with Rival(socket, prefix=prefix) as rival:
+        until(lambda: not agent.is_ready(), "not ready", within_s=_SEEN_WITHIN_S)
+        until(
+            lambda: said in _events(cluster, "NpuRival"),
+            f"an event: {said}",
+            within_s=_SEEN_WITHIN_S,
+        )
+        assert rival.plugin.streams == 1
+        assert _registrations(agent) == registrations
+        assert containers(cluster, namespace, STAYING) == before
+
+    agent.wait_ready()
+    _assert_all_is_well(cluster, namespace, before)
+    gone = "nobody else serves this node's kubelet any more"
+    assert gone in _events(cluster, "NpuRivalGone")
+
+
+def test_another_writer_of_the_configmap_is_left_alone_until_it_goes(
+    cluster: Cluster, namespace: str
+) -> None:
+    before = running.have_staying(cluster, namespace)
+    name = f"mindx-dl-deviceinfo-{cluster.node}"
+    agent = ours.agent(cluster)
+
+    found = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
+    theirs = _written_by_another_make(found)
+    cluster.core.replace_namespaced_config_map(name, product.NAMESPACE, theirs)
+    until(lambda: not agent.is_ready(), "not ready", within_s=_SEEN_WITHIN_S)
+
+    said = (
+        f"a program that gives no name writes the ConfigMap kube-system/{name} "
+        "besides this agent, which leaves it alone until the other one has been "
+        "silent for 900 s or the ConfigMap is deleted"
+    )
+    until(
+        lambda: said in _events(cluster, "NpuRival"),
+        f"an event: {said}",
+        within_s=_SEEN_WITHIN_S,
+    )
+    now = cluster.core.read_namespaced_config_map(name, product.NAMESPACE)
+    assert now.data == theirs["data"]
+    assert containers(cluster, namespace, STAYING) == before
+
+    cluster.core.delete_namespaced_config_map(name, product.NAMESPACE)
+    agent.wait_ready()
+    _assert_all_is_well(cluster, namespace, before)
+
+
+def _assert_all_is_well(
+    cluster: Cluster, namespace: str, before: dict[str, running.Container]
+) -> None:
+    """Who ran runs, who comes runs too, and everybody says the same."""
+    until(
+        lambda: (
+            cluster.core.read_node(cluster.node).status.allocatable[RESOURCE] == "8"
+        ),
+        "the node offering its chips",
+        within_s=_SEEN_WITHIN_S,
+    )
+    cluster.core.create_namespaced_pod(namespace, pod("afterwards", 1))
+    cluster.wait_running(namespace, "afterwards")
+    assert len(truth.until_agreed(cluster)) == 4
+    assert containers(cluster, namespace, STAYING) == before
+
+
+def _registrations(agent: ours.Program) -> float:
+    return agent.metrics()["ascend_agent_registrations_total"]
+
+
+def _events(cluster: Cluster, reason: str) -> set[str]:
+    events = cluster.core.list_namespaced_event("default").items
+    return {each.message for each in events if each.reason == reason}
+
+
+def _written_by_another_make(found: Any) -> dict[str, Any]:
+    """What another device plugin would put in the place of our ConfigMap."""
+    listed = {RESOURCE: "Ascend910-1,Ascend910-2"}
+    info = {"DeviceList": listed, "UpdateTime": 4_000_000_000}
+    text = json.dumps(info, separators=(",", ":"))
+    code = hashlib.sha256(text.encode()).hexdigest()
+    report = {
+        "DeviceInfo": info,
+        "SuperPodID": -2,
+        "ServerIndex": -2,
+        "CheckCode": code,
+    }
+    return {
+        "metadata": {"name": found.metadata.name, "labels": found.metadata.labels},
+        "data": {"DeviceInfoCfg": json.dumps(report, separators=(",", ":"))},
+    }
