@@ -8,6 +8,8 @@ import pytest
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
+from tests.e2e.faults import witness
+from tests.e2e.faults.chronicle import Chronicle
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +38,14 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     )
     cluster.core.delete_namespace(name)
     truth.until_agreed(cluster, within_s=30)
+
+
+@pytest.fixture
+def chronicle(cluster: Cluster, namespace: str) -> Iterator[Chronicle]:
+    """What becomes of the namespace's pods, and a new record of their containers."""
+    witness.begin()
+    with Chronicle(cluster, namespace) as chronicle:
+        yield chronicle
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import random  # noqa: TID251  # with a seed: the same moments in each run
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import kubernetes.client
@@ -16,23 +16,25 @@ from tests.e2e.faults.audit import Audit, audit
 from tests.e2e.faults.chronicle import Chronicle
 from tests.e2e.faults.churn import Churn, Kind, body
 
-_NOTHING_WRONG = ((), (), ())
 _EIGHT = 8
-
-
-@pytest.fixture
-def chronicle(cluster: Cluster, namespace: str) -> Iterator[Chronicle]:
-    witness.begin()
-    with Chronicle(cluster, namespace) as chronicle:
-        yield chronicle
+#: Pods of different shapes with counts that occur in several of them.
+_UNLIKE = (
+    Kind(chips=(1,)),
+    Kind(chips=(1, 1)),
+    Kind(chips=(1,), init_chips=1),
+    Kind(chips=(2,)),
+    Kind(chips=(2, 1, 1)),
+    Kind(chips=(1,), init_chips=2),
+)
+_SHORT = (Kind(chips=(1,), life="0.5"), Kind(chips=(2,), life="0.5"))
 
 
 def _audit(chronicle: Chronicle) -> Audit:
     return audit(chronicle.stories(), witness.lines())
 
 
-def _told(found: Audit) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    return (found.wrong, found.doubles, found.unconfirmed)
+def _nothing_wrong(pod_count: int) -> Audit:
+    return Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=pod_count)
 
 
 def test_eight_pods_at_once_get_a_chip_each(
@@ -52,48 +54,7 @@ def test_eight_pods_at_once_get_a_chip_each(
     served = truth.until_agreed(cluster)
 
     assert sorted(pod.chips for pod in served) == [(chip,) for chip in range(_EIGHT)]
-    assert _told(_audit(chronicle)) == _NOTHING_WRONG
-
-
-def test_twenty_pods_take_turns_on_eight_chips(
-    cluster: Cluster, namespace: str, chronicle: Chronicle
-) -> None:
-    kinds = [Kind(chips=(1,), life="2")]
-    with Churn(
-        cluster, chronicle, namespace, at_once=20, kinds=kinds, total=20
-    ) as churn:
-        churn.wait_succeeded(20, within_s=120)
-        churn.wait_idle(within_s=20)
-
-    truth.until_agreed(cluster)
-
-    found = _audit(chronicle)
-    assert _told(found) == _NOTHING_WRONG
-    assert found.pod_count == 20
-
-
-def test_unlike_pods_with_equal_counts_are_told_apart(
-    cluster: Cluster, namespace: str, chronicle: Chronicle
-) -> None:
-    kinds = [
-        Kind(chips=(1,)),
-        Kind(chips=(1, 1)),
-        Kind(chips=(1,), init_chips=1),
-        Kind(chips=(2,)),
-        Kind(chips=(2, 1, 1)),
-        Kind(chips=(1,), init_chips=2),
-    ]
-    with Churn(
-        cluster, chronicle, namespace, at_once=12, kinds=kinds, total=24
-    ) as churn:
-        churn.wait_succeeded(24, within_s=150)
-        churn.wait_idle(within_s=20)
-
-    truth.until_agreed(cluster)
-
-    found = _audit(chronicle)
-    assert _told(found) == _NOTHING_WRONG
-    assert found.pod_count == 24
+    assert _audit(chronicle) == _nothing_wrong(_EIGHT)
 
 
 def test_a_pod_that_comes_again_under_its_name_is_another_pod(
@@ -121,23 +82,33 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
     assert len({story.uid for story in chronicle.stories()}) == 28
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    ("kinds", "at_once", "count"),
+    [
+        pytest.param((Kind(chips=(1,), life="2"),), 20, 20, id="turns-on-eight-chips"),
+        pytest.param(_UNLIKE, 12, 24, id="unlike-pods"),
+        pytest.param(_SHORT, 12, 100, id="short-lives"),
+        pytest.param(_SHORT, 12, 500, id="many", marks=pytest.mark.faults),
+    ],
+)
 @pytest.mark.timeout(900)
-def test_churn_leaves_nothing_behind(
-    cluster: Cluster, namespace: str, chronicle: Chronicle, count: int
+def test_pods_that_come_and_go_leave_nothing_behind(
+    cluster: Cluster,
+    namespace: str,
+    chronicle: Chronicle,
+    kinds: Sequence[Kind],
+    at_once: int,
+    count: int,
 ) -> None:
-    kinds = [Kind(chips=(1,), life="0.5"), Kind(chips=(2,), life="0.5")]
     with Churn(
-        cluster, chronicle, namespace, at_once=12, kinds=kinds, total=count
+        cluster, chronicle, namespace, at_once=at_once, kinds=kinds, total=count
     ) as churn:
-        churn.wait_succeeded(count, within_s=880)
+        churn.wait_succeeded(count, within_s=120 + 1.5 * count)
         churn.wait_idle(within_s=20)
 
     truth.until_agreed(cluster)
 
-    found = _audit(chronicle)
-    assert _told(found) == _NOTHING_WRONG
-    assert found.pod_count == count
+    assert _audit(chronicle) == _nothing_wrong(count)
 
 
 def _come_and_go(

@@ -1,0 +1,128 @@
+"""Pods that the kubelet rejects are made again by their owners, and then they run."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e import product, truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.components import Component
+from tests.e2e.faults import ours, witness
+from tests.e2e.faults.audit import Audit, audit
+from tests.e2e.faults.chronicle import Chronicle, Story
+
+_LABEL = "ascend-affinity/agent"
+#: Pods of each owner.
+_EACH = 2
+_REJECTION = "UnexpectedAdmissionError: Pod was rejected: Allocate failed due to "
+
+
+@pytest.fixture
+def owners(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """A Job and a ReplicaSet; afterwards the node has its agent again, and they go."""
+    _create_job(cluster, namespace)
+    _create_replica_set(cluster, namespace)
+    yield
+    product.install(cluster)
+    cluster.kubectl("delete", "job,replicaset", "--all", "-n", namespace)
+
+
+@pytest.fixture
+def frozen(cluster: Cluster) -> Component:
+    """The kubelet, which sees nothing yet of what is bound to its node."""
+    cluster.programs.kubelet.freeze()
+    return cluster.programs.kubelet
+
+
+def test_owners_replace_what_the_kubelet_has_rejected(
+    cluster: Cluster,
+    namespace: str,
+    chronicle: Chronicle,
+    frozen: Component,
+    owners: None,
+) -> None:
+    until(lambda: len(_bound(chronicle)) == 2 * _EACH, "all pods bound", within_s=20)
+    # Their node loses its agent before the kubelet has seen any of them.
+    cluster.kubectl("label", "node", cluster.node, f"{_LABEL}-")
+    ours.agent(cluster).kill()
+    frozen.thaw()
+    until(
+        lambda: {*_rejected(chronicle)} == {"Job", "ReplicaSet"},
+        "pods of both owners rejected",
+        within_s=20,
+    )
+
+    product.install(cluster)
+    until(lambda: _is_complete(cluster, namespace), "the job done", within_s=100)
+    until(lambda: _is_whole(cluster, namespace), "all replicas ready", within_s=100)
+
+    assert len(truth.until_agreed(cluster)) == _EACH
+    found = audit(chronicle.stories(), witness.lines())
+    assert found == Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=2 * _EACH)
+    rejected = _rejected(chronicle)
+    assert len(chronicle.stories()) == 2 * _EACH + rejected.total(), rejected
+
+
+def _create_job(cluster: Cluster, namespace: str) -> None:
+    spec = {
+        "completions": _EACH,
+        "parallelism": _EACH,
+        # A rejection counts as a failure of the pod.
+        "backoffLimit": 20,
+        "template": _template("1", restartPolicy="Never"),
+    }
+    body = {"metadata": {"name": "job"}, "spec": spec}
+    cluster.batch.create_namespaced_job(namespace, body)
+
+
+def _create_replica_set(cluster: Cluster, namespace: str) -> None:
+    labels = {"part": "replica"}
+    template = _template("infinity", labels=labels, restartPolicy="Always")
+    spec = {
+        "replicas": _EACH,
+        "selector": {"matchLabels": labels},
+        "template": template,
+    }
+    cluster.apps.create_namespaced_replica_set(
+        namespace, {"metadata": {"name": "set"}, "spec": spec}
+    )
+
+
+def _template(
+    life: str, labels: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    pod = witness.pod(
+        "", witness.container("c0", 1, life=life), labels=labels or {}, **spec
+    )
+    return {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
+
+
+def _bound(chronicle: Chronicle) -> list[Story]:
+    return [story for story in chronicle.stories() if story.bound_claim]
+
+
+def _rejected(chronicle: Chronicle) -> Counter[str]:
+    """How many pods of each kind of owner the kubelet has rejected."""
+    return Counter(
+        _owner(story)
+        for story in chronicle.stories()
+        if story.rejection.startswith(_REJECTION)
+    )
+
+
+def _owner(story: Story) -> str:
+    [owner] = story.pod["metadata"]["ownerReferences"]
+    return str(owner["kind"])
+
+
+def _is_complete(cluster: Cluster, namespace: str) -> bool:
+    found = cluster.batch.read_namespaced_job("job", namespace)
+    return bool(found.status.succeeded == _EACH)
+
+
+def _is_whole(cluster: Cluster, namespace: str) -> bool:
+    found = cluster.apps.read_namespaced_replica_set("set", namespace)
+    return bool(found.status.ready_replicas == _EACH)
