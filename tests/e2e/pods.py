@@ -9,6 +9,12 @@ from tests.e2e.images import BASE_IMAGE
 #: first process of a container.
 _SLEEP = ["sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"]
 
+#: A container's variable that has its pod's chips, as the scheduler wrote them.
+READS = {
+    "name": "ASCEND_VISIBLE_DEVICES",
+    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RESOURCE}']"}},
+}
+
 
 def container(name: str, chips: int = 0, **rest: Any) -> dict[str, Any]:
     """A container that sleeps, with so many chips."""

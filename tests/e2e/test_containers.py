@@ -6,13 +6,7 @@ import pytest
 
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
-from tests.e2e.configurations import RESOURCE
-from tests.e2e.pods import container, pod
-
-_READS = {
-    "name": "ASCEND_VISIBLE_DEVICES",
-    "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{RESOURCE}']"}},
-}
+from tests.e2e.pods import READS, container, pod
 
 
 def _run(cluster: Cluster, namespace: str, body: dict[str, Any]) -> truth.Served:
@@ -73,7 +67,7 @@ def test_a_sidecar_keeps_its_chips_beside_the_others(
 def test_a_pod_that_reads_its_annotation_has_what_that_says(
     cluster: Cluster, namespace: str
 ) -> None:
-    reader = container("main", 2, env=[_READS])
+    reader = container("main", 2, env=[READS])
 
     served = _run(cluster, namespace, pod("reader", containers=[reader]))
 
@@ -85,7 +79,7 @@ def test_pods_that_read_their_annotation_are_not_mixed_up(
     cluster: Cluster, namespace: str
 ) -> None:
     readers = [
-        pod(f"reader-{number}", containers=[container("main", 1, env=[_READS])])
+        pod(f"reader-{number}", containers=[container("main", 1, env=[READS])])
         for number in range(4)
     ]
     others = [pod(f"other-{number}", 1) for number in range(4)]

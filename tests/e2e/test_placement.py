@@ -72,6 +72,24 @@ def test_chips_come_back_when_a_pod_is_gone(cluster: Cluster, namespace: str) ->
     assert (served.name, served.chips) == (f"{namespace}/second", tuple(range(8)))
 
 
+def test_a_pod_that_goes_around_the_scheduler_is_refused_in_words(
+    cluster: Cluster, namespace: str
+) -> None:
+    cluster.core.create_namespaced_pod(namespace, pod("a", 2, nodeName=cluster.node))
+
+    assert cluster.wait_rejected(namespace, "a") == (
+        "Pod was rejected: Allocate failed due to rpc error: code = FailedPrecondition "
+        "desc = no pod on this node has a claim for 2 huawei.com/Ascend910: "
+        "annotations huawei.com/Ascend910 and predicate-time are missing, so the pod "
+        "did not come through the Ascend scheduler; do not set spec.nodeName, and name "
+        "a scheduler that calls the Ascend extender in spec.schedulerName (on a node "
+        "without such a scheduler the agent needs --mode standalone), which is "
+        "unexpected"
+    )
+    cluster.core.create_namespaced_pod(namespace, pod("b", 8))
+    cluster.wait_running(namespace, "b")
+
+
 def _seen(cluster: Cluster, namespace: str) -> Iterator[Any]:
     """Every state of every pod that a watch shows, from now on."""
     watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]

@@ -1,0 +1,102 @@
+"""The overlay `standalone`: no scheduler of ours, the agent chooses by the rings."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import product, truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.places import EXTENDER_PORT
+from tests.e2e.pods import READS, container, pod
+
+_RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
+
+
+@pytest.fixture(scope="module")
+def alone(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with agents alone; afterwards it has all of us again."""
+    product.uninstall(cluster)
+    cluster.use_extender("")
+    product.install(cluster, "standalone")
+    yield cluster
+    product.uninstall(cluster, "standalone")
+    cluster.use_extender(f"http://{cluster.address}:{EXTENDER_PORT}")
+    product.install(cluster)
+
+
+@pytest.fixture
+def lonely(alone: Cluster, namespace: str) -> str:
+    """A namespace of the test's own, where nobody of ours schedules."""
+    return namespace
+
+
+def test_pods_get_chips_of_one_ring_without_a_scheduler_of_ours(
+    alone: Cluster, lonely: str
+) -> None:
+    bodies = [
+        pod("two", 2),
+        pod("four", 4),
+        pod("around", 1, nodeName=alone.node),
+        pod(
+            "initial", 1, initContainers=[{**container("init", 1), "command": ["true"]}]
+        ),
+    ]
+    for body in bodies:
+        alone.core.create_namespaced_pod(lonely, body)
+        alone.wait_running(lonely, body["metadata"]["name"])
+
+    served = {
+        each.name.removeprefix(f"{lonely}/"): set(each.chips)
+        for each in truth.until_agreed(alone)
+    }
+
+    assert served["four"] in _RINGS
+    assert sorted(map(len, served.values())) == [1, 1, 2, 4]
+
+
+def test_a_pod_for_which_no_ring_has_room_is_told_so_and_runs(
+    alone: Cluster, lonely: str
+) -> None:
+    names = [f"one-{number}" for number in range(8)]
+    for name in names:
+        alone.core.create_namespaced_pod(lonely, pod(name, 1))
+    for name in names:
+        alone.wait_running(lonely, name)
+    served = truth.until_agreed(alone)
+    for each in served:
+        if {*each.chips} & {2, 3, 6, 7}:
+            alone.core.delete_namespaced_pod(each.name.partition("/")[2], lonely)
+    until(lambda: len(truth.node(alone).available) == 4, "four free", within_s=30)
+
+    alone.core.create_namespaced_pod(lonely, pod("apart", 4))
+    alone.wait_running(lonely, "apart")
+
+    apart = next(
+        each for each in truth.until_agreed(alone) if each.name.endswith("/apart")
+    )
+    assert apart.chips == (2, 3, 6, 7)
+    until(
+        lambda: "NpuChipsApart" in _reasons(alone, lonely, "apart"),
+        "the event",
+        within_s=10,
+    )
+
+
+def test_a_pod_that_reads_its_annotation_is_refused_in_words(
+    alone: Cluster, lonely: str
+) -> None:
+    reader = container("main", 1, env=[READS])
+    alone.core.create_namespaced_pod(lonely, pod("reader", containers=[reader]))
+
+    assert alone.wait_rejected(lonely, "reader") == (
+        "Pod was rejected: Allocate failed due to rpc error: code = FailedPrecondition "
+        "desc = the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
+        "huawei.com/Ascend910, which only a scheduler writes in time: leave the "
+        "variable out, the device plugin sets it, which is unexpected"
+    )
+
+
+def _reasons(cluster: Cluster, namespace: str, name: str) -> set[str]:
+    events = cluster.core.list_namespaced_event(namespace).items
+    return {each.reason for each in events if each.involved_object.name == name}
