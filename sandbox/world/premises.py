@@ -37,6 +37,8 @@ class ControlPlane:
     authority: Path | None = None
     #: {user name: bearer token}; by default the sandbox's own form
     token_of: Callable[[str], str] = "user:{}".format
+    #: of an extender that is up as well; "": the world starts its own
+    extender_url: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

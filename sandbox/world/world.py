@@ -124,8 +124,9 @@ async def running(
         node_names: Its nodes, each a server with eight chips.
         commands: Its programs; our own by default.
         below: Where its directory is made; where temporary files go by default.
-        control: An API server that is up, for nodes, agents and extender to join;
-            scheduling is then somebody else's. The sandbox's own by default.
+        control: An API server that is up, for nodes, agents and extender to join, if
+            it has no extender yet; scheduling is then somebody else's. The sandbox's
+            own by default.
 
     Raises:
         NotReadyError: it did not come up in time.
@@ -166,14 +167,16 @@ class _Builder:
         http = await self._stack.enter_async_context(aiohttp.ClientSession())
         kubelets = {name: await self._start_kubelet(name, control) for name in names}
         nodes = {name: self._node(kubelets[name], control) for name in names}
-        extender_file = self._start_extender(control)
+        extender_file = None if control.extender_url else self._start_extender(control)
         self._stack.push_async_callback(self._programs.stop)
         await self._stack.enter_async_context(self._programs.watched())
         ready = Readiness(api, http, self._programs)
         first, *others = _groups(tuple(nodes.values()))
         self._start_agents(first)
-        await ready.program(extender_file)
-        extender_url = f"http://{address(extender_file)}"
+        extender_url = control.extender_url
+        if extender_file is not None:
+            await ready.program(extender_file)
+            extender_url = f"http://{address(extender_file)}"
         scheduling = (
             None if given else await self._start_scheduling(control, extender_url)
         )

@@ -1,4 +1,4 @@
-"""A control plane without a machine below it: etcd, API server, scheduler, controllers.
+"""A control plane without a machine below it: etcd, API server, scheduler.
 
 Any number of them fits on one machine, beside the cluster with the real kubelet:
 ports are free ones of the loopback, files lie in one temporary folder, no root is
@@ -27,14 +27,13 @@ from tests.e2e.places import Places, chosen
 from tests.e2e.stages import CannotError
 
 #: What must have been built.
-NEEDED = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+NEEDED = ("etcd", "kube-apiserver", "kube-scheduler")
 _READY_S = 60.0
 _LOOK_S = 0.05
 #: kubeconfig → user name and groups at the API server
 _USERS: Mapping[str, tuple[str, Sequence[str]]] = {
     "admin": ("admin", ["system:masters"]),
     "scheduler": ("system:kube-scheduler", []),
-    "controller-manager": ("system:kube-controller-manager", []),
 }
 _serials = itertools.count(1)
 
@@ -89,22 +88,6 @@ class BareCluster:
             f"--secure-port={port}",
         )
         await answers(f"https://127.0.0.1:{port}/readyz", program)
-        return program
-
-    async def start_controllers(self) -> Program:
-        """Start the stock controllers and wait until they serve."""
-        port = free_port()
-        program = self.start(
-            "kube-controller-manager",
-            f"--kubeconfig={self.places.kubeconfig('controller-manager')}",
-            f"--service-account-private-key-file={self.places.cache / 'accounts.key'}",
-            f"--root-ca-file={self.authority}",
-            "--use-service-account-credentials",
-            "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-        )
-        await answers(f"https://127.0.0.1:{port}/healthz", program)
         return program
 
     def start(self, name: str, *arguments: str) -> Program:

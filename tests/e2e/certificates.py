@@ -5,7 +5,13 @@ import secrets
 from pathlib import Path
 
 from tests.e2e.commands import run
-from tests.e2e.places import API_PORT, API_SERVICE_ADDRESS, NODE, Places
+from tests.e2e.places import (
+    API_PORT,
+    API_SERVICE_ADDRESS,
+    NODE,
+    SIMULATED_NODES,
+    Places,
+)
 
 #: user → name and groups at the API server
 _USERS = {
@@ -13,6 +19,7 @@ _USERS = {
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
     "scheduler": ("system:kube-scheduler", ""),
     "controller-manager": ("system:kube-controller-manager", ""),
+    **{name: (f"system:node:{name}", "system:nodes") for name in SIMULATED_NODES},
 }
 
 

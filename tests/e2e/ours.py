@@ -15,9 +15,8 @@ from tests.e2e.bare import BareCluster, answers, until
 from tests.e2e.places import REPOSITORY
 
 EXTENDER = "system:serviceaccount:kube-system:ascend-extender"
-AGENT = "system:serviceaccount:kube-system:ascend-agent"
 #: As `bare_cluster` wants them: every account of a pod is in this group.
-USERS = {name: ["system:serviceaccounts"] for name in (EXTENDER, AGENT)}
+USERS = {EXTENDER: ["system:serviceaccounts"]}
 _ACCESS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 
@@ -30,7 +29,7 @@ class Extender:
 
 
 def give_rights(cluster: BareCluster) -> None:
-    """Give extender and agents the rights that an installation gives them."""
+    """Give the extender the rights that an installation gives it."""
     rendered = cluster.kubectl("kustomize", REPOSITORY / "daemonset" / "base")
     access = [each for each in yaml.safe_load_all(rendered) if each["kind"] in _ACCESS]
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(access))

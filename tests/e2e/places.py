@@ -12,6 +12,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 NODE = "node1"
+#: Who may join with a kubelet of the sandbox: the API server knows their tokens.
+SIMULATED_NODES = tuple(f"sim-{number:02}" for number in range(1, 21))
 KUBELET_ROOT = Path("/var/lib/kubelet")
 #: Sockets, below here because their paths must stay below 108 bytes.
 RUNTIME = Path("/run/ascend-e2e")

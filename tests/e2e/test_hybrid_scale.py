@@ -1,28 +1,31 @@
-"""Twenty simulated nodes with real agents, under Kubernetes' own control plane.
+"""One real and twenty simulated nodes under one stock scheduler.
 
-kube-apiserver, kube-scheduler and the controllers are Kubernetes' own; extender and
-agents are ours, with the rights of an installation; the kubelets are the sandbox's.
+Control plane, extender and the one node are the cluster's, with the product as it is
+installed; the twenty are kubelets of the sandbox with real agents, which have the
+rights of the installed ones and join the same API server.
 """
 
 import asyncio
 import random  # noqa: TID251  # seeded: the same pods in every run
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
 
 from sandbox.apiclient import FAILURES
-from sandbox.demo import checks, observer, pods
-from sandbox.demo.facts import Choice, Cluster
+from sandbox.demo import checks, facts, observer
+from sandbox.demo.facts import Choice
 from sandbox.world import ControlPlane, World, running
-from tests.e2e import ours
-from tests.e2e.bare import BareCluster, bare_cluster
+from tests.e2e import product, truth
+from tests.e2e.assembly import token
+from tests.e2e.cluster import Cluster
+from tests.e2e.places import EXTENDER_PORT, SIMULATED_NODES
+from tests.e2e.pods import pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NODES = tuple(f"sim-{number:02}" for number in range(1, 21))
-CHIPS = 8 * len(NODES)
+CHIPS = 8 * (len(SIMULATED_NODES) + 1)
 #: Pods of the churn, and how many of them live at once at most.
 CHURN = 300
 AT_ONCE = 60
@@ -30,69 +33,86 @@ AT_ONCE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The world, and what bind has written on each pod since it began."""
+    """The real cluster and the world that has joined it."""
 
+    cluster: Cluster
     world: World
     #: {pod uid: what bind wrote}
     choices: dict[str, Choice]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def fleet() -> AsyncIterator[Fleet]:
-    """A cluster with all nodes ready."""
-    kubelets = {f"system:node:{name}": ["system:nodes"] for name in NODES}
-    async with bare_cluster(ours.USERS | kubelets) as cluster:
-        ours.give_rights(cluster)
-        await cluster.start_controllers()
-        control = ControlPlane(
-            url=cluster.api_url,
-            authority=cluster.authority,
-            token_of=lambda user: _token(cluster, user),
-        )
-        async with running(NODES, control=control) as world:
-            await cluster.start_scheduler(world.extender_url)
+async def fleet(cluster: Cluster) -> AsyncIterator[Fleet]:
+    """A cluster with all nodes ready; afterwards the simulated ones are gone."""
+    agents = cluster.kubectl("create", "token", "ascend-agent", "-n", product.NAMESPACE)
+    control = ControlPlane(
+        url=cluster.api_url,
+        authority=cluster.places.certificates / "ca.crt",
+        token_of=lambda user: _token(cluster, user) or agents.strip(),
+        extender_url=f"http://{cluster.address}:{EXTENDER_PORT}",
+    )
+    try:
+        async with running(SIMULATED_NODES, control=control) as world:
             choices: dict[str, Choice] = {}
             async with asyncio.TaskGroup() as group:
                 notes = group.create_task(observer.watch_choices(world, choices))
-                yield Fleet(world=world, choices=choices)
+                yield Fleet(cluster=cluster, world=world, choices=choices)
                 notes.cancel()
+    finally:
+        _forget(cluster)
 
 
-def _token(cluster: BareCluster, user: str) -> str:
-    if user.startswith("ascend-agent-"):  # one account for the agents of all nodes
-        return cluster.tokens[ours.AGENT]
-    return cluster.tokens.get(user) or cluster.tokens[ours.EXTENDER]
+def _token(cluster: Cluster, user: str) -> str:
+    """The token of an administrator or of a node; "" for others."""
+    name = user.removeprefix("system:node:")
+    known = name in ("admin", *SIMULATED_NODES)
+    return token(cluster.places.kubeconfig(name)) if known else ""
+
+
+def _forget(cluster: Cluster) -> None:
+    """Take out of the cluster what has left it."""
+    reports = [f"mindx-dl-deviceinfo-{name}" for name in SIMULATED_NODES]
+    missing = ("--ignore-not-found", "--wait=false")
+    cluster.kubectl("delete", "node", *SIMULATED_NODES, *missing)
+    cluster.kubectl("delete", "configmap", *reports, "-n", product.NAMESPACE, *missing)
 
 
 async def test_all_nodes_offer_their_chips_by_all_accounts(fleet: Fleet) -> None:
     seen = await observer.cluster(fleet.world)
+    there = {node.metadata.name for node in fleet.cluster.core.list_node().items}
 
-    assert [node.name for node in seen.nodes] == list(NODES)
+    assert [node.name for node in seen.nodes] == list(SIMULATED_NODES)
     assert checks.registered(seen.nodes) == ()
+    assert there == {fleet.cluster.node, *SIMULATED_NODES}
+    assert truth.node(fleet.cluster).available == tuple(range(8))
 
 
 async def test_pods_of_each_size_fill_the_cluster(fleet: Fleet) -> None:
-    # 20 x 8 chips: 5 whole nodes, 10 halves, 20 pairs, 40 ones
-    sizes = [8] * 5 + [4] * 10 + [2] * 20 + [1] * 40
+    # 21 x 8 chips: 5 whole nodes, 11 halves, 20 pairs, 44 ones
+    sizes = [8] * 5 + [4] * 11 + [2] * 20 + [1] * 44
     names = [f"fill-{size}-{number}" for number, size in enumerate(sizes)]
     assert sum(sizes) == CHIPS
 
     await _create(fleet.world, list(zip(names, sizes, strict=True)))
     seen = await _settled(fleet.world, names)
+    served = await _agreed(fleet)
 
+    simulated = _without(seen, fleet.cluster.node)
     assert checks.served(seen.pods) == ()
-    assert checks.paired(seen).problems == ()
-    assert checks.agreed(seen) == ()
+    assert checks.paired(simulated).problems == ()
+    assert checks.agreed(simulated) == ()
     assert checks.placed_well(seen.pods) == ()
-    assert checks.as_chosen(seen, fleet.choices) == ()
+    assert checks.as_chosen(simulated, fleet.choices) == ()
     assert {node.available for node in seen.nodes} == {()}
-    await _remove(fleet.world, names)
+    assert {chip for each in served for chip in each.chips} == set(range(8))
+    await _remove(fleet, names)
 
 
 async def test_after_a_churn_nothing_is_doubled_wrong_or_lost(fleet: Fleet) -> None:
     chance = random.Random(7)  # noqa: S311  # no secret is made
     living: list[str] = []
     doubled: list[str] = []
+    before = {*fleet.choices}
     for number in range(CHURN):
         name, size = f"churn-{number}", chance.choice((1, 1, 1, 2, 2, 4, 8))
         await _create(fleet.world, [(name, size)])
@@ -100,33 +120,61 @@ async def test_after_a_churn_nothing_is_doubled_wrong_or_lost(fleet: Fleet) -> N
         if len(living) > AT_ONCE or chance.random() < 0.3:
             gone = living.pop(chance.randrange(len(living)))
             await fleet.world.api.delete(f"{observer.PODS}/{gone}")
+        _reap(fleet.world)
         doubled += checks.paired(_mounted(fleet.world)).doubled
     seen = await _quiet(fleet.world)
+    await _agreed(fleet)
 
+    simulated = _without(seen, fleet.cluster.node)
     assert doubled == []
-    assert checks.paired(seen).problems == ()
-    assert checks.agreed(seen) == ()
+    assert checks.paired(simulated).problems == ()
+    assert checks.agreed(simulated) == ()
     assert checks.placed_well(p for p in seen.pods if p.node) == ()
     assert [p.message for p in seen.pods if p.phase == "Failed"] == []
-    await _remove(fleet.world, living)
+    came_by = {c.node for uid, c in fleet.choices.items() if uid not in before}
+    assert came_by >= {fleet.cluster.node}
+    await _remove(fleet, living)
     assert checks.registered((await observer.cluster(fleet.world)).nodes) == ()
 
 
-async def _create(world: World, wanted: Sequence[tuple[str, int]]) -> None:
-    await pods.create(world, *(pods.manifest(name, size) for name, size in wanted))
+async def _create(world: World, wanted: Iterable[tuple[str, int]]) -> None:
+    for name, size in wanted:
+        body = pod(name, size, terminationGracePeriodSeconds=1)
+        await world.api.create(observer.PODS, body)
 
 
-def _mounted(world: World) -> Cluster:
+def _reap(world: World) -> None:
+    """End containers whose pods are gone, which the sandbox leaves to its user.
+
+    A pod that is deleted while it is being bound is gone at once, as if by force: the
+    API server decides on the pod as it was before, and deletes whatever is there then.
+    Kubernetes' kubelet ends the containers of such a pod.
+    """
+    for kubelet in world.kubelets.values():
+        kubelet.reap()
+
+
+def _mounted(world: World) -> facts.Cluster:
     """What containers have at this moment, and nothing else."""
-    return Cluster(nodes=(), pods=(), mounts=tuple(observer.mounts(world)))
+    return facts.Cluster(nodes=(), pods=(), mounts=tuple(observer.mounts(world)))
 
 
-async def _settled(world: World, names: Sequence[str]) -> Cluster:
+def _without(seen: facts.Cluster, node: str) -> facts.Cluster:
+    """The same, but for the pods of one node."""
+    return replace(seen, pods=tuple(pod for pod in seen.pods if pod.node != node))
+
+
+async def _agreed(fleet: Fleet) -> list[truth.Served]:
+    """The pods of the real node, when everybody there says the same of them."""
+    return await asyncio.to_thread(truth.until_agreed, fleet.cluster, within_s=30)
+
+
+async def _settled(world: World, names: Sequence[str]) -> facts.Cluster:
     """Wait until these pods run, are confirmed, and all ConfigMaps agree."""
 
-    async def done() -> Cluster | None:
+    async def done() -> facts.Cluster | None:
         found = {pod.name: pod for pod in await observer.pods(world)}
-        if not all(name in found and found[name].is_confirmed for name in names):
+        if not all(name in found and _runs(found[name]) for name in names):
             return None
         return await _agreeing(world)
 
@@ -135,21 +183,27 @@ async def _settled(world: World, names: Sequence[str]) -> Cluster:
     )
 
 
-async def _quiet(world: World) -> Cluster:
+async def _quiet(world: World) -> facts.Cluster:
     """Wait until nothing moves any more: each pod runs, or waits without a node."""
 
-    async def done() -> Cluster | None:
+    async def done() -> facts.Cluster | None:
         moving = [
             pod
             for pod in await observer.pods(world)
-            if pod.node and pod.phase != "Failed" and not pod.is_confirmed
+            if pod.node and pod.phase != "Failed" and not _runs(pod)
         ]
         return None if moving else await _agreeing(world)
 
     return await observer.until(done, what="rest", within_s=120, pause_s=0.5)
 
 
-async def _agreeing(world: World) -> Cluster | None:
+def _runs(pod: facts.PodFacts) -> bool:
+    # On the real node it is known whose the chips are before the container runs.
+    return pod.is_confirmed and pod.phase == "Running"
+
+
+async def _agreeing(world: World) -> facts.Cluster | None:
+    _reap(world)
     try:
         seen = await observer.cluster(world)
     except FAILURES:
@@ -157,8 +211,9 @@ async def _agreeing(world: World) -> Cluster | None:
     return None if checks.agreed(seen) else seen
 
 
-async def _remove(world: World, names: Sequence[str]) -> None:
+async def _remove(fleet: Fleet, names: Sequence[str]) -> None:
     """Delete pods, and wait until their chips are free again by all accounts."""
+    world = fleet.world
     for name in names:
         await world.api.delete(f"{observer.PODS}/{name}")
 
@@ -166,4 +221,5 @@ async def _remove(world: World, names: Sequence[str]) -> None:
         left = {pod.name for pod in await observer.pods(world)}
         return left.isdisjoint(names) and await _agreeing(world) is not None
 
-    await observer.until(done, what="chips free again", within_s=120, pause_s=0.5)
+    await observer.until(done, what="chips free again", within_s=60, pause_s=0.5)
+    await _agreed(fleet)

@@ -86,15 +86,16 @@ class MovingError(CannotError):
 
 
 def look(cluster: Cluster, namespace: str | None = None) -> list[Served]:
-    """Look at all running pods with chips, of a namespace or of all.
+    """Look at the node's running pods with chips, of a namespace or of all.
 
     Raises:
         MovingError: A pod began or ended meanwhile.
     """
+    here = f"spec.nodeName={cluster.node}"
     if namespace is None:
-        found = cluster.core.list_pod_for_all_namespaces().items
+        found = cluster.core.list_pod_for_all_namespaces(field_selector=here).items
     else:
-        found = cluster.core.list_namespaced_pod(namespace).items
+        found = cluster.core.list_namespaced_pod(namespace, field_selector=here).items
     ours = [pod for pod in found if _wanted(pod) and pod.status.phase == "Running"]
     pids = cluster.container_pids()
     with grpc.insecure_channel(
@@ -122,13 +123,9 @@ def node(cluster: Cluster) -> Node:
 def claimed_by_waiting(cluster: Cluster) -> tuple[int, ...]:
     """Chips that are claimed by pods which are bound and do not run yet."""
     pods = cluster.core.list_pod_for_all_namespaces(
-        field_selector="status.phase=Pending"
+        field_selector=f"status.phase=Pending,spec.nodeName={cluster.node}"
     ).items
-    texts = [
-        (pod.metadata.annotations or {}).get(RESOURCE, "")
-        for pod in pods
-        if pod.spec.node_name
-    ]
+    texts = [(pod.metadata.annotations or {}).get(RESOURCE, "") for pod in pods]
     return numbers(",".join(text for text in texts if text))
 
 
