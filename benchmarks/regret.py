@@ -43,14 +43,15 @@ def rows() -> list[Row]:
     return [
         *(
             _row(
-                f"{key}: one decision, fragmentation", _decisions(products.by_key(key))
+                f"{key}: one decision, fragmentation",
+                decisions(products.by_key(key), _NODES),
             )
             for key in _ROWS
         ),
         *(
             _row(
                 f"{key}: {_ROW_PODS} pods, chips not placed",
-                _rows_of_pods(products.by_key(key)),
+                rows_of_pods(products.by_key(key), _ROW_NODES, _ROW_PODS),
             )
             for key in _ROWS
         ),
@@ -77,10 +78,15 @@ def _row(what: str, excess: Counter[int]) -> Row:
     )
 
 
-def _decisions(row: Product) -> Counter[int]:
-    """Fragmentation added beyond the least, over all states and counts."""
+def decisions(row: Product, nodes: int) -> Counter[int]:
+    """Fragmentation added beyond the least, over all states and counts.
+
+    Args:
+        row: By whose rule, on servers of its own.
+        nodes: How many the cluster has.
+    """
     excess: Counter[int] = Counter()
-    for state, count in every(_states(row, _NODES), row.counts):
+    for state, count in every(_states(row, nodes), row.counts):
         after = _ours(row, state, count)
         if after is not None:
             added = _total(row, after) - _total(row, state)
@@ -154,11 +160,17 @@ def _least_of(row: Product, free: int, count: int) -> int | None:
     )
 
 
-def _rows_of_pods(row: Product) -> Counter[int]:
-    """Chips that the most has and we have not, over all states and rows of pods."""
+def rows_of_pods(row: Product, nodes: int, number: int) -> Counter[int]:
+    """Chips that the most has and we have not, over all states and rows of pods.
+
+    Args:
+        row: By whose rule, on servers of its own; of its counts the powers of two.
+        nodes: How many the cluster has.
+        number: How many pods come.
+    """
     missing: Counter[int] = Counter()
     counts = [count for count in row.counts if count.bit_count() == 1]
-    for state, pods in every(_states(row, _ROW_NODES), every(counts, repeat=_ROW_PODS)):
+    for state, pods in every(_states(row, nodes), every(counts, repeat=number)):
         most = _most(row, tuple(sorted(state)), tuple(sorted(pods)))
         missing[most - _one_by_one(row, state, pods)] += 1
     return missing
