@@ -105,7 +105,7 @@ def _version_one(job: Request) -> tuple[Part, ...] | str:
 
 
 def _open_leaves(job: Request) -> int:
-    """Leaves that the job may use.
+    """Leaves with slots that the job may use.
 
     Under one from which another job uses the spine only a job that fits under it
     whole; but jobs of the normal schema go together.
@@ -114,7 +114,7 @@ def _open_leaves(job: Request) -> int:
     closed = there.spanned & ~job.fitting
     if job.schema is Schema.NORMAL:
         closed &= there.large
-    return sum(job.slots.levels) & ~closed
+    return sum(job.slots.levels[1:]) & ~closed
 
 
 def _rows_and_rest(job: Request) -> tuple[int, int]:
