@@ -145,6 +145,7 @@ def test_after_a_fault_the_healthy_keep_node_and_rank() -> None:
         number=1, nodes=((4, "x"), (4, "b"), (4, "c"))
     )
     assert superpods.refill(before, "a", {4: ["x"], 5: ["y", "z"]}) is None
+    assert superpods.refill(before, "a", {5: ["y", "z"]}) is None
     spread = Block(number=0, nodes=((4, "a"), (5, "b")))
     assert superpods.refill(spread, "a", {4: ["x"], 5: ["y"]}) is None
 
@@ -155,6 +156,51 @@ def test_blocks_that_stay_keep_their_numbers() -> None:
     found = superpods.plan(EXAMPLE, pool(10), kept=[kept])
 
     assert shape(found) == [{7: 8}, {0: 8}]
+    rest = tuple((0, f"0-0{number}") for number in range(8))
+    assert found == (kept, Block(number=1, nodes=rest))
+
+
+def test_what_is_missing_of_a_job_is_ordered_as_a_job_of_that_size() -> None:
+    """One block is missing: 11 free nodes are next to the reserve, 18 are not."""
+    kept = Block(number=1, nodes=tuple((7, f"k{i}") for i in range(8)))
+
+    assert shape(superpods.plan(EXAMPLE, pool(18, 11), kept=[kept])) == [
+        {1: 8},
+        {7: 8},
+    ]
+
+
+def test_blocks_of_one_superpod_have_nodes_of_their_own() -> None:
+    found = superpods.plan(EXAMPLE, pool(18))
+
+    nodes = [(0, f"0-{number:02}") for number in range(16)]
+    assert found == (
+        Block(number=0, nodes=tuple(nodes[:8])),
+        Block(number=1, nodes=tuple(nodes[8:])),
+    )
+
+
+def test_the_reserve_of_one_is_kept_while_another_has_room_beyond_its_own() -> None:
+    request = Request(blocks=3, block_nodes=2)
+
+    assert shape(superpods.plan(request, pool(5, 4))) == [{1: 2}, {0: 2}, {0: 2}]
+
+
+def test_a_spread_block_has_its_number() -> None:
+    request = Request(blocks=1, block_nodes=3, soft=True)
+
+    assert superpods.plan(request, pool(2, 1)) == (
+        Block(number=0, nodes=((0, "0-00"), (0, "0-01"), (1, "1-00"))),
+    )
+
+
+def test_without_superpods_there_is_no_room() -> None:
+    soft = Request(blocks=2, block_nodes=8, soft=True)
+
+    assert superpods.plan(EXAMPLE, {}) == (
+        "room for 0 of 2 logical SuperPoDs of 8 nodes"
+    )
+    assert superpods.plan(soft, {}) == "fewer than 16 nodes in all SuperPoDs"
 
 
 @pytest.mark.property
