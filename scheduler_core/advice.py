@@ -6,7 +6,8 @@ become free or healthy come first; then nodes that are out of use as a whole; no
 be added are the last resort, and as few of them as can be.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from itertools import count as count_from
 
@@ -57,7 +58,7 @@ def for_pod(
         could be gives a pod so many chips.
 
     Cost:
-        Some microseconds for each node: they are copied and looked at.
+        Some microseconds for each node, to copy it; more for those that lack few chips.
     """
     trial = Trial(cluster, names, avoid)
 
@@ -75,7 +76,7 @@ def for_pod(
     row = _row_to_add(wanted, count, cluster)
     added = [] if row is None else _added(row, cluster, 1)
     wishes = _wishes(wanted, (count,), trial, in_network=in_network)
-    return _least((*wishes, *added), trial, serves)
+    return _least(chain(wishes, added), trial, serves)
 
 
 def for_job(
@@ -114,19 +115,34 @@ def for_job(
     anywhere = terms.schema is None and not in_superpods
     added = _added(row, cluster, len(pods)) if anywhere else []
     wishes = _wishes(row, pods, trial, in_network=in_network)
-    return _least((*wishes, *added), trial, serves)
+    return _least(chain(wishes, added), trial, serves)
 
 
-def _least(wishes: Sequence[_Wish], trial: Trial, serves: Asked) -> Advice | None:
+def _least(wishes: Iterator[_Wish], trial: Trial, serves: Asked) -> Advice | None:
     """The first wishes that do, without any part that is not needed."""
+    known: list[_Wish] = []
 
     def helps(number: int) -> bool:
-        return trial.holds(tuple(chain.from_iterable(wishes[:number])), serves)
+        known.extend(islice(wishes, max(number - len(known), 0)))
+        return trial.holds(tuple(chain.from_iterable(known[:number])), serves)
 
-    number = _fewest(len(wishes), helps)
-    if not number:
+    if helps(0):
         return None
-    parts = tuple(chain.from_iterable(wishes[:number]))
+    low, high = 0, 1
+    while not helps(high):
+        if len(known) < high:
+            return None
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle) else (middle, high)
+    return Advice(
+        parts=_needed(tuple(chain.from_iterable(known[:high])), trial, serves)
+    )
+
+
+def _needed(parts: _Wish, trial: Trial, serves: Asked) -> _Wish:
+    """Of parts that do, those that cannot be left out; the last are dropped first."""
     before: _Wish = ()
     while parts != before:  # once more where rules over the job are not monotone
         before = parts
@@ -134,33 +150,18 @@ def _least(wishes: Sequence[_Wish], trial: Trial, serves: Asked) -> Advice | Non
             rest = tuple(each for each in parts if each != part)
             if trial.holds(rest, serves):
                 parts = rest
-    return Advice(parts=parts)
-
-
-def _fewest(most: int, helps: Callable[[int], bool]) -> int:
-    """How many of so many it takes, as far as more never help less; 0 when none do.
-
-    0 as well when none are needed.
-    """
-    if helps(0):
-        return 0
-    low, high = 0, 1
-    while not helps(min(high, most)):
-        if high >= most:
-            return 0
-        low, high = high, 2 * high
-    high = min(high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if helps(middle) else (middle, high)
-    return high
+    return parts
 
 
 def _wishes(
     wanted: Product | str, pods: Sequence[int], trial: Trial, *, in_network: bool
-) -> list[_Wish]:
-    """What each node would need for one pod, one more …; the least trouble first."""
-    found: list[tuple[_Trouble, str, int, _Wish]] = []
+) -> Iterator[_Wish]:
+    """What each node would need for one pod, one more …; the least trouble first.
+
+    A node is looked at only when it may be the next: the chips that it lacks say how
+    little its trouble can be.
+    """
+    queue: list[tuple[_Trouble, str, Iterator[_Wish], _Wish]] = []
     for node in trial.nodes():
         row = node.row_for(wanted, in_network=in_network)
         if row is None:
@@ -168,13 +169,18 @@ def _wishes(
         first: _Wish = (Settle(node=node.name),) if node.name in trial.avoid else ()
         if node.barred:
             first = (*first, Mend(node=node.name, bar=node.barred))
-        trouble = _trouble(())
-        for number, wish in enumerate(_of_chips(node, row, pods)):
-            trouble = max(trouble, _trouble((*first, *wish)))
-            found.append((trouble, node.name, number, (*first, *wish)))
-            first = ()
-    found.sort(key=lambda item: item[:3])
-    return [wish for *_, wish in found if wish]
+        mended, parts, _ = _trouble(first)
+        lacking = max(min(pods, default=0) - node.free_for(row).bit_count(), 0)
+        least = mended, parts + lacking, 0
+        queue.append((least, node.name, _of_node(node, row, pods, first), ()))
+    heapify(queue)
+    while queue:
+        trouble, name, others, wish = heappop(queue)
+        if wish:
+            yield wish
+        for one in others:
+            heappush(queue, (max(trouble, _trouble(one)), name, others, one))
+            break
 
 
 def _trouble(wish: _Wish) -> _Trouble:
@@ -183,8 +189,10 @@ def _trouble(wish: _Wish) -> _Trouble:
     return mended, len(wish), healed
 
 
-def _of_chips(node: NodeState, row: Product, pods: Sequence[int]) -> Iterator[_Wish]:
-    """What is to be done with a node's chips for one pod after the other."""
+def _of_node(
+    node: NodeState, row: Product, pods: Sequence[int], first: _Wish
+) -> Iterator[_Wish]:
+    """What is to be done on a node for one pod after the other; `first` comes first."""
     watched = row.for_distributed and row.network_health
     bad = node.inventory & node.network_unhealthy if watched else 0
     short = node.inventory & ~node.free
@@ -192,7 +200,8 @@ def _of_chips(node: NodeState, row: Product, pods: Sequence[int]) -> Iterator[_W
     for count in pods:
         chosen = nearest(row, tiers, count)
         if chosen:
-            yield tuple(_parts(node, chosen & short, chosen & bad))
+            yield (*first, *_parts(node, chosen & short, chosen & bad))
+            first = ()
             free, once, twice = tiers
             tiers = free & ~chosen, once & ~chosen, twice & ~chosen
 

@@ -105,8 +105,8 @@ STRICT = Limits()
 #: what sets of victims are compared by on one node
 _Key = tuple[int, int, int, int, int, float]
 _Victims = tuple[Running, ...]
-#: pods that go -> the chips that the pod gets then; 0 is none
-_Room = Callable[[Iterable[Running]], int]
+#: mask of the chips of those that go -> mask of those that the pod gets; 0 is none
+_Room = Callable[[int], int]
 
 
 def preempt(
@@ -160,39 +160,40 @@ def evict(
         (each for each in running if each.priority < pod.priority), key=_importance
     )
 
-    def room(gone: Iterable[Running]) -> int:
-        freed = sum(each.chips for each in gone) & node.usable(row)
-        return chips.choose(row, node.free_for(row) | freed, pod.chips)
+    usable, unused = node.usable(row), node.free_for(row)
 
-    if not room(lower):
+    def room(gone: int) -> int:
+        return chips.choose(row, unused | gone & usable, pod.chips)
+
+    if not room(_chips(lower)):
         return None
     if len(lower) <= EXACT_UP_TO:
         sets = _smallest(lower, room)
         victims = min(sets, key=lambda some: (_key(some, limits), sorted(_names(some))))
     else:
         victims = _spared(lower, limits, room)
-    freed = sum(each.chips for each in victims) & node.usable(row)
-    free = node.free_for(row) | freed
+    gone = _chips(victims)
     return Eviction(
         node=node.name,
         victims=victims,
         violations=_violations(victims, limits),
-        place=placement(row, node, free, room(victims)),
+        place=placement(row, node, unused | gone & usable, room(gone)),
     )
 
 
 def _smallest(pods: Sequence[Running], room: _Room) -> Iterator[_Victims]:
     """Every set of pods that makes room, and of which no pod could stay."""
-    enough: set[int] = set()
-    for some in range(1 << len(pods)):
-        fewer = (some & ~(1 << at) for at in range(len(pods)) if some >> at & 1)
-        if not enough.isdisjoint(fewer):
-            enough.add(some)
+    #: sets of pods as masks of their places, and the chips of all subsets of them
+    smallest: list[int] = []
+    gone = [0]
+    for pod in pods:
+        gone += [each | pod.chips for each in gone]
+    for some in sorted(range(len(gone)), key=int.bit_count):
+        if any(some & least == least for least in smallest):
             continue
-        gone = tuple(pod for at, pod in enumerate(pods) if some >> at & 1)
-        if room(gone):
-            enough.add(some)
-            yield gone
+        if room(gone[some]):
+            smallest.append(some)
+            yield tuple(pod for at, pod in enumerate(pods) if some >> at & 1)
 
 
 def _spared(pods: Sequence[Running], limits: Limits, room: _Room) -> _Victims:
@@ -207,7 +208,7 @@ def _spared(pods: Sequence[Running], limits: Limits, room: _Room) -> _Victims:
     victims = tuple(pods)
     for pod in [*protected, *(pod for pod in pods if pod not in protected)]:
         others = tuple(each for each in victims if each is not pod)
-        if room(others):
+        if room(_chips(others)):
             victims = others
     return victims
 
@@ -241,6 +242,13 @@ def _beyond(names: Iterable[str], spare: Mapping[str, int]) -> list[int]:
 def _importance(pod: Running) -> tuple[int, float, str]:
     """Pods that matter more first: a higher priority, then an earlier start."""
     return -pod.priority, pod.started, pod.name
+
+
+def _chips(pods: Iterable[Running]) -> int:
+    mask = 0
+    for pod in pods:
+        mask |= pod.chips
+    return mask
 
 
 def _names(victims: _Victims) -> tuple[str, ...]:
