@@ -213,6 +213,15 @@ def test_a_faulty_network_is_to_be_healed_for_jobs_of_several_pods() -> None:
     assert found.text == "it would fit if chip 0 of a had a healthy network"
 
 
+def test_nodes_of_another_kind_are_no_help() -> None:
+    duo = node("b", products.by_key("atlas-300i-duo-chip"), (0xFF, 0, 0, False))
+
+    found = advice.for_pod(ATLAS, 8, Cluster([atlas("a", ()), duo]))
+
+    assert found is not None
+    assert {part.node for part in found.parts} == {"a"}
+
+
 def test_a_count_that_no_node_ever_gives_is_beyond_advice() -> None:
     assert advice.for_pod(ATLAS, 3, Cluster([atlas("a")])) is None
 

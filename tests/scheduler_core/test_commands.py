@@ -1,16 +1,19 @@
 """The commands on files, as a person and as a program read them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scheduler_core import products
 from scheduler_core.__main__ import main
+from scheduler_core.answers import Rejection
 from scheduler_core.leaves import Leaf, Server
 from scheduler_core.products import ATLAS_800_TRAINING, Product
 from scheduler_core.reasons import Reason
-from scheduler_core.wire import snapshot
+from scheduler_core.trials import Advice, Settle
+from scheduler_core.wire import reports, snapshot
 from scheduler_core.wire.snapshot import (
     Snapshot,
     SnapshotNode,
@@ -43,7 +46,11 @@ def node(
 
 
 SOME = Snapshot(
-    nodes=(node("node-1"), node("node-2", unhealthy=(7,))),
+    nodes=(
+        node("node-1"),
+        node("node-2", unhealthy=(7,)),
+        replace(node("node-3"), held=EIGHT),
+    ),
     pods=(
         SnapshotPod(name="default/a", node="node-1", chips=(0,)),
         SnapshotPod(name="default/b", node="node-2", chips=(0, 1, 2, 3)),
@@ -234,6 +241,17 @@ def test_each_part_of_an_advice_can_be_read_by_a_program(
     assert part in json.loads(text)["advice"]["parts"]
 
 
+def test_a_pod_to_be_waited_for_is_a_part_like_others() -> None:
+    advice = Advice(parts=(Settle(node="a"),))
+
+    found = reports.of_answer(Rejection(reasons=()), advice)
+
+    assert found["advice"] == {
+        "text": "it would fit if the pod that waits on a had its chips",
+        "parts": [{"do": "settle", "node": "a"}],
+    }
+
+
 def test_the_products_are_listed_by_the_keys_that_files_use(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -282,7 +300,7 @@ def test_fragmentation_is_told_node_by_node(files: Files) -> None:
     assert files.say("fragmentation", SOME) == (
         0,
         """\
-fragmentation 4 over 2 nodes, 10 chips free
+fragmentation 4 over 3 nodes, 10 chips free
 stranded for pods of 1: 0 of 10 free chips
 stranded for pods of 2: 2 of 10 free chips
 stranded for pods of 4: 6 of 10 free chips
@@ -307,6 +325,7 @@ def test_fragmentation_is_told_in_json_for_the_sizes_that_are_asked(
             "nodes": [
                 {"node": "node-1", "free": 7, "fragmentation": 2},
                 {"node": "node-2", "free": 3, "fragmentation": 2},
+                {"node": "node-3", "free": 0, "fragmentation": 0},
             ],
         },
     )

@@ -208,6 +208,16 @@ def test_a_plan_that_fails_is_said_although_the_node_could_serve() -> None:
     ]
 
 
+def test_of_a_node_that_cannot_serve_the_plan_is_not_asked() -> None:
+    cluster = Cluster([atlas("a"), atlas("b", ())])
+
+    verdict = explanation.explain_job(job(ATLAS, 8), cluster, "b")
+
+    assert [step.about for step in verdict.steps] == [
+        *("job", "node", "count", "health", "free", "groups")
+    ]
+
+
 def test_many_nodes_of_a_plan_are_not_all_named() -> None:
     cluster = Cluster([atlas(f"n{at}") for at in range(6)])
 
