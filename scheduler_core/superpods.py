@@ -18,6 +18,7 @@ Source:
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ class _Left:
     Invariant: `_having` says of the SuperPoDs what `_number` says.
     """
 
-    __slots__ = ("_having", "_nodes", "_number", "_taken")
+    __slots__ = ("_begun", "_having", "_nodes", "_number")
 
     def __init__(
         self, numbers: Mapping[int, int], nodes: Callable[[int], Sequence[str]]
@@ -175,8 +176,8 @@ class _Left:
         """Begin with nothing taken."""
         self._number = dict(numbers)
         self._nodes = nodes
-        #: {superpod: how many of its nodes are taken}
-        self._taken: dict[int, int] = {}
+        #: {SuperPoD of which some are taken: those that are left, the best first}
+        self._begun: dict[int, Iterator[str]] = {}
         #: {number of nodes: SuperPoDs that have so many, by id}
         self._having: dict[int, list[int]] = {}
         for superpod in sorted(numbers):
@@ -205,15 +206,15 @@ class _Left:
 
     def take(self, superpod: int, number: int) -> tuple[tuple[int, str], ...]:
         """Take that many nodes, the best; all when there are fewer."""
-        before, begin = self._number[superpod], self._taken.get(superpod, 0)
-        after = max(before - number, 0)
-        self._taken[superpod] = begin + before - after
-        self._number[superpod] = after
+        before = self._number[superpod]
+        after = self._number[superpod] = max(before - number, 0)
         self._having[before].remove(superpod)
         if not self._having[before]:
             del self._having[before]
         insort(self._having.setdefault(after, []), superpod)
-        some = self._nodes(superpod)[begin : begin + before - after]
+        if superpod not in self._begun:
+            self._begun[superpod] = iter(self._nodes(superpod))
+        some = islice(self._begun[superpod], before - after)
         return tuple([(superpod, node) for node in some])
 
 
