@@ -4,6 +4,7 @@ Each part runs in a process of its own, so that none is measured in another's
 heap or beside another's threads.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -14,9 +15,14 @@ from benchmarks.table import Row, render
 from tests.e2e import bare
 from tests.e2e.stages import CannotError
 
-PARTS = ("core", "replay", "regret", "allocate", "extender", "node")
+PARTS = (
+    *("core", "products", "networks", "library", "replay", "regret"),
+    *("allocate", "extender", "node"),
+)
 #: Left out where Kubernetes' programs have not been built.
 SCHEDULER = "scheduler"
+#: Asked for by name only: it needs the real cluster of `make e2e-up`.
+KUBELET = "kubelet"
 
 
 def measured(part: str) -> list[Row]:
@@ -28,8 +34,21 @@ def measured(part: str) -> list[Row]:
 
 def main(arguments: list[str]) -> int:
     """Print the rows of one part as JSON, or the table of all."""
-    if arguments:
-        rows = import_module(f"benchmarks.{arguments[0]}").rows()
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure on this machine what docs/performance.md tells.",
+    )
+    parser.add_argument(
+        "part",
+        nargs="?",
+        choices=[*PARTS, SCHEDULER, KUBELET],
+        metavar="PART",
+        help="only this part, as JSON: %(choices)s; without it all but the last, as a "
+        "table",
+    )
+    part = parser.parse_args(arguments).part
+    if part is not None:
+        rows = import_module(f"benchmarks.{part}").rows()
         json.dump([asdict(row) for row in rows], sys.stdout)
         return 0
     found: list[Row] = []
