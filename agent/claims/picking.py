@@ -25,14 +25,20 @@ def open_need(ledger: Ledger, slot: Slot) -> int | None:
     """Return the index of the next container that a slot has to serve.
 
     Admission goes through a pod's containers in order, so it is always the
-    first one without a hold. What the kubelet has taken back does not count.
+    first one without a hold. What the kubelet has taken back does not count,
+    but no init container asks any more once its pod has what lasts.
     """
-    served = {
-        hold.need
-        for hold in values.holds_of_slot(ledger, slot.uid)
-        if not hold.freed or hold.owner is not None
-    }
-    return next((i for i in range(len(slot.needs)) if i not in served), None)
+    holds = values.holds_of_slot(ledger, slot.uid)
+    served = {h.need for h in holds if not h.freed or h.owner is not None}
+    lasts = any(h.owner and not values.is_init(slot, h.need) for h in holds)
+    return next(
+        (
+            index
+            for index in range(len(slot.needs))
+            if index not in served and not (lasts and values.is_init(slot, index))
+        ),
+        None,
+    )
 
 
 def taken(ledger: Ledger, slot: Slot) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from agent.claims.events import Effect, PodSeen
 from agent.claims.values import Ledger
 from agent.current import Current
+from scheduler_core import chips as chip_sets
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 
@@ -62,3 +63,23 @@ def current(*pods: NpuPod, effects: Effects | None = None) -> Current:
     for each in pods:
         now.apply(PodSeen(each))
     return now
+
+
+def slots(now: Current) -> dict[str, tuple[int, ...]]:
+    """{pod: the chips that it is to be served from}."""
+    return {
+        uid.removeprefix("uid-"): chip_sets.ids_of(slot.chips)
+        for uid, slot in now.ledger.slots.items()
+    }
+
+
+def holds(now: Current) -> dict[int, tuple[str, str, tuple[int, ...]]]:
+    """{sequence: whose it is (pod/container), whose slot it came from, its chips}."""
+    return {
+        sequence: (
+            f"{hold.owner.pod}/{hold.owner.container}" if hold.owner else "",
+            hold.slot.removeprefix("uid-"),
+            hold.chips,
+        )
+        for sequence, hold in now.ledger.holds.items()
+    }

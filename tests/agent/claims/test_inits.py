@@ -1,0 +1,170 @@
+"""What ordinary init containers were given, which pod-resources never shows."""
+
+from dataclasses import replace
+
+from agent.claims.events import ChipsRead, PodGone, PodSeen
+from agent.current import Current
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import current, holds, pod, slots
+from tests.agent.rules.kubelet import app, init, mounts, prefers, shows
+
+NEEDS = [init("prepare", 1), app("main", 1)]
+
+
+def train(name: str, chip: int, time: int, phase: str = "Pending") -> NpuPod:
+    """A pod that needs a chip, first to prepare."""
+    return pod(name, [chip], time, containers=NEEDS, phase=phase)
+
+
+def confirmed() -> Current:
+    """A node where such a pod runs, with both its holds."""
+    now = current(train("train", 0, 1, phase="Running"))
+    mounts(now, 5)
+    mounts(now, 5)
+    shows(now, "train", main=(5,))
+    return now
+
+
+def owners(now: Current) -> dict[int, str]:
+    return {sequence: owner for sequence, (owner, _, _) in holds(now).items()}
+
+
+def test_what_was_given_just_before_under_its_id_is_its_init_containers() -> None:
+    assert owners(confirmed()) == {1: "train/prepare", 2: "train/main"}
+
+
+def test_also_from_another_slot() -> None:
+    now = current(pod("gone", [0], 1), train("train", 1, 2))
+    mounts(now, 7)  # the init container's, served as if it were the older pod
+    mounts(now, 7)
+
+    shows(now, "train", main=(7,))
+
+    assert owners(now) == {1: "train/prepare", 2: "train/main"}
+    assert holds(now)[1] == ("train/prepare", "train", (0,))
+
+
+def test_what_was_given_under_other_ids_is_not() -> None:
+    now = current(train("train", 0, 1))
+    mounts(now, 5)  # it was rejected after this
+    now.apply(PodSeen(train("next", 1, 2)))
+    prefers(now, ("Ascend910-5", "Ascend910-6"), 1)
+    mounts(now, 6)
+    mounts(now, 6)
+
+    shows(now, "next", main=(6,))
+
+    assert owners(now) == {1: "", 2: "next/prepare", 3: "next/main"}
+
+
+def test_nor_what_was_given_earlier_under_its_id() -> None:
+    now = current(pod("rejected", [4], 1), train("train", 0, 2))
+    mounts(now, 5)
+    prefers(now, ("Ascend910-5",), 1)
+    mounts(now, 5)
+    mounts(now, 5)
+
+    shows(now, "train", main=(5,))
+
+    assert owners(now) == {1: "", 2: "train/prepare", 3: "train/main"}
+
+
+def test_nor_what_has_another_count() -> None:
+    pair = pod("pair", [4, 5], 1)
+    now = current(pair, pod("one", [0], 2, containers=NEEDS))
+    mounts(now, 6, 7)  # the pair's, which is rejected
+    mounts(now, 7)  # not its init container's id, but one's
+
+    shows(now, "one", main=(7,))
+
+    assert owners(now)[1] == ""
+
+
+def test_several_of_them_have_the_last_holds_before_their_pods_next() -> None:
+    needs = [init("fetch", 1), init("prepare", 2), app("main", 1)]
+    now = current(pod("train", [0, 1], 1, containers=needs))
+    mounts(now, 6)
+    mounts(now, 6, 7)
+    mounts(now, 6)
+
+    shows(now, "train", main=(6,))
+
+    assert owners(now) == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
+
+
+def test_with_the_devices_that_the_kubelet_loses_go_those_of_init_containers() -> None:
+    now = confirmed()
+
+    shows(now, "train", main=())
+
+    assert owners(now) == {1: "", 2: "train/main"}
+    assert [now.ledger.holds[n].freed for n in (1, 2)] == [True, False]
+    assert [now.ledger.holds[n].lost for n in (1, 2)] == [False, True]
+
+
+def test_they_come_back_when_the_kubelet_knows_them_again() -> None:
+    now = confirmed()
+    shows(now, "train", main=())
+
+    shows(now, "train", main=(5,))
+
+    assert owners(now) == {1: "train/prepare", 2: "train/main"}
+    assert not now.ledger.holds[2].lost
+
+
+def test_what_lost_its_devices_gets_its_own_chips_though_they_had_some_too() -> None:
+    now = confirmed()
+    shows(now, "train", main=())
+
+    assert mounts(now, 6) == (0,)
+
+
+def test_they_are_not_its_when_it_was_given_others_since() -> None:
+    now = confirmed()
+    shows(now, "train", main=())
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))  # it still runs on its own
+    mounts(now, 5)
+
+    shows(now, "train", main=(5,))
+
+    assert owners(now) == {1: "", 2: "", 3: "train/main"}
+
+
+def test_nor_when_it_was_admitted_again_since() -> None:
+    now = confirmed()
+    now.apply(PodSeen(train("other", 1, 2)))
+    mounts(now, 6)  # the kubelet has lost its checkpoint, and admits them all
+    mounts(now, 6)
+
+    shows(now, "train", main=(6,))
+
+    assert owners(now) == {1: "", 2: "", 3: "train/prepare", 4: "train/main"}
+    assert slots(now) == {"train": (1,), "other": (0,)}
+
+
+def test_what_they_got_follows_the_pod_of_their_name() -> None:
+    now = current(train("train", 0, 1, phase="Running"))
+    mounts(now, 5)
+    mounts(now, 5)
+    shows(now, "train", main=(5,))  # of its successor, which no watch has told yet
+    now.apply(PodGone("uid-train"))
+    successor = replace(train("train", 1, 2, phase="Running"), uid="uid-successor")
+    now.apply(PodSeen(successor))
+
+    shows(now, "successor", main=(5,))
+
+    assert {h.owner.uid for h in now.ledger.holds.values() if h.owner} == {
+        "uid-successor"
+    }
+    assert len(now.ledger.holds) == 2
+
+
+def test_what_a_namesake_had_is_let_go_with_its_init_containers() -> None:
+    now = confirmed()
+    now.apply(PodSeen(pod("other", [3], 2)))
+    mounts(now, 6)
+
+    shows(now, "train", main=(6,))  # it is another's hold now
+
+    assert owners(now) == {1: "", 2: "", 3: "train/main"}
+    assert [now.ledger.holds[n].freed for n in (1, 2, 3)] == [True, True, False]
