@@ -271,6 +271,26 @@ async def test_a_kubelet_that_shows_a_pod_late_is_asked_again_within_a_second() 
 
 
 @pytest.mark.looptime
+async def test_a_pod_whose_kubelet_is_slow_to_say_so_is_found_as_soon_as_it_has() -> (
+    None
+):
+    train = pod("train", [0], admitted=False)
+    now, resources = current(train), FakeResources(train=ids(0))
+    now.apply(AllocateAsked(ids(0), last_call=True))
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(30.5)  # long enough for a patient pace
+    before = owners(now.ledger)
+
+    now.apply(PodSeen(replace(train, admitted=True)))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert (before, owners(now.ledger)) == ({(0,): ""}, {(0,): "train"})
+
+
+@pytest.mark.looptime
 async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
     rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
     now, resources = current(rejected, train), FakeResources()
