@@ -15,7 +15,7 @@ from scheduler_core import products
 from scheduler_core.answers import Placement, Rejection
 from scheduler_core.bits import ids_of
 from scheduler_core.cluster import Cluster
-from scheduler_core.jobs import Job
+from scheduler_core.jobs import Job, problems
 from scheduler_core.nearest import nearest
 from scheduler_core.nodes import NodeState
 from scheduler_core.placement import place
@@ -97,10 +97,11 @@ def for_job(
         itself, and when nothing helps.
 
     Cost:
-        One planning of the job for each part, and a few more.
+        One planning of the job for each part, and a few more: tens of milliseconds for
+        a few pods, seconds for hundreds of pods that all lack chips.
     """
     row, pods = job.row, sorted((pod.chips for pod in job.npu_pods), reverse=True)
-    if row is None or any(count not in row.ways for count in pods):
+    if row is None or problems(job, terms.profile):
         return None
     trial = Trial(cluster, names, ())
     in_network = len(pods) > 1

@@ -98,10 +98,12 @@ class Advice:
 class Trial:
     """A copy of an index, to be asked what would be if some parts were done.
 
-    Invariant: between questions it is as the index was when it was copied.
+    Invariant: `_done` are the parts that are done in the copy, by node, and `_base` the
+    nodes as they were, None for those that are to be added. From one question to the
+    next only those nodes change of which other parts are done.
     """
 
-    __slots__ = ("_given", "avoid", "cluster", "names")
+    __slots__ = ("_base", "_done", "_given", "avoid", "cluster", "names")
 
     def __init__(
         self, cluster: Cluster, names: Iterable[str] | None, avoid: Container[str]
@@ -110,6 +112,8 @@ class Trial:
         asked = None if names is None else tuple(names)
         shunned = frozenset(node.name for node in cluster if node.name in avoid)
         self._given = asked, shunned
+        self._base: dict[str, NodeState | None] = {}
+        self._done: dict[str, list[Part]] = {}
         self.cluster = Cluster(cluster)
         self.names: tuple[str, ...] | None = asked
         self.avoid: frozenset[str] = shunned
@@ -119,42 +123,45 @@ class Trial:
         names = None if self.names is None else frozenset(self.names)
         return [node for node in self.cluster if names is None or node.name in names]
 
-    def holds(self, parts: Sequence[Part], asked: "Asked") -> bool:
-        """Whether it is so when these parts are done."""
-        before = {part.node: self.cluster.get(part.node) for part in parts}
-        names, avoid = self._given
-        added = [part.node for part in parts if isinstance(part, Add)]
-        settled = {part.node for part in parts if isinstance(part, Settle)}
-        self.names = None if names is None else (*names, *added)
-        self.avoid = avoid - settled
+    def holds(self, parts: Iterable[Part], asked: "Asked") -> bool:
+        """Whether it is so when these parts are done, and no others."""
+        done: dict[str, list[Part]] = {}
         for part in parts:
-            self._do(part)
-        answer = asked(self)
-        for name, node in before.items():
-            if node is None:
-                self.cluster.drop(name)
-            else:
-                self.cluster.put(node)
-        self.names, self.avoid = names, avoid
-        return answer
+            done.setdefault(part.node, []).append(part)
+        for name in {**self._done, **done}:
+            if self._done.get(name) != done.get(name):
+                self._do(name, done.get(name, ()))
+        self._done = done
+        names, avoid = self._given
+        every = [part for some in done.values() for part in some]
+        added = [part.node for part in every if isinstance(part, Add)]
+        self.names = None if names is None else (*names, *added)
+        self.avoid = avoid - {part.node for part in every if isinstance(part, Settle)}
+        return asked(self)
 
-    def _do(self, part: Part) -> None:
-        if isinstance(part, Add):
-            every = part.row.all_chips
-            new = NodeState(
-                name=part.node,
-                product=part.row,
-                inventory=every,
-                healthy=every,
-                free=every,
-            )
+    def _do(self, name: str, parts: Iterable[Part]) -> None:
+        """Make one node what it is when these parts are done, from what it was."""
+        node = self._base.setdefault(name, self.cluster.get(name))
+        for part in parts:
+            if isinstance(part, Add):
+                node = _new(part)
+            elif node is not None:
+                node = _better(node, part)
+        if node is None:
+            self.cluster.drop(name)
         else:
-            new = _better(self.cluster[part.node], part)
-        self.cluster.put(new)
+            self.cluster.put(node)
 
 
 #: a question to a trial
 Asked = Callable[[Trial], bool]
+
+
+def _new(part: Add) -> NodeState:
+    every = part.row.all_chips
+    return NodeState(
+        name=part.node, product=part.row, inventory=every, healthy=every, free=every
+    )
 
 
 def _better(

@@ -83,7 +83,8 @@ def lines_of_answer(
 ) -> Iterator[str]:
     """The same for a person."""
     if isinstance(answer, Rejection):
-        yield f"0/{answer.nodes} nodes can serve: {answer.text}"
+        looked = f"0/{answer.nodes} nodes can serve" if answer.nodes else "no place"
+        yield f"{looked}: {answer.text}"
         if advice is not None:
             yield advice.text
         if eviction is not None:

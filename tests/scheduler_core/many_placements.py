@@ -6,18 +6,23 @@ order is another in every process.
 
 from collections.abc import Iterator
 
+from scheduler_core import advice
 from scheduler_core.answers import JobPlacement, Placement, Rejection
+from scheduler_core.bits import ids_of, mask_of
 from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.jobs import Job, Pod, Profile
 from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
 from scheduler_core.placement import place
 from scheduler_core.planning import Terms, place_job
+from scheduler_core.preemption import Eviction, Preemptor, Running, preempt
 from scheduler_core.products import PRODUCTS, Product, by_key
 from scheduler_core.reasons import Reason
 from scheduler_core.superpodgangs import SuperPods
+from scheduler_core.trials import Advice
 
 _NODES = 24
 Answer = Placement | JobPlacement | Rejection
+Help = Advice | Eviction | None
 
 
 def _node(row: Product, index: int, free: int) -> NodeState:
@@ -104,6 +109,38 @@ def networks() -> Iterator[Answer]:
         yield place_job(_job(superpod, number, 16), cluster, terms=terms)
 
 
+def helps() -> Iterator[Help]:
+    """What would unblock a pod or a job, and who would have to go for it."""
+    for row in PRODUCTS:
+        cluster = _cluster(row)
+        full = (node for node in cluster if 2 * node.free.bit_count() <= row.chip_count)
+        names = frozenset(node.name for node in full)
+        few, most = frozenset(sorted(names)[::3]), row.counts[-1]
+        yield advice.for_pod(row, most, cluster, names=names, avoid=few)
+        terms = Terms(profile=Profile.PER_POD)
+        job = Job(row=row, pods=_job(row, 3, most).pods)
+        yield advice.for_job(job, cluster, terms=terms, names=names)
+        running = {node.name: _running(node) for node in cluster}
+        pod = Preemptor(wanted=row, chips=row.counts[-2], priority=2)
+        yield preempt(pod, cluster, running, names=names)
+
+
+def _running(node: NodeState) -> list[Running]:
+    """A pod for every two chips in use."""
+    taken = ids_of(node.healthy & ~node.free)
+    pairs = (taken[at : at + 2] for at in range(0, len(taken), 2))
+    return [
+        Running(
+            name=f"{node.name}-{at}",
+            chips=mask_of(pair),
+            priority=at % 3,
+            started=at % 2,
+            budgets=tuple(frozenset(("b", "c"))),
+        )
+        for at, pair in enumerate(pairs)
+    ]
+
+
 def _terms(network: Network, schema: Schema) -> Terms:
     return Terms(network=network, schema=schema, profile=Profile.PER_POD)
 
@@ -113,7 +150,14 @@ def _job(row: Product, pods: int, chips: int) -> Job:
     return Job(row=row, pods=some, sp_block=2 * chips)
 
 
+def _printed(answer: Answer | Help) -> Answer | Help | str:
+    """An advice and an eviction as they are said: their rows have no equal text."""
+    if isinstance(answer, Advice | Eviction):
+        return f"{type(answer).__name__}({answer.text})"
+    return answer
+
+
 if __name__ == "__main__":
-    for ask in (single_pods, gangs, networks):
+    for ask in (single_pods, gangs, networks, helps):
         for answer in ask():
-            print(ask.__name__, answer)  # noqa: T201  # what it is for
+            print(ask.__name__, _printed(answer))  # noqa: T201  # what it is for

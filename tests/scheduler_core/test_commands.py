@@ -179,7 +179,7 @@ def test_a_job_that_is_wrong_says_why_in_text_and_json(files: Files) -> None:
     said = files.say("place", SOME, chips=4, pods=2)
     code, text = files.say("place", SOME, "--json", chips=4, pods=2)
 
-    assert said == (1, f"0/0 nodes can serve: {wrong}\n")
+    assert said == (1, f"no place: {wrong}\n")
     assert (code, json.loads(text)) == (1, {"job": wrong, "reasons": []})
 
 

@@ -33,5 +33,8 @@ def test_decisions_of_every_kind_do_not_depend_on_the_hash_seed() -> None:
         ("gangs", "Rejection"),
         ("networks", "JobPlacement"),
         ("networks", "Rejection"),
+        ("helps", "Advice"),
+        ("helps", "Eviction"),
+        ("helps", "None"),
     }
     assert min(kinds.values()) >= 3
