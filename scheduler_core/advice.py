@@ -16,7 +16,7 @@ from scheduler_core.answers import Placement, Rejection
 from scheduler_core.bits import ids_of
 from scheduler_core.cluster import Cluster
 from scheduler_core.jobs import Job, problems
-from scheduler_core.nearest import nearest
+from scheduler_core.nearest import Tiers, nearest
 from scheduler_core.nodes import NodeState
 from scheduler_core.placement import place
 from scheduler_core.planning import COMMON, Terms, place_job
@@ -197,19 +197,27 @@ def _of_node(
     watched = row.for_distributed and row.network_health
     bad = node.inventory & node.network_unhealthy if watched else 0
     short = node.inventory & ~node.free
-    tiers = (node.free & ~bad, short ^ bad, short & bad)
+    tiers = _by_number_of_parts(node.inventory, short, node.taken & ~node.healthy, bad)
     for count in pods:
         chosen = nearest(row, tiers, count)
         if chosen:
             yield (*first, *_parts(node, chosen & short, chosen & bad))
             first = ()
-            free, once, twice = tiers
-            tiers = free & ~chosen, once & ~chosen, twice & ~chosen
+            tiers = tuple(tier & ~chosen for tier in tiers)
+
+
+def _by_number_of_parts(every: int, one: int, two: int, three: int) -> Tiers:
+    """Chips by how many of three masks have them, from none to all."""
+    all_three = one & two & three
+    twice = one & two | one & three | two & three
+    once = one ^ two ^ three
+    some = one | two | three
+    return every & ~some, once & ~all_three, twice & ~all_three, all_three
 
 
 def _parts(node: NodeState, short: int, bad: int) -> Iterator[Part]:
     """What makes usable the chips that are not free, and those of a faulty network."""
-    for chip in ids_of(short & node.healthy):
+    for chip in ids_of(short & (node.healthy | node.taken)):
         yield Free(node=node.name, chip=chip)
     for chip in ids_of(short & ~node.healthy):
         yield Heal(node=node.name, chip=chip)

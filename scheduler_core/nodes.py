@@ -21,6 +21,9 @@ class NodeState:
     #: chips whose network is faulty: not for jobs of several pods, where the row of
     #: the job says so
     network_unhealthy: int = 0
+    #: chips that somebody has; of those that are not healthy nothing else says so, and
+    #: advice must know it
+    taken: int = 0
     #: why nothing goes to this node whatever is free, or None
     barred: Reason | None = None
 

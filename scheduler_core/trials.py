@@ -27,7 +27,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
-    """A healthy chip that is in use becomes free."""
+    """Who has a chip lets go of it."""
 
     node: str
     chip: int
@@ -35,7 +35,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heal:
-    """A chip becomes healthy, and is free then: who had it is not known here."""
+    """A chip becomes healthy, and is free then unless somebody is known to have it."""
 
     node: str
     chip: int
@@ -142,7 +142,8 @@ class Trial:
     def _do(self, name: str, parts: Iterable[Part]) -> None:
         """Make one node what it is when these parts are done, from what it was."""
         node = self._base.setdefault(name, self.cluster.get(name))
-        for part in parts:
+        # A chip can be let go of only when it is healthy: see `_better`.
+        for part in sorted(parts, key=_is_free):
             if isinstance(part, Add):
                 node = _new(part)
             elif node is not None:
@@ -155,6 +156,10 @@ class Trial:
 
 #: a question to a trial
 Asked = Callable[[Trial], bool]
+
+
+def _is_free(part: Part) -> bool:
+    return isinstance(part, Free)
 
 
 def _new(part: Add) -> NodeState:
@@ -172,10 +177,10 @@ def _better(
         case Settle():
             return node
         case Free(chip=chip):
-            return replace(node, free=node.free | 1 << chip)
+            return replace(node, free=node.free | 1 << chip & node.healthy)
         case Heal(chip=chip):
-            healthy, free = node.healthy | 1 << chip, node.free | 1 << chip
-            return replace(node, healthy=healthy, free=free)
+            healthy, idle = node.healthy | 1 << chip, 1 << chip & ~node.taken
+            return replace(node, healthy=healthy, free=node.free | idle)
         case HealNetwork(chip=chip):
             bad = node.network_unhealthy & ~(1 << chip)
             return replace(node, network_unhealthy=bad)

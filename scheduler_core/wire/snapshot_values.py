@@ -175,5 +175,6 @@ def _state(node: SnapshotNode, claimed: int) -> NodeState:
             listed=None if node.listed is None else mask_of(node.listed),
         ),
         network_unhealthy=mask_of(node.network_unhealthy),
+        taken=claimed | mask_of((*node.held, *node.releasing)),
         barred=node.barred,
     )

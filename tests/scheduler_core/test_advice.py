@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -46,6 +47,7 @@ def node(name: str, row: Product, masks: tuple[int, int, int, bool]) -> NodeStat
         healthy=healthy,
         free=free & healthy,
         network_unhealthy=bad_network,
+        taken=~healthy & bad_network << 2 & 0xFF,
         barred=Reason.AGENT_SILENT if barred else None,
     )
 
@@ -65,7 +67,7 @@ def all_wishes(nodes: list[NodeState], row: Product) -> Iterator[Part]:
     for one in nodes:
         for chip in EIGHT:
             bit = 1 << chip
-            if one.healthy & ~one.free & bit:
+            if ~one.free & (one.healthy | one.taken) & bit:
                 yield Free(node=one.name, chip=chip)
             if ~one.healthy & bit:
                 yield Heal(node=one.name, chip=chip)
@@ -202,6 +204,20 @@ def test_a_node_to_be_avoided_is_waited_for() -> None:
 
     assert found == Advice(parts=(Settle(node="a"),))
     assert found.text == "it would fit if the pod that waits on a had its chips"
+
+
+def test_a_chip_that_is_not_healthy_and_that_somebody_has_is_to_be_freed_as_well() -> (
+    None
+):
+    had = replace(atlas("a", (0, 1, 2), healthy={0, 1, 2}), taken=0x08)
+
+    found = advice.for_pod(ATLAS, 4, Cluster([had]))
+
+    assert found is not None
+    assert set(found.parts) == {Free(node="a", chip=3), Heal(node="a", chip=3)}
+    assert found.text == (
+        "it would fit if chip 3 of a was free; and chip 3 of a was healthy"
+    )
 
 
 def test_a_faulty_network_is_to_be_healed_for_jobs_of_several_pods() -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from scheduler_core.wire.snapshot import (
     SnapshotPod,
     SnapshotSwitches,
 )
-from tests.machines import EIGHT, atlas
+from tests.machines import EIGHT, atlas, mask
 from tests.scheduler_core.wire.snapshots import snapshots
 
 KEYS = ", ".join(row.key for row in PRODUCTS)
@@ -47,6 +48,7 @@ def test_free_held_and_unhealthy_chips_are_all_chips(some: Snapshot) -> None:
                 taken |= {*pod.chips}
         offered = {*node.chips} if node.listed is None else {*node.listed}
         assert set(ids_of(state.free)) == offered - {*node.unhealthy} - taken
+        assert set(ids_of(state.taken)) == taken
         assert state.barred == node.barred
         assert ids_of(state.network_unhealthy) == node.network_unhealthy
 
@@ -66,7 +68,8 @@ def test_what_may_be_left_out_is_the_usual() -> None:
         nodes=(SnapshotNode(name="node-1", product=PRODUCT, chips=EIGHT),),
         pods=(SnapshotPod(name="default/a", node="node-1", chips=(3, 4)),),
     )
-    assert list(snapshot.cluster_of(read)) == [atlas("node-1", {0, 1, 2, 5, 6, 7})]
+    node = replace(atlas("node-1", {0, 1, 2, 5, 6, 7}), taken=mask((3, 4)))
+    assert list(snapshot.cluster_of(read)) == [node]
 
 
 def test_the_leaf_switches_know_who_runs_under_them() -> None:
