@@ -1,0 +1,71 @@
+"""A pod that came to its node before the agent did: it runs, and without any chip."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import product, truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.faults import ours
+from tests.e2e.pods import pod
+
+_SEEN_WITHIN_S = 20.0
+
+
+@pytest.fixture
+def never_seen(cluster: Cluster) -> Iterator[Cluster]:
+    """A node whose kubelet has never heard of our resource; afterwards it has us."""
+    product.uninstall(cluster)
+    cluster.programs.kubelet.stop()
+    (cluster.device_plugin_dir / "kubelet_internal_checkpoint").unlink()
+    cluster.programs.kubelet.start()
+    cluster.wait_node_ready()
+    yield cluster
+    product.install(cluster)
+
+
+def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
+    cluster: Cluster, namespace: str, never_seen: Cluster
+) -> None:
+    early = pod("early", 2, nodeName=cluster.node)
+    early["metadata"]["annotations"] = {
+        RESOURCE: "Ascend910-4,Ascend910-5",
+        "predicate-time": "1",
+    }
+    cluster.core.create_namespaced_pod(namespace, early)
+    status = cluster.wait_running(namespace, "early").status
+    container = status.container_statuses[0].container_id
+
+    product.install(cluster)
+
+    assert truth.mounted(cluster.container_pid(container)) == ((), ())
+    _until_told(cluster, namespace)
+    agent = ours.agent(cluster)
+    assert agent.metrics()['ascend_agent_claims{state="bare"}'] == 1
+    _until_available(cluster, 0, 1, 2, 3, 6, 7)
+    cluster.core.delete_namespaced_pod("early", namespace)
+    _until_available(cluster, *range(8))
+
+
+def _until_told(cluster: Cluster, namespace: str) -> None:
+    told = (
+        "container main runs without its huawei.com/Ascend910 devices: it was started "
+        "before the device plugin had registered, or the kubelet has lost them; delete "
+        "the pod to have it started again"
+    )
+
+    def texts() -> list[str]:
+        events = cluster.core.list_namespaced_event(namespace).items
+        return [each.message for each in events if each.reason == "NpuDevicesMissing"]
+
+    until(lambda: texts() == [told], f"event: {told}", within_s=_SEEN_WITHIN_S)
+
+
+def _until_available(cluster: Cluster, *chips: int) -> None:
+    until(
+        lambda: truth.node(cluster).available == chips,
+        f"{chips} available, and no others",
+        within_s=_SEEN_WITHIN_S,
+    )
