@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e import truth
+from tests.e2e import product, releases, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import witness
@@ -16,6 +16,21 @@ from tests.e2e.faults.chronicle import Chronicle
 def cluster() -> Cluster:
     """The real cluster of this run."""
     return Cluster.attach()
+
+
+@pytest.fixture(scope="session")
+def mine(cluster: Cluster) -> str:
+    """The tag of the image that is installed."""
+    return product.build(cluster.places)
+
+
+@pytest.fixture
+def theirs(cluster: Cluster) -> Iterator[str]:
+    """The tag of another release's image; afterwards everything is ours again."""
+    tag = releases.build_other(cluster.places)
+    cluster.load_image(product.archive(cluster.places, tag))
+    yield tag
+    product.install(cluster)
 
 
 @pytest.fixture

@@ -90,6 +90,13 @@ def install(cluster: Cluster, overlay: str = "simulated") -> None:
     wait_rolled_out(cluster, sorted({*applied.split()} & {*WORKLOADS}))
 
 
+def bring(cluster: Cluster, workload: str, tag: str) -> None:
+    """Bring one of WORKLOADS to an image, as an upgrade does, until it is ready."""
+    image = f"{workload.rpartition('-')[2]}={_NAME}:{tag}"
+    cluster.kubectl("set", "image", workload, image, "-n", NAMESPACE)
+    wait_rolled_out(cluster, [workload])
+
+
 def uninstall(cluster: Cluster, overlay: str = "simulated") -> None:
     """Delete what `install` has applied, and wait until our pods are gone."""
     cluster.kubectl("delete", "-k", folder(cluster, overlay), "--wait")

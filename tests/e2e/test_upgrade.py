@@ -1,9 +1,6 @@
 """Agent and extender are brought to another release and back, while pods have chips."""
 
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from tests.e2e import product, releases, running, truth
 from tests.e2e.cluster import Cluster
@@ -14,25 +11,15 @@ from tests.e2e.running import STAYING, containers
 AGENT, EXTENDER = product.WORKLOADS
 
 
-@pytest.fixture(scope="module")
-def theirs(cluster: Cluster) -> Iterator[str]:
-    """The image of the other release; afterwards everything is ours again."""
-    tag = releases.build_other(cluster.places)
-    cluster.load_image(product.archive(cluster.places, tag))
-    yield tag
-    product.install(cluster)
-
-
 def test_nobody_notices_that_two_releases_work_together(
-    cluster: Cluster, namespace: str, theirs: str
+    cluster: Cluster, namespace: str, mine: str, theirs: str
 ) -> None:
-    mine = product.build(cluster.places)
     before = running.have_staying(cluster, namespace)
 
     # Each meets the other release's, in both directions, and its predecessor's journal.
     steps = [(AGENT, theirs), (EXTENDER, theirs), (AGENT, mine), (EXTENDER, mine)]
     for number, (workload, tag) in enumerate(steps):
-        _bring(cluster, workload, tag)
+        product.bring(cluster, workload, tag)
         name = f"new-{number}"
         cluster.core.create_namespaced_pod(namespace, pod(name, 1))
         cluster.wait_running(namespace, name)
@@ -46,14 +33,6 @@ def test_nobody_notices_that_two_releases_work_together(
 
     # Neither could read the other's journal, and both found out who has what.
     assert _told(cluster) == {("0", "1"), ("1", "0")}
-
-
-def _bring(cluster: Cluster, workload: str, tag: str) -> None:
-    """Bring one of our programs to an image, as an upgrade does."""
-    program = workload.rpartition("ascend-")[2]
-    image = f"{program}=ascend-affinity:{tag}"
-    cluster.kubectl("set", "image", workload, image, "-n", product.NAMESPACE)
-    product.wait_rolled_out(cluster, [workload])
 
 
 def _agents_version(cluster: Cluster) -> str:

@@ -85,6 +85,21 @@ def test_the_agents_are_rolled_over(attempt: Try, cluster: Cluster) -> None:
         assert gap_s <= _GAP_S
 
 
+def test_the_agents_are_brought_to_another_release_and_back(
+    attempt: Try, cluster: Cluster, mine: str, theirs: str
+) -> None:
+    with attempt(
+        "another release of the agent, and back",
+        "`kubectl set image`; neither can read the other's journal",
+    ) as this:
+        agent, _ = product.WORKLOADS
+        for tag in (theirs, mine):
+            product.bring(cluster, agent, tag)
+            this.load.churn.wait_succeeded(3, within_s=60)
+
+        this.recover()
+
+
 def _is_killed_in_time(this: Trial) -> bool:
     """Kill the agent after its answer, and before it knows whose it was."""
     _idle(this)
