@@ -71,7 +71,8 @@ def of_node(resource: str, node_labels: Mapping[str, str]) -> Product | None:
     """The row of a node's hardware, by which jobs are served that ask for no other.
 
     That of a job that says nothing; but a node whose labels name rows of its own has
-    the most general of these.
+    the most general of these, and one whose resource leaves the row to the job's
+    policy (`huawei.com/npu`) has the row of its hardware.
     """
     own = [
         row
@@ -80,7 +81,14 @@ def of_node(resource: str, node_labels: Mapping[str, str]) -> Product | None:
         and row.node_labels
         and row.node_labels.items() <= node_labels.items()
     ]
-    return own[-1] if own else find(resource, node_labels)
+    found = own[-1] if own else find(resource, node_labels)
+    return found or _by_node_type(resource, node_labels.get(ACCELERATOR_TYPE, ""))
+
+
+def _by_node_type(resource: str, said: str) -> Product | None:
+    rows = _rows(resource)
+    named = [row for value in (said, "") for row in rows if value in row.node_types]
+    return next(iter(named), None)
 
 
 def wanted(resource: str, job: Traits) -> Product | str | None:

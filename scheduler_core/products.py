@@ -366,13 +366,14 @@ _910 = (
 
 
 def _as_npu(row: Product) -> Product:
-    """The same server whose chips are offered as `huawei.com/npu`."""
+    """The same server as `huawei.com/npu`, of which jobs tell the row by policy."""
     return replace(
         row,
         key=f"npu-{row.key}",
         resource="huawei.com/npu",
         chip_prefix="npu-",
         accelerator_types=(),
+        node_types=("",) if row is _FLAT_16 else row.accelerator_types,
     )
 
 

@@ -120,6 +120,9 @@ class Product:
     job_rule: JobRule = JobRule.EACH_POD
     #: values of `accelerator-type` that mean this row; "" is no such label
     accelerator_types: tuple[str, ...] = ()
+    #: values of a node's `accelerator-type` that mean this row, where a job cannot
+    #: name it by that; "" is any that no row names
+    node_types: tuple[str, ...] = ()
     #: values of the job's annotation `huawei.com/schedule_policy` that mean this row
     policies: tuple[str, ...] = ()
     #: {label of the job: values that mean this row}; "" is no such label

@@ -1,7 +1,9 @@
 import pytest
 
 from scheduler_core import finding, products
+from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.finding import Traits
+from scheduler_core.placement import Placement, place
 
 RESOURCE = "huawei.com/Ascend910"
 
@@ -178,6 +180,14 @@ def test_what_is_looked_for_is_a_row_or_any_node_of_the_resource(
             {"infer-card-type": "card-300i-duo"},
             "atlas-300i-duo-chip",
         ),
+        (
+            "huawei.com/npu",
+            {"accelerator-type": "module-910b-16"},
+            "npu-atlas-a2-box16",
+        ),
+        ("huawei.com/npu", {"accelerator-type": "half"}, "npu-atlas-800-training-half"),
+        ("huawei.com/npu", {"accelerator-type": "what-is-this"}, "npu-flat-16"),
+        ("huawei.com/npu", {}, "npu-flat-16"),
         ("nvidia.com/gpu", {}, None),
     ],
 )
@@ -196,3 +206,19 @@ def test_of_a_virtual_device_a_pod_has_one() -> None:
     assert row is not None
     assert row.counts == (1,)
     assert finding.virtual("huawei.com/Ascend910") is None
+
+
+@pytest.mark.parametrize("key", ["npu-mesh-8", "npu-atlas-a2-8", "npu-flat-16"])
+def test_a_node_of_npu_serves_the_row_that_a_jobs_policy_means(key: str) -> None:
+    row, own = products.by_key(key), finding.of_node("huawei.com/npu", {})
+    assert own is not None
+    node = NodeState(
+        name="a", product=own, inventory=0xFF, healthy=0xFF, free=0b1111_0001
+    )
+
+    answer = place(row, 4, Cluster([node]))
+
+    assert isinstance(answer, Placement)
+    assert answer.node == "a"
+    assert finding.wanted("huawei.com/npu", policy(row.policies[0])) is row
+    assert finding.wanted("huawei.com/npu", Traits()) is None
