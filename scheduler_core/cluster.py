@@ -17,7 +17,7 @@ from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
 from scheduler_core.rows import distributed
 from scheduler_core.sections import Section, first
-from scheduler_core.surveys import Found, Survey, parted, refused_by
+from scheduler_core.surveys import Found, Survey, graded, parted, refused_by
 
 __all__ = ["Cluster", "Found", "NodeState", "Survey"]
 
@@ -136,18 +136,14 @@ class Cluster:
             in_network: Whether the pod's job has several pods.
         """
         if names is not None:
-            survey = self.survey(
-                wanted, count, names, avoid=avoid, in_network=in_network
-            )
-            if not survey.best:
+            asked = [name for name in names if name not in avoid]
+            lying = self._buckets(wanted, asked, in_network=in_network)
+            least, best, _ = graded(set(lying), count)
+            if least is None:
                 return None
-            name = min(survey.best)
-            (bucket,) = self._buckets(wanted, (name,), in_network=in_network)
-            if bucket is None:
-                raise KeyError(name)
-            return Found(
-                node=self._states[name], row=bucket.product, rank=bucket.rank(count)
-            )
+            name = min(compress(asked, map(best.__contains__, lying)))
+            row = next(iter(best)).product
+            return Found(node=self._states[name], row=row, rank=least)
         for sections in self._rows(wanted, in_network=in_network):
             head = first(sections, count, avoid)
             if head is not None:
@@ -211,16 +207,9 @@ class Cluster:
         asked, shunned = parted(names, avoid)
         lying = self._buckets(wanted, asked, in_network=in_network)
         buckets = set(lying)
-        ranks = {
-            bucket: (bucket.product.key, rank)
-            for bucket in buckets
-            if bucket is not None and (rank := bucket.rank(count)) != NEVER
-        }
-        best = min(ranks.values(), default=None)
-        first = {bucket for bucket in ranks if ranks[bucket] == best}
-        second = ranks.keys() - first
+        _, first, second = graded(buckets, count)
         refusals = {
-            bucket: refused_by(bucket, count) for bucket in buckets - ranks.keys()
+            bucket: refused_by(bucket, count) for bucket in buckets - first - second
         }
         refused = {
             name: refusals[bucket]

@@ -1,10 +1,11 @@
 """What the index says of nodes: the best of all, or each of some."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_core.buckets import NO_SUCH_NPU, Bucket
+from scheduler_core.buckets import NEVER, NO_SUCH_NPU, Bucket
 from scheduler_core.nodes import NodeState
 from scheduler_core.products import Product
 from scheduler_core.reasons import Refusal
@@ -35,6 +36,25 @@ class Survey:
 def refused_by(bucket: Bucket | None, count: int) -> Refusal:
     """Why the nodes of a bucket cannot serve; None is the nodes that are not known."""
     return NO_SUCH_NPU if bucket is None else bucket.refusal(count)
+
+
+def graded(
+    buckets: Iterable[Bucket | None], count: int
+) -> tuple[int | None, AbstractSet[Bucket], AbstractSet[Bucket]]:
+    """The rank of the best of these buckets, those that have it, others that serve.
+
+    Rows are tried in the order of their keys.
+    """
+    ranks = {
+        bucket: (bucket.product.key, rank)
+        for bucket in buckets
+        if bucket is not None and (rank := bucket.rank(count)) != NEVER
+    }
+    if not ranks:
+        return None, set(), set()
+    least = min(ranks.values())
+    best = {bucket for bucket, rank in ranks.items() if rank == least}
+    return least[1], best, ranks.keys() - best
 
 
 def parted(
