@@ -73,9 +73,10 @@ class Bucket:
 
     def refusal(self, count: int) -> Refusal:
         """Why its nodes cannot serve; if they can, that they are to be avoided."""
-        return refusal(self._reason(count), self.product, count)
+        return refusal(self.reason(count), self.product, count)
 
-    def _reason(self, count: int) -> Reason:
+    def reason(self, count: int) -> Reason:
+        """The reason that its nodes are refused for, as `refusal` says it."""
         verdicts = self._verdicts
         if verdicts.barred is not None:
             return verdicts.barred
@@ -216,9 +217,15 @@ class Shelf:
                 yield rank, name
             left &= left - 1
 
-    def buckets(self) -> list[Bucket]:
-        """Those that have nodes."""
-        return [bucket for bucket in self._buckets.values() if bucket.nodes]
+    def refusals(self, count: int) -> Iterator[tuple[Refusal, int]]:
+        """Why the nodes cannot serve, each reason with the number of nodes."""
+        nodes: dict[Reason, int] = {}
+        for bucket in self._buckets.values():
+            if bucket.nodes:
+                reason = bucket.reason(count)
+                nodes[reason] = nodes.get(reason, 0) + bucket.nodes
+        for reason, number in nodes.items():
+            yield refusal(reason, self.product, count), number
 
     def _of(
         self, barred: Reason | None, healthy: int, usable: int, free: int

@@ -247,8 +247,8 @@ class Cluster:
         if names is None:
             for sections in self._rows(wanted, in_network=in_network):
                 for section in sections:
-                    for bucket in section.shelf.buckets():
-                        tally[bucket.refusal(count).text] += bucket.nodes
+                    for why, nodes in section.shelf.refusals(count):
+                        tally[why.text] += nodes
             tally[NO_SUCH_NPU.text] += len(self._states) - tally.total()
         else:
             lying = self._buckets(wanted, tuple(names), in_network=in_network)

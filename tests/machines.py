@@ -64,6 +64,18 @@ def three_rings() -> Product:
     )
 
 
+def rings_of_three() -> Product:
+    """A row that is nobody's server: groups that do not fill bytes."""
+    return replace(
+        ATLAS_800_TRAINING,
+        key="rings-of-three",
+        chip_count=12,
+        group_size=3,
+        ways=dict.fromkeys((1, 2, 3), (Way.GROUPS,)),
+        group_preference={1: (1, 2, 3), 2: (2, 3), 3: (3,)},
+    )
+
+
 def atlas_with(name: str, left: int, right: int, *, capacity: int = 8) -> NodeState:
     """An Atlas 800 with so many free chips in its rings, and so many healthy at all.
 

@@ -36,7 +36,7 @@ def test_exactly_the_ranks_that_have_nodes_are_marked(
             shelf.move(None, lies[name], name)
 
     for count, marks in enumerate(shelf._occupied):
-        ranks = {bucket.ranks[count] for bucket in shelf.buckets()} - {NEVER}
+        ranks = {bucket.ranks[count] for bucket in lies.values()} - {NEVER}
         assert marks == sum(1 << rank for rank in ranks)
 
 

@@ -2,11 +2,12 @@ from itertools import combinations
 
 import pytest
 
-from scheduler_core import chips
+from scheduler_core import chips, scoring
 from scheduler_core.chips import ids_of, mask_of
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import PRODUCTS, Product
 from scheduler_core.reasons import Reason
-from tests.machines import RINGS, mask, three_rings
+from tests.machines import RINGS, mask, rings_of_three, three_rings
 from tests.scheduler_core import seed_rule
 
 ALL_MASKS = range(256)
@@ -197,3 +198,37 @@ def test_the_rest_of_whole_rings_is_found_wherever_the_first_chips_lie() -> None
     assert chips.complete(row, 0xFF0, 0x800, 7) == 0x7F0
     assert chips.complete(row, 0xFFF, 0x801, 6) == 0x70E
     assert chips.complete(row, 0xFFF, 0x811, 5) == 0
+
+
+@pytest.mark.parametrize("row", [*PRODUCTS[:16], three_rings(), rings_of_three()])
+def test_sets_of_one_shape_have_as_many_chips_in_as_many_groups(row: Product) -> None:
+    """In whichever groups; and as many pairs, where the row gives out pairs."""
+    masks = [number * 0x9E3779B97F4A7C15 & row.all_chips for number in range(400)]
+
+    shapes: dict[object, set[object]] = {}
+    for free in masks:
+        parts = sorted((free & group).bit_count() for group in row.groups)
+        halves = free & free >> row.group_size & row.groups[0]
+        pairs = halves.bit_count() if row.in_pairs else 0
+        whole = free.bit_count()
+        told = (*parts, pairs) if row.group_preference else whole
+        shapes.setdefault(chips.shape(row, free), set()).add(told)
+
+    kinds = [kind for some in shapes.values() for kind in some]
+    assert all(len(some) == 1 for some in shapes.values())
+    assert len(set(kinds)) == len(kinds)
+
+
+@pytest.mark.parametrize("row", PRODUCTS, ids=lambda row: row.key)
+def test_each_missing_chip_adds_the_same_to_a_nodes_number(row: Product) -> None:
+    free = row.all_chips >> row.chip_count // 2
+    for count in (count for count in row.counts if chips.choose(row, free, count)):
+        numbers = []
+        for missing in range(row.chip_count // 2):
+            healthy = row.all_chips >> missing
+            key = scoring.rank(row, healthy, free, count)
+            assert key is not None
+            numbers.append(scoring.number(row, key))
+
+        each = scoring.of_a_missing_chip(row)
+        assert numbers == [numbers[0] + each * index for index in range(len(numbers))]

@@ -58,3 +58,13 @@ def test_toggling_names_keeps_the_set(toggles: list[str]) -> None:
         model ^= {name}
 
     assert list(names) == sorted(model)
+
+
+def test_the_first_name_may_be_one_to_avoid() -> None:
+    names = SortedNames()
+    before = names.first()
+    for name in "cab":
+        names.add(name)
+
+    firsts = [names.first(avoid) for avoid in ((), "a", "ab", "abc")]
+    assert (before, *firsts) == (None, "a", "b", "c", None)

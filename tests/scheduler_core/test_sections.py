@@ -112,6 +112,36 @@ def test_whatever_is_asked_the_index_answers_as_if_it_had_looked_at_every_node(
         assert (answer.node, answer.chips) == expected
 
 
+@pytest.mark.property
+@given(
+    st.lists(st.one_of(states(), names), max_size=12),
+    st.sampled_from([*WANTED, ATLAS.resource, P310.resource]),
+    st.booleans(),
+)
+def test_an_index_that_was_kept_up_to_date_answers_as_one_made_anew(
+    changes: list[NodeState | str], wanted: Product | str, in_network: bool
+) -> None:
+    cluster, model = Cluster(), dict[str, NodeState]()
+    for change in changes:
+        cluster.best(wanted, 1, in_network=in_network)
+        if isinstance(change, str):
+            cluster.drop(change)
+            model.pop(change, None)
+        else:
+            cluster.put(change)
+            model[change.name] = change
+    anew = Cluster(model[name] for name in sorted(model))
+
+    for count in range(66):
+        ranked = list(cluster.ranked(wanted, count, in_network=in_network))
+        assert ranked == list(anew.ranked(wanted, count, in_network=in_network))
+        said = cluster.refusals(wanted, count, in_network=in_network)
+        assert said == anew.refusals(wanted, count, in_network=in_network)
+        asked = [*model, "unknown"]
+        survey = cluster.survey(wanted, count, asked, in_network=in_network)
+        assert survey == anew.survey(wanted, count, asked, in_network=in_network)
+
+
 def test_a_row_is_served_by_all_nodes_that_can_a_resource_by_own_rows() -> None:
     cluster = Cluster([node("atlas", ATLAS, 0b0000_0111), node("a2", MODULE, 0b1111)])
 
