@@ -286,6 +286,19 @@ def check(given: Job, cluster: Cluster, terms: Terms) -> Advice | None:
     return found
 
 
+def test_a_job_of_one_pod_does_not_care_for_the_network_of_chips() -> None:
+    cluster = Cluster(
+        [
+            node("a", ATLAS, (0xFF, 0x7F, 0x03, False)),
+            node("b", ATLAS, (0xFF, 0x3F, 0x00, False)),
+        ]
+    )
+
+    assert check(job(ATLAS, 1, 8), cluster, COMMON) == Advice(
+        parts=(Free(node="a", chip=7),)
+    )
+
+
 def test_a_gang_is_told_what_all_its_pods_need() -> None:
     cluster = Cluster([atlas("a"), atlas("b", range(1, 8)), atlas("c", ())])
 

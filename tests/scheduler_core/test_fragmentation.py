@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, combinations_with_replacement
 from itertools import product as every
 
@@ -182,6 +183,20 @@ def test_where_the_preferred_node_adds_the_least_there_is_no_excess() -> None:
 
     assert found == Excess(added=-1, least=-1, node="b")
     assert found.amount == 0
+
+
+def test_a_pod_that_talks_over_the_network_adds_what_its_own_chips_do() -> None:
+    node = replace(atlas("a"), network_unhealthy=0x01)
+
+    found = [
+        fragmentation.excess(ATLAS_800_TRAINING, 4, Cluster([node]), in_network=several)
+        for several in (False, True)
+    ]
+    none = fragmentation.excess(ATLAS_800_TRAINING, 8, Cluster([node]), in_network=True)
+
+    assert found == [Excess(added=1, least=1, node="a")] * 2
+    assert none is None
+    assert fragmentation.excess(ATLAS_800_TRAINING, 8, Cluster([node])) is not None
 
 
 def test_without_a_node_that_serves_nothing_is_added() -> None:

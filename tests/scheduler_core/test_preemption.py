@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from itertools import chain, combinations
 
 import pytest
@@ -253,15 +254,112 @@ def test_chips_of_victims_that_are_not_healthy_make_no_room() -> None:
     assert preemption.preempt(pod, Cluster([node]), {"n": [runner("a", LEFT)]}) is None
 
 
-def test_of_many_pods_the_most_important_are_spared_one_by_one() -> None:
-    row = products.by_key("flat-16")
-    pods = [runner(f"p{at:02}", range(at, at + 1), priority=at % 4) for at in range(16)]
-    pods[0] = runner("p00", range(1), budgets=("none",))
-    node = NodeState(name="n", product=row, inventory=0xFFFF, healthy=0xFFFF, free=0)
-    pod = Preemptor(wanted=row, chips=3, priority=9)
+def test_a_gang_is_broken_only_by_more_than_it_can_spare() -> None:
+    pod = Preemptor(wanted=ATLAS, chips=4, priority=9)
+    pods = [
+        runner("a", LEFT, gang="whole", started=2.0),
+        runner("b", RIGHT, gang="elastic", started=1.0),
+    ]
+    cluster = Cluster([atlas("n", ())])
 
-    found = preemption.preempt(pod, Cluster([node]), {"n": pods})
+    found = [
+        preemption.preempt(pod, cluster, {"n": pods}, limits=Limits(spare=spare))
+        for spare in ({}, {"elastic": 1})
+    ]
+
+    assert [each and each.victims for each in found] == [(pods[0],), (pods[1],)]
+
+
+def test_violations_are_the_evictions_beyond_what_a_budget_allows() -> None:
+    pod = Preemptor(wanted=ATLAS, chips=8, priority=9)
+    pods = [runner(f"p{at}", range(at, at + 2), budgets=("b",)) for at in (0, 2, 4, 6)]
+    limits = Limits(allowed={"b": 1})
+
+    found = preemption.preempt(
+        pod, Cluster([atlas("n", ())]), {"n": pods}, limits=limits
+    )
 
     assert found is not None
-    assert [victim.name for victim in found.victims] == ["p04", "p08", "p12"]
-    assert len(pods) > preemption.EXACT_UP_TO
+    assert (found.victims, found.violations) == (tuple(pods), 3)
+
+
+def test_a_pod_that_talks_over_the_network_gets_no_chip_whose_network_is_faulty() -> (
+    None
+):
+    cluster = Cluster([replace(atlas("n", ()), network_unhealthy=0x01)])
+    pods = {"n": [runner("a", LEFT), runner("b", RIGHT, priority=1)]}
+
+    found = [
+        preemption.preempt(pod, cluster, pods)
+        for pod in (
+            Preemptor(wanted=ATLAS, chips=4, priority=9),
+            Preemptor(wanted=ATLAS, chips=4, priority=9, in_network=True),
+        )
+    ]
+
+    assert [each and each.place.chips for each in found] == [(*LEFT,), (*RIGHT,)]
+
+
+FLAT = products.by_key("flat-16")
+
+
+def flat(pods: list[Running]) -> tuple[Cluster, dict[str, list[Running]]]:
+    """A server of 16 chips of which these pods have some, and nothing is free."""
+    node = NodeState(name="n", product=FLAT, inventory=0xFFFF, healthy=0xFFFF, free=0)
+    return Cluster([node]), {"n": pods}
+
+
+def victims(found: Eviction | None) -> list[str]:
+    assert found is not None
+    return sorted(victim.name for victim in found.victims)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param(11, ["wide"], id="of 12 pods all sets are tried"),
+        pytest.param(
+            12,
+            ["p08", "p09", "p10", "p11"],
+            id="of 13 the most important is spared although it would do alone",
+        ),
+    ],
+)
+def test_of_many_pods_not_all_sets_are_tried(pods: int, expected: list[str]) -> None:
+    wide = runner("wide", range(12, 16), started=-1.0)
+    narrow = [
+        runner(f"p{at:02}", range(at, at + 1), started=float(at)) for at in range(pods)
+    ]
+    pod = Preemptor(wanted=FLAT, chips=4, priority=9)
+
+    found = preemption.preempt(pod, *flat([*narrow, wide]))
+
+    assert victims(found) == expected
+
+
+def test_of_many_pods_those_are_spared_first_that_a_budget_protects() -> None:
+    budgets = {13: ("unnamed",), 14: ("one",), 15: ("one",)}
+    pods = [
+        runner(
+            f"p{at:02}",
+            range(at, at + 1),
+            started=float(at),
+            budgets=budgets.get(at, ()),
+        )
+        for at in range(16)
+    ]
+    pod = Preemptor(wanted=FLAT, chips=3, priority=9)
+
+    found = preemption.preempt(pod, *flat(pods), limits=Limits(allowed={"one": 1}))
+
+    assert victims(found) == ["p11", "p12", "p14"]
+
+
+def test_of_many_pods_the_most_important_are_spared_one_by_one() -> None:
+    pods = [runner(f"p{at:02}", range(at, at + 1), priority=at % 4) for at in range(16)]
+    pods[0] = runner("p00", range(1), budgets=("none",))
+    pod = Preemptor(wanted=FLAT, chips=3, priority=9)
+
+    found = preemption.preempt(pod, *flat(pods))
+
+    assert victims(found) == ["p04", "p08", "p12"]
