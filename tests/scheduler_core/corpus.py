@@ -114,7 +114,7 @@ SKIPPED: Mapping[tuple[str, str], str] = {
     ("tor_has_across_job", ""): "an inner step of the reference",
     ("fault_predicate", ""): "rescheduling is not built",
     ("prefer_previous", ""): "rescheduling is not built",
-    ("preempt", ""): "preemption is not built yet",
+    ("preempt", ""): "an inner step of the reference",
     ("job_order", ""): "the order of jobs is the scheduler's",
     ("job_pipelined", ""): "pipelining of jobs is the scheduler's",
     ("node_stable", ""): "the extender compares what the kubelet says",
