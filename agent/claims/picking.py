@@ -106,11 +106,15 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Choose other chips for a slot, among those that nobody has a claim on."""
+    """Choose other chips for a slot, among those that nobody has a claim on.
+
+    What init containers had stays, unless it broke since: their ids come back.
+    """
     need = open_need(ledger, slot)
     if need is None:
         return None
-    lasting, reusable = taken(ledger, slot)
+    lasting, had = taken(ledger, slot)
+    reusable = had & ~ledger.unhealthy
     free = occupancy.unclaimed(ledger, but=[slot.uid])
     given = lasting | reusable
     rest = shapes.total(slot.shape.needs) - given.bit_count()

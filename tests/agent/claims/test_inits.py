@@ -6,7 +6,7 @@ from agent.claims.events import ChipsRead, PodGone, PodSeen
 from agent.current import Current
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, holds, pod, slots
-from tests.agent.rules.kubelet import app, init, mounts, prefers, shows
+from tests.agent.rules.kubelet import app, init, mounts, prefers, refusal, shows
 
 NEEDS = [init("prepare", 1), app("main", 1)]
 
@@ -168,3 +168,36 @@ def test_what_a_namesake_had_is_let_go_with_its_init_containers() -> None:
 
     assert owners(now) == {1: "", 2: "", 3: "train/main"}
     assert [now.ledger.holds[n].freed for n in (1, 2, 3)] == [True, True, False]
+
+
+WIDER = [init("prepare", 1), app("main", 2)]
+
+
+def test_the_rest_is_chosen_again_beside_what_they_had() -> None:
+    now = current(pod("train", [4, 5], containers=WIDER))
+    assert mounts(now, 0) == (4,)
+    now.apply(ChipsRead(unhealthy=1 << 5, busy=0))
+
+    assert mounts(now, 0, 1) == (4, 6)
+    assert slots(now) == {"train": (4, 6)}
+
+
+def test_a_chip_that_broke_after_they_had_it_is_not_given_again() -> None:
+    now = current(pod("train", [4, 5], containers=WIDER))
+    assert mounts(now, 0) == (4,)
+    now.apply(ChipsRead(unhealthy=1 << 4, busy=0))
+
+    assert mounts(now, 0, 1) == (0, 1)
+    assert slots(now) == {"train": (0, 1)}
+
+
+def test_several_of_them_and_what_lasts_are_chosen_again_as_far_as_they_must() -> None:
+    needs = [init("a", 1), init("b", 2), app("one", 2), app("two", 1), app("three", 1)]
+    now = current(pod("train", [4, 5, 6, 7], containers=needs))
+    assert mounts(now, 0) == (4,)
+    assert mounts(now, 0, 1) == (4, 5)
+    assert mounts(now, 0, 1) == (4, 5)
+    assert mounts(now, 2) == (6,)
+    now.apply(ChipsRead(unhealthy=1 << 7, busy=0))
+
+    assert "Ascend910-7 unhealthy" in refusal(now, 3)
