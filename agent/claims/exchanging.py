@@ -97,7 +97,7 @@ def _inherit(ledger: Ledger, mine: Slot, found: Hold) -> Ledger:
     for hold in values.holds_of_slot(ledger, mine.uid):
         moved[hold.sequence] = replace(hold, slot=found.slot)
     ledger = replace(ledger, holds={**ledger.holds, **moved})
-    got = given_from(ledger, mine)
+    got = given_from(ledger, mine) or chip_sets.mask_of(found.chips)
     rest = mine.chips.bit_count() - got.bit_count()
     kept = chip_sets.mask_of(chip_sets.ids_of(mine.chips & ~got)[:rest])
     slots = {**ledger.slots, mine.uid: replace(mine, chips=got | kept)}
@@ -120,7 +120,7 @@ def given_from(ledger: Ledger, slot: Slot) -> int:
 def _could_be_of(slot: Slot, hold: Hold) -> bool:
     """Tell whether a hold has the size of the same container of another slot."""
     return (
-        0 <= hold.need < len(slot.needs)
+        hold.need < len(slot.needs)
         and len(hold.kubelet_ids) == slot.needs[hold.need].count
     )
 

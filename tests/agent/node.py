@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from agent.claims.events import Effect, PodSeen
+from agent.claims import ledger as ledgers
+from agent.claims.events import ChipsRead, Effect, PodSeen
 from agent.claims.values import Ledger
 from agent.current import Current
 from scheduler_core import chips as chip_sets
@@ -62,6 +63,17 @@ def current(*pods: NpuPod, effects: Effects | None = None) -> Current:
     now = Current(Ledger(product=PRODUCT, node=NODE), seen.append)
     for each in pods:
         now.apply(PodSeen(each))
+    return now
+
+
+def restarted(before: Current, *pods: NpuPod) -> Current:
+    """The ledger of the next agent, after driver, journal and pods were read."""
+    now = current()
+    now.apply(ChipsRead(unhealthy=before.ledger.unhealthy, busy=0))
+    now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
+    for each in pods:
+        now.apply(PodSeen(each))
+    now.replace(ledgers.resume(now.ledger))
     return now
 
 

@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-from agent.claims import ledger as ledgers
-from agent.claims.events import ChipsRead, PodGone, PodSeen
-from agent.current import Current
+from agent.claims.events import PodGone, PodSeen
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, holds, pod, slots
-from tests.agent.rules.kubelet import app, init, mounts, prefers, shows
+from tests.agent.node import current, holds, pod, restarted, slots
+from tests.agent.rules.kubelet import app, init, mounts, shows
 
 BOTH = [app("one", 1), app("two", 1)]
 
@@ -16,17 +14,6 @@ BOTH = [app("one", 1), app("two", 1)]
 def pair(name: str, chips: list[int], time: int, phase: str = "Pending") -> NpuPod:
     """A pod of two containers with a chip each."""
     return pod(name, chips, time, containers=BOTH, phase=phase)
-
-
-def restarted(before: Current, *pods: NpuPod) -> Current:
-    """The next agent, after journal, driver and pods were read."""
-    now = current()
-    now.apply(ChipsRead(unhealthy=before.ledger.unhealthy, busy=0))
-    now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
-    for each in pods:
-        now.apply(PodSeen(each))
-    now.replace(ledgers.resume(now.ledger))
-    return now
 
 
 def test_slots_of_several_containers_change_hands_as_a_whole() -> None:
@@ -93,6 +80,7 @@ def test_a_pod_around_the_scheduler_has_a_copy_of_the_slot_that_served_it() -> N
         1: ("around/one", "around", (0,)),
         2: ("around/two", "around", (1,)),
     }
+    assert now.ledger.slots["uid-around"].uid == "uid-around"
     assert mounts(now, 0) == (2,)  # chosen again
 
 
@@ -113,9 +101,12 @@ def test_what_was_given_to_a_pod_that_has_gone_is_inherited_by_who_has_it() -> N
     mounts(before, 6)
 
     now = restarted(before, pair("heir", [2, 3], 2))
+    shows(now, "heir", one=(5,))
+    half = holds(now)
     shows(now, "heir", one=(5,), two=(6,))
 
     assert slots(now) == {"heir": (0, 1)}
+    assert half == {1: ("heir/one", "heir", (0,)), 2: ("", "heir", (1,))}
     assert holds(now) == {
         1: ("heir/one", "heir", (0,)),
         2: ("heir/two", "heir", (1,)),
@@ -167,6 +158,67 @@ def test_what_an_unlike_pod_that_has_gone_was_given_does_not_fit_its_heir() -> N
     }
 
 
+def test_of_a_larger_pod_that_has_gone_the_heir_takes_what_it_has_room_for() -> None:
+    three = [app("one", 1), app("two", 1), app("three", 1)]
+    before = current(
+        pod("gone", [0, 1, 2], 1, containers=three), pair("heir", [4, 5], 2)
+    )
+    for chip in (5, 6, 7):
+        mounts(before, chip)
+
+    now = restarted(before, pair("heir", [4, 5], 2))
+    shows(now, "heir", one=(5,))
+
+    assert slots(now) == {"heir": (0, 1)}
+    assert holds(now) == {
+        1: ("heir/one", "heir", (0,)),
+        2: ("", "heir", (1,)),
+        3: ("", "gone", (2,)),
+    }
+
+
+def test_a_smaller_heir_takes_what_it_has_of_whichever_container_it_was() -> None:
+    before = current(pair("gone", [0, 1], 1), pod("heir", [4], 2))
+    mounts(before, 5)
+    mounts(before, 6)
+
+    now = restarted(before, pod("heir", [4], 2))
+    shows(now, "heir", main=(6,))
+
+    assert slots(now) == {"heir": (1,)}
+    assert holds(now)[2] == ("heir/main", "heir", (1,))
+
+
+def test_what_a_rejected_pod_had_goes_back_to_the_slot_of_one_that_has_gone() -> None:
+    before = current(pair("gone", [0, 1], 1), pair("heir", [2, 3], 2))
+    mounts(before, 4)  # of one that was rejected
+    mounts(before, 5)
+    mounts(before, 6)
+
+    now = restarted(before, pair("heir", [2, 3], 2))
+    shows(now, "heir", one=(5,), two=(6,))
+
+    assert slots(now) == {"heir": (1, 2)}
+    assert holds(now) == {
+        1: ("", "gone", (0,)),
+        2: ("heir/one", "heir", (1,)),
+        3: ("heir/two", "heir", (2,)),
+    }
+
+
+def test_what_is_not_certain_is_given_up_for_nothing() -> None:
+    now = current(pod("train", [0], 1, phase="Running"))
+    shows(now, "train", main=(6,))  # its Allocate stands in no journal
+    shows(now, "train", main=())
+    now.apply(PodSeen(pod("next", [2], 2)))
+    assert mounts(now, 5) == (2,)
+
+    shows(now, "train", main=(5,))
+
+    assert slots(now) == {"train": (0,), "next": (2,)}
+    assert holds(now) == {1: ("", "train", ()), 2: ("train/main", "train", (2,))}
+
+
 def test_a_container_made_anew_from_an_equals_slot_gives_that_one_its_old_chip() -> (
     None
 ):
@@ -205,68 +257,6 @@ def test_what_an_init_container_alone_had_is_part_of_what_a_pod_gives_up() -> No
         1: ("second/prepare", "second", (0, 1)),
         2: ("second/main", "second", (0,)),
     }
-
-
-def test_a_choice_that_was_not_written_is_taken_up_after_a_restart() -> None:
-    train = pair("train", [0, 1], 1)
-    before = current(train)
-    before.apply(ChipsRead(unhealthy=0b11, busy=0))
-    got = mounts(before, 0)
-
-    now = restarted(before, train)
-
-    assert got == (2,)
-    assert slots(now) == {"train": (2, 3)}  # what fits to it
-
-
-def test_where_nothing_fits_to_it_the_rest_of_the_claim_stays() -> None:
-    train = pair("train", [0, 1], 1)
-    before = current(train)
-    before.apply(ChipsRead(unhealthy=0b11, busy=0))
-    mounts(before, 0)
-    others = [
-        pod("a", [3], 2),
-        pod("b", [4, 5, 6, 7], 3),
-    ]
-
-    now = restarted(before, train, *others)
-
-    assert slots(now) == {"train": (0, 2), "a": (3,), "b": (4, 5, 6, 7)}
-
-
-def test_a_claim_of_which_nothing_was_given_is_left_alone_by_a_restart() -> None:
-    first, second = pair("first", [0, 1], 1), pair("second", [2, 3], 2)
-    before = current(first, second)
-    mounts(before, 0)
-
-    now = restarted(before, first, second)
-
-    assert slots(now) == {"first": (0, 1), "second": (2, 3)}
-
-
-def test_an_unlike_claim_is_no_part_of_an_exchange_that_was_begun() -> None:
-    first = pair("first", [0, 1], 1)
-    before = current(pair("second", [2, 3], 2), first)
-    mounts(before, 0)
-    mounts(before, 1)
-    shows(before, "second", one=(0,), two=(1,))
-    unlike = pod("first", [0, 1], 1, containers=[app("one", 2)])
-
-    now = restarted(before, pair("second", [2, 3], 2), unlike)
-
-    assert slots(now) == {"second": (0, 1), "first": (0, 1)}
-
-
-def test_of_ids_given_again_before_the_restart_the_newest_counts() -> None:
-    train = pod("train", [0], 1)
-    before = current(train)
-    mounts(before, 5)
-    prefers(before, ("Ascend910-5",), 1)  # it was rejected, and is tried again
-    assert mounts(before, 5) == (1,)
-
-    now = restarted(before, train)
-
-    assert slots(now) == {"train": (1,)}
 
 
 def test_a_pod_served_long_ago_gives_up_what_its_container_had() -> None:

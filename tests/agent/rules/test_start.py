@@ -2,27 +2,15 @@
 
 from dataclasses import replace
 
-from agent.claims import ledger as ledgers
 from agent.claims import occupancy
 from agent.claims.events import Noted, PassEnded, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.current import Current
 from scheduler_core.wire import annotations
-from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import Effects, current, pod
+from tests.agent.node import Effects, current, pod, restarted
 from tests.agent.rules.kubelet import app, init, knows_not, mounts, refusal, shows
 
 RUNNING = pod("train", [0, 1], phase="Running")
-
-
-def restarted(before: Current, *pods: NpuPod) -> Current:
-    """The next agent, after journal and pods were read."""
-    now = current()
-    now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
-    for each in pods:
-        now.apply(PodSeen(each))
-    now.replace(ledgers.resume(now.ledger))
-    return now
 
 
 def test_without_a_journal_ids_and_claim_stay_reserved_until_the_pod_ends() -> None:
