@@ -81,6 +81,35 @@ def test_of_two_pods_made_in_one_second_the_api_servers_counts() -> None:
     assert set(now.ledger.pods) == {"shown"}
 
 
+def test_the_api_servers_pod_takes_the_name_of_one_that_only_the_kubelet_showed() -> (
+    None
+):
+    now = current()
+    now.apply(PodSeen(created(pod("p", [1], uid="listed"), 1), by_kubelet=True))
+
+    now.apply(PodSeen(created(pod("p", [0], uid="shown"), 1)))
+
+    assert set(now.ledger.pods) == {"shown"}
+
+
+def test_the_watch_tells_of_pods_of_one_name_in_their_order() -> None:
+    now = current(created(pod("p", [0], uid="old"), 2))
+
+    now.apply(PodSeen(created(pod("p", [1], uid="new"), 1)))  # clocks differ
+
+    assert set(now.ledger.pods) == {"new"}
+
+
+def test_what_only_the_kubelet_showed_is_no_longer_so_when_it_has_gone() -> None:
+    now = current()
+    now.apply(PodSeen(pod("p", [1]), by_kubelet=True))
+    during = now.ledger.unproven
+
+    now.apply(PodGone("uid-p"))
+
+    assert [set(during), set(now.ledger.unproven)] == [{"uid-p"}, set()]
+
+
 def test_a_hold_lasts_while_a_second_container_has_its_id() -> None:
     now = current(pod("first", [0], 1))
     asks(now, 5)

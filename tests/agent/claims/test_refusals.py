@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.events import AllocateAsked, ChipsRead, PodSeen, Refused
+from agent.claims.events import AllocateAsked, ChipsRead, PodGone, PodSeen, Refused
 from agent.claims.values import Ledger
 from agent.current import Current
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
@@ -64,6 +64,20 @@ def test_a_pod_that_cannot_be_read_may_be_the_one_who_asks() -> None:
         "expected a chip from Ascend910-0 to Ascend910-7, found ''; let the scheduler "
         "write huawei.com/Ascend910 again"
     )
+
+
+def test_one_that_has_gone_is_not_and_the_others_still_are() -> None:
+    now = current(
+        pod("a", [0], annotations={"predicate-time": "soon"}),
+        pod("b", [0], annotations={"predicate-time": "late"}),
+    )
+
+    now.apply(PodGone("uid-a"))
+    one_left = refusal(now, 0, 1)
+    now.apply(PodGone("uid-b"))
+
+    assert one_left.startswith("the claim of default/b: ")
+    assert refusal(now, 0, 1) == NO_CLAIM
 
 
 def test_one_that_has_ended_is_not() -> None:
