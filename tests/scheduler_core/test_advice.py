@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler_core import advice, products
 from scheduler_core.answers import JobPlacement, Placement
+from scheduler_core.bits import ids_of
 from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.jobs import Job, Pod
 from scheduler_core.leaves import Leaf, Network, Schema, Server
@@ -47,7 +48,7 @@ def node(name: str, row: Product, masks: tuple[int, int, int, bool]) -> NodeStat
         healthy=healthy,
         free=free & healthy,
         network_unhealthy=bad_network,
-        taken=~healthy & bad_network << 2 & 0xFF,
+        taken=healthy & ~free | ~healthy & bad_network << 2 & 0xFF,
         barred=Reason.AGENT_SILENT if barred else None,
     )
 
@@ -60,6 +61,15 @@ MASKS = st.tuples(
     st.builds(int.__and__, BYTE, BYTE),
     st.booleans(),
 )
+
+
+def test_chips_are_sorted_by_how_many_of_three_things_they_need() -> None:
+    """Chip i needs what the bits of i say."""
+    one, two, three = 0b10101010, 0b11001100, 0b11110000
+
+    tiers = advice._by_number_of_parts(0xFF, one, two, three)
+
+    assert [ids_of(tier) for tier in tiers] == [(0,), (1, 2, 4), (3, 5, 6), (7,)]
 
 
 def all_wishes(nodes: list[NodeState], row: Product) -> Iterator[Part]:
