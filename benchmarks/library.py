@@ -21,15 +21,17 @@ _LINES = 20_000
 _IMPORTS = 20
 _MIB = 2**20
 
-#: every module of the core, and how long that took in milliseconds
+#: the core with its formats, and how long that took and kept the processor busy, in
+#: milliseconds
 _IMPORT = """
 import time
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 import scheduler_core
 import scheduler_core.planning, scheduler_core.finding, scheduler_core.occupancy
 import scheduler_core.wire.snapshot, scheduler_core.wire.switches
 import scheduler_core.wire.pods, scheduler_core.wire.batch
-print(1000 * (time.perf_counter() - start))
+busy = time.process_time() - busy
+print(1000 * (time.perf_counter() - start), 1000 * busy)
 """
 
 
@@ -69,7 +71,7 @@ def _memory_row(row: Product) -> Row:
 
 
 def _import_row() -> Row:
-    took = []
+    took, busy = [], []
     with tempfile.TemporaryDirectory(prefix="bench-") as compiled:
         # As installed: compiled by the first, whatever this environment forbids.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
@@ -82,13 +84,14 @@ def _import_row() -> Row:
                 check=True,
                 text=True,
             )
-            took.append(float(done.stdout))
-    del took[0]
-    p50 = percentile(took, 0.5)
+            whole, processor = map(float, done.stdout.split())
+            took.append(whole)
+            busy.append(processor)
+    p50, processor = percentile(took[1:], 0.5), percentile(busy[1:], 0.5)
     return Row(
         figure="import of scheduler_core, all of it",
         goal="≤ 60 ms",
-        value=f"p50 {p50:.0f} ms, worst of {_IMPORTS} {max(took):.0f} ms",
+        value=f"p50 {p50:.0f} ms, of it {processor:.0f} ms of processor time",
         passed=p50 <= 60,
     )
 
