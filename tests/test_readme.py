@@ -6,8 +6,10 @@ import pytest
 from scheduler_core.__main__ import main
 
 ROOT = Path(__file__).parents[1]
-#: A command in the README, and the line that it answers with.
-COMMAND = re.compile(r"^\$ \S+ -m scheduler_core (.+)\n(.+)$", re.MULTILINE)
+#: A command in the README, and the lines that it answers with.
+COMMAND = re.compile(
+    r"^\$ \S+ -m scheduler_core (.+)\n((?:(?!\$ |```).*\n)+)", re.MULTILINE
+)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
 
@@ -23,8 +25,8 @@ def test_the_examples_answer_as_the_readme_says(
         main(arguments.split())
         answers.append(capsys.readouterr().out.strip())
 
-    assert answers == [answer for _, answer in shown]
-    assert len(shown) == 2
+    assert answers == [answer.strip() for _, answer in shown]
+    assert len(shown) == 3
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
