@@ -175,23 +175,33 @@ def _few_groups(
         count: Chips wanted, no more than these.
         loss: `Product.group_loss`.
     """
-    some = [group for group, number in enumerate(free) if number]
-    ways = []
-    for number in range(len(some) + 1):
-        for emptied in combinations(some, number):
-            missing = count - sum(free[group] for group in emptied)
-            for last in some if missing > 0 else [0]:
-                given = [free[g] if g in emptied else 0 for g in range(len(free))]
-                given[last] += missing
-                if missing >= 0 and given[last] <= free[last]:
-                    ways.append(tuple(given))
+    numbers = range(1, len(free) + 1)
+    ways = next(ways for n in numbers if (ways := _ways_of_few(free, count, n)))
 
-    def scatter(given: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
-        touched = sum(number > 0 for number in given)
+    def scatter(given: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
         left = sum(loss[has - number] for has, number in zip(free, given, strict=True))
-        return touched, left, tuple(-number for number in given)
+        return left, tuple([-number for number in given])
 
     return min(ways, key=scatter)
+
+
+def _ways_of_few(
+    free: tuple[int, ...], count: int, number: int
+) -> list[tuple[int, ...]]:
+    """How many chips each group gives, when so many groups give some."""
+    some = [group for group, chips in enumerate(free) if chips]
+    ways = []
+    for last in some:
+        others = [group for group in some if group != last]
+        for emptied in combinations(others, number - 1):
+            missing = count - sum(free[group] for group in emptied)
+            if 0 < missing <= free[last]:
+                given = [0] * len(free)
+                for group in emptied:
+                    given[group] = free[group]
+                given[last] = missing
+                ways.append(tuple(given))
+    return ways
 
 
 def _choose_emptiest_first(product: Product, free: int, count: int) -> int:
