@@ -88,6 +88,14 @@ def test_of_all_that_could_complete_the_lowest_ids_are_taken(key: str) -> None:
             id="halves: one ring lacks nothing",
         ),
         pytest.param(
+            BOTH,
+            EVERY,
+            {1, 2, 3, 4},
+            6,
+            {0, 8, 9, 10, 11, 12},
+            id="halves: one ring lacks one",
+        ),
+        pytest.param(
             BOTH, EVERY, {0, 1, 2, 3, 4, 5}, 4, (), id="halves: one ring has too many"
         ),
         pytest.param(
@@ -123,6 +131,19 @@ def test_more_than_a_ring_lies_evenly(
 ) -> None:
     assert chips.is_legal(BOX, mask(some)) == one_pod
     assert chips.is_legal(BOTH, mask(some)) == several
+
+
+def test_cards_with_fewer_free_chips_are_emptied_before_those_with_more() -> None:
+    row = products.by_key("atlas-300i-chip")
+    free = mask({0, 4, 5, 8, 9, 10, 12, 13, 14, 15})
+
+    answers = [set(ids_of(chips.choose(row, free, count))) for count in (3, 6, 7)]
+
+    assert answers == [
+        {0, 4, 5},
+        {0, 4, 5, 8, 9, 10},
+        {0, 4, 5, 8, 9, 10, 12},
+    ]
 
 
 def test_the_shape_of_a_box_is_chips_of_each_ring_and_pairs() -> None:

@@ -5,6 +5,7 @@ smaller key must mean more points, and an equal key as many.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 
 import pytest
 
@@ -51,7 +52,10 @@ def of_meshes(most: int) -> Score:
 
 
 def spread(row: Product) -> Iterator[int]:
-    """Free sets of every kind, with chips missing at the top of some groups."""
+    """Free sets of many kinds: every mixture of groups, and others far and wide."""
+    whole = row.groups[0]
+    for parts in product((0, 1, whole >> 1, whole), repeat=len(row.groups)):
+        yield sum(part << at * row.group_size for at, part in enumerate(parts))
     for step in range(1, row.all_chips + 1, row.all_chips // 1021 or 1):
         yield step
         yield row.all_chips & ~step

@@ -41,8 +41,8 @@ def mixed(seed: int, below: int) -> int:
 def question(seed: int) -> tuple[Network, Schema, int, Slots]:
     """A small network, some of its nodes free, some jobs running, a job to place."""
     numbers = (mixed(seed * 1009 + at, 1 << 20) for at in range(10_000))
-    width, leaves = 1 + next(numbers) % 5, 1 + next(numbers) % 5
-    names = "abcde"[:leaves]
+    width, leaves = 1 + next(numbers) % 6, 1 + next(numbers) % 8
+    names = "abcdefgh"[:leaves]
     slots: Slots = {}
     share = 1 + next(numbers) % 8
     for name in names:
@@ -98,18 +98,18 @@ def test_thousands_of_networks_agree_with_the_rule() -> None:
 
 
 def test_what_runs_under_leaves_is_known_by_leaf() -> None:
-    """Leaves a, b, c, d, by bits; x0 hangs on none of them."""
+    """Leaves a to e, by bits from the right; x0 hangs on none of them."""
     tenants = (
         Tenant(schema=LARGE, nodes=frozenset({"a0", "x0"})),
         Tenant(schema=NORMAL, nodes=frozenset({"b0", "c0"})),
         Tenant(schema=LARGE, nodes=frozenset({"d1", "d2"})),
-        Tenant(schema=LARGE, nodes=frozenset({"a1", "b1"})),
+        Tenant(schema=LARGE, nodes=frozenset({"b1", "e1"})),
         Tenant(schema=NORMAL, nodes=frozenset({"d0"})),
         Tenant(schema=LARGE, nodes=frozenset({"b2"})),
     )
-    network = Network(leaves=tuple(map(leaf, "abcd")), tenants=tenants)
+    network = Network(leaves=tuple(map(leaf, "abcde")), tenants=tenants)
 
-    assert network.crossings == Crossings(spanned=0b0111, taken=0b0011, large=0b1011)
+    assert network.crossings == Crossings(spanned=0b10111, taken=0b10011, large=0b11011)
     assert Network(leaves=network.leaves).crossings == Crossings()
 
 
@@ -189,13 +189,37 @@ def test_under_2_0_shared_leaves_give_what_is_missing(
 def test_under_2_0_a_job_smaller_than_a_leaf_lies_under_one() -> None:
     """Five pods are no filler, but under a leaf of eight they need no spine."""
     network = Network(
-        leaves=(leaf("a", 8), leaf("s", 8, use=SHARED)), version=Version.TWO
+        leaves=(leaf("a", 8), leaf("e", 8, use=EXCLUSIVE)), version=Version.TWO
     )
 
-    found = switches.plan(network, LARGE, 5, free(a="01234567", s="012345"))
+    found = switches.plan(network, LARGE, 5, free(a="01234567", e="012345"))
 
-    nodes = tuple(("s", f"s{position}") for position in range(5))
-    assert found == (Part(nodes=nodes, use=SHARED),)
+    nodes = tuple(("e", f"e{position}") for position in range(5))
+    assert found == (Part(nodes=nodes, use=EXCLUSIVE),)
+
+
+def test_as_many_pods_as_positions_take_the_first_logical_leaf() -> None:
+    """Fewer take the last that has room for them; a whole one is counted from first."""
+    slots = free(a="0", b="0", c="1", d="1")
+    narrow = Network(leaves=tuple(leaf(name, 2) for name in "abcd"))
+    wide = Network(leaves=tuple(leaf(name, 3) for name in "abcd"))
+
+    assert switches.plan(narrow, NORMAL, 2, slots) == (
+        Part(nodes=(("a", "a0"), ("c", "c1"))),
+    )
+    assert switches.plan(wide, NORMAL, 2, slots) == (
+        Part(nodes=(("b", "b0"), ("d", "d1"))),
+    )
+
+
+def test_the_last_logical_leaf_is_counted_from_the_leaves_with_the_most_slots() -> None:
+    """Each position has three: a, f, g; a, b, c; a, b, c; b, c, f."""
+    wide = Network(leaves=tuple(leaf(name, 8) for name in "gfabc"))
+    slots = free(a="012", b="123", c="123", f="03", g="0")
+
+    assert switches.plan(wide, LARGE, 4, slots) == (
+        Part(nodes=(("g", "g0"), ("c", "c1"), ("c", "c2"), ("f", "f3"))),
+    )
 
 
 def test_a_label_that_means_nothing_is_answered_with_those_that_do() -> None:
