@@ -62,6 +62,16 @@ class Node(Pods):
         if lasting:
             kubelet.restart_container(lasting[index % len(lasting)], manner)
 
+    @precondition(Pods.can_race)
+    @rule(shape=st.integers(0, 6), seed=indexes, manner=manners)
+    def equals_race_and_the_kubelet_loses_them(
+        self, shape: int, seed: int, manner: Manner
+    ) -> None:
+        self._race(shape, seed, obeys=True)
+        self.kubelet_restart(lose=True, rejects=False)
+        if self.world.kubelet.running and self.world.agent.is_up:
+            self.restart_container(seed, manner)
+
     # chips
 
     @rule(chip=indexes)

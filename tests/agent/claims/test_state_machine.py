@@ -18,7 +18,7 @@ LEAST_PER_HUNDRED = {
     "checkpoint lost": 3,
     "crash": 10,
     "crash in the middle of a swap": 2,
-    "Allocate by a pod worker": 1,
+    "Allocate by a pod worker": 20,
     "bare": 3,
     "name used again": 20,
     "patch failed": 1,

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from agent.claims import occupancy, values
 from agent.claims.events import Identity
+from agent.claims.values import Hold
 from scheduler_core import chips as chip_sets
 from scheduler_core import shapes
 from scheduler_core.shapes import ContainerKind
@@ -90,12 +91,10 @@ class World:
         self._check_one_owner()
         self._check_slots()
         if self.agent.is_up:
-            held = values.held(self.agent.ledger)
             self._check_devices()
-        else:
-            held = 0
-            for hold in self.agent.journal:
-                held |= hold.mask
+        held = 0
+        for hold in self._held_now():
+            held |= hold.mask
         for pod in self._readers():  # what it reads it has, whatever we know
             held |= annotated(pod)
         loose = self.kubelet.mounted() & ~held
@@ -107,9 +106,20 @@ class World:
         self.has_failed = False
 
     def _readers(self) -> list[NpuPod]:
-        """The pods that mount what their annotation says, not what was answered."""
+        """The pods that mount what their annotation says, not what was answered.
+
+        Once one is known to hold something, the ledger knows what that is.
+        """
         pods = (*self.cluster.living(), *self.kubelet.running.values())
-        return [pod for pod in pods if pod.shape.reads_annotation]
+        known = {hold.owner.uid for hold in self._held_now() if hold.owner is not None}
+        return [
+            pod for pod in pods if pod.shape.reads_annotation and pod.uid not in known
+        ]
+
+    def _held_now(self) -> tuple[Hold, ...]:
+        if not self.agent.is_up:
+            return self.agent.journal
+        return tuple(self.agent.ledger.holds.values())
 
     def _check_one_owner(self) -> None:
         by_pod: dict[str, int] = {}
