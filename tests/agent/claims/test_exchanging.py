@@ -239,6 +239,7 @@ def test_a_container_made_anew_from_an_equals_slot_gives_that_one_its_old_chip()
         2: ("first/two", "first", (1,)),
         3: ("first/one", "first", (2,)),
     }
+    assert [hold.lost for hold in now.ledger.holds.values()] == [False] * 3
 
 
 def test_what_an_init_container_alone_had_is_part_of_what_a_pod_gives_up() -> None:

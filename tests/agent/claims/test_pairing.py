@@ -21,7 +21,15 @@ from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import NODE, Effects, current, holds, ids, pod, slots
-from tests.agent.rules.kubelet import app, identity, init, mounts, prefers, shows
+from tests.agent.rules.kubelet import (
+    app,
+    identity,
+    init,
+    mounts,
+    prefers,
+    refusal,
+    shows,
+)
 
 EVERY_ID = ids(*range(8))
 
@@ -189,6 +197,7 @@ def test_lost_containers_that_cannot_be_told_apart_get_new_chips_to_be_found() -
     assert identity(now, 6) is Identity.RECHOSEN
     assert holds(now)[3] == ("", "fresh-3", (2,))
     assert slots(now) == {"one": (0,), "two": (1,), "fresh-3": (2,)}
+    assert now.ledger.holds[3].need == 0
     shows(now, "two", main=(6,))
     assert holds(now)[3] == ("two/main", "two", (2,))
 
@@ -203,6 +212,8 @@ def test_a_lost_container_of_a_pod_served_long_ago_gets_its_own() -> None:
     assert mounts(now, 6) == (0,)
     assert slots(now) == {"train": (0,)}
     assert now.ledger.slots["uid-train"].predicate_time == annotations.SERVED
+    assert holds(now) == {2: ("", "train", (0,))}
+    assert now.ledger.holds[2].need == 0
 
 
 def test_what_a_pod_had_that_has_gone_is_no_lost_container() -> None:
@@ -221,6 +232,31 @@ def test_a_pod_that_runs_without_devices_is_served_by_its_own_claim() -> None:
     assert mounts(now, 6) == (3,)
     shows(now, "bare", main=(6,))
     assert now.ledger.bare == frozenset()
+
+
+def test_one_container_of_several_gets_its_own_and_no_others() -> None:
+    both = [app("one", 1), app("two", 1)]
+    now = current(pod("train", [4, 5], 1, phase="Running", containers=both))
+    mounts(now, 4)
+    mounts(now, 5)
+    shows(now, "train", one=(4,), two=(5,))
+    shows(now, "train", one=(4,), two=())
+
+    assert mounts(now, 7) == (5,)
+    assert holds(now) == {
+        1: ("train/one", "train", (4,)),
+        3: ("", "train", (5,)),
+    }
+    assert now.ledger.holds[3].need == 1
+
+
+def test_a_bare_pod_of_another_count_is_not_the_one_who_asks() -> None:
+    now = current(pod("pair", [2, 3], 1, phase="Running"), pod("gone", [5], 2))
+    shows(now, "pair", main=())
+
+    now.apply(PodGone("uid-gone"))
+
+    assert "no pod on this node has a claim" in refusal(now, 6)
 
 
 def test_a_served_pod_without_a_slot_is_not_taken_for_one_without_a_claim() -> None:

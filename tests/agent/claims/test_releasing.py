@@ -44,6 +44,15 @@ def test_a_pod_that_waits_and_was_not_looked_at_may_own_it() -> None:
     assert not ends(rejected(pod("late", [1], 2)))
 
 
+def test_whichever_of_several_pods_may_own_it_keeps_it() -> None:
+    settled = pod("a", [4], 2, phase="Running")
+    now = rejected(settled, pod("b", [2, 3], 3), pod("c", [1], 4))
+    mounts(now, 4)
+    shows(now, "a", main=(4,))
+
+    assert not ends(now)
+
+
 def test_a_pod_that_was_seen_without_it_does_not_own_it() -> None:
     now = rejected(pod("late", [1], 2))
 

@@ -42,12 +42,12 @@ def test_while_something_is_nobodys_all_that_lack_something_are_asked_about() ->
 
 
 def test_when_all_is_known_a_thorough_pass_alone_asks() -> None:
-    now = current(pod("a", [0], 1))
+    now = current(pod("a", [0], 1), pod("waits", [1], 2))
     mounts(now, 0)
     shows(now, "a", main=(0,))
 
     assert asked(now, thorough=False) == []
-    assert asked(now, thorough=True) == ["a"]
+    assert asked(now, thorough=True) == ["a", "waits"]
     assert not settling.is_open(now.ledger)
 
 
@@ -192,6 +192,15 @@ def test_what_nobody_here_has_given_is_said_with_its_ids() -> None:
     assert (hold.sequence, hold.kubelet_ids, hold.slot) == (1, ids(6, 7), "uid-a")
     assert (hold.chips, hold.reserved, hold.need) == ((), (0, 1, 6, 7), 0)
     assert now.ledger.sequence == 1
+
+
+def test_the_first_chip_is_reserved_like_any_other() -> None:
+    now = current(pod("a", [1], 1, phase="Running"))
+
+    shows(now, "a", main=(0,))
+
+    (hold,) = now.ledger.holds.values()
+    assert (hold.chips, hold.reserved) == ((), (0, 1))
 
 
 def test_of_an_id_that_is_partly_known_nothing_is_made_up() -> None:
