@@ -87,7 +87,7 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
     [
         pytest.param((Kind(chips=(1,), life="2"),), 20, 20, id="turns-on-eight-chips"),
         pytest.param(_UNLIKE, 12, 24, id="unlike-pods"),
-        pytest.param(_SHORT, 12, 100, id="short-lives"),
+        pytest.param(_SHORT, 12, 60, id="short-lives"),
         pytest.param(_SHORT, 12, 500, id="many", marks=pytest.mark.faults),
     ],
 )
