@@ -209,8 +209,11 @@ def _is_a_living_pods(ledger: Ledger, hold: Hold) -> bool:
 def _can_turn_out_to_have(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Tell whether a container of a pod can be found to have been given a hold.
 
-    One whose chips are known can when the kubelet has lost them since.
+    One whose chips are known can when the kubelet has lost them since. What init
+    containers got is found with what lasts: of a settled pod there is no more to find.
     """
+    if values.is_settled(ledger, pod):
+        return False
     known = {mine.need: mine for mine in values.holds_of_pod(ledger, pod.uid)}
     fitting = (
         known.get(index)

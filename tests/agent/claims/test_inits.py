@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from agent.claims.events import ChipsRead, PodGone, PodSeen
+from agent.claims.publishing import patches
 from agent.current import Current
+from scheduler_core.wire.annotations import PREDICATE_TIME, SERVED
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, holds, pod, slots
 from tests.agent.rules.kubelet import app, init, mounts, prefers, refusal, shows
@@ -201,3 +203,24 @@ def test_several_of_them_and_what_lasts_are_chosen_again_as_far_as_they_must() -
     now.apply(ChipsRead(unhealthy=1 << 7, busy=0))
 
     assert "Ascend910-7 unhealthy" in refusal(now, 3)
+
+
+def test_what_a_pod_that_has_gone_had_for_them_holds_up_no_settled_pods_claim() -> None:
+    now = confirmed()
+    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
+    mounts(now, 6)
+    mounts(now, 6)
+    shows(now, "other", main=(6,))
+    now.apply(ChipsRead(unhealthy=0, busy=0b11))
+    shows(now, "other", main=())
+    mounts(now, 7)  # made anew, on another chip, without its init container
+    shows(now, "other", main=(7,))
+    shows(now, "train", main=())
+    now.apply(PodGone("uid-train"))  # by force: it still runs on chip 0
+    now.apply(PodSeen(pod("heir", [0], 3, phase="Running")))
+    assert mounts(now, 4) != (0,)
+    shows(now, "heir", main=(4,))
+
+    assert now.ledger.holds[1].owner is None
+    (patch,) = [each for each in patches(now.ledger, host_ip="") if each.name == "heir"]
+    assert patch.annotations[PREDICATE_TIME] == str(SERVED)
