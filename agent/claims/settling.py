@@ -136,8 +136,10 @@ def _confirm(
         ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
     )
     ledger = replace(values.with_hold(ledger, hold), bare=ledger.bare - {pod.uid})
-    since = 0 if mine is None else mine.sequence  # what was before is known, or lost
-    ledger = releasing.without_idle_slots(inits.own(ledger, pod, since=since))
+    if mine is None or not mine.lost:  # else made anew by itself, without init ones
+        since = 0 if mine is None else mine.sequence  # what was before is known
+        ledger = inits.own(ledger, pod, since=since)
+    ledger = releasing.without_idle_slots(ledger)
     return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
 
 

@@ -224,3 +224,23 @@ def test_what_a_pod_that_has_gone_had_for_them_holds_up_no_settled_pods_claim() 
     assert now.ledger.holds[1].owner is None
     (patch,) = [each for each in patches(now.ledger, host_ip="") if each.name == "heir"]
     assert patch.annotations[PREDICATE_TIME] == str(SERVED)
+
+
+def test_nor_what_another_got_when_what_lasts_is_made_anew_by_itself() -> None:
+    now = confirmed()
+    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
+    mounts(now, 6)
+    mounts(now, 6)
+    shows(now, "other", main=(6,))
+    now.apply(ChipsRead(unhealthy=0, busy=0b11))
+    shows(now, "train", main=())
+    shows(now, "other", main=())
+    mounts(now, 7)  # train's, which ends before anybody has asked
+    now.apply(PodSeen(train("train", 0, 1, phase="Failed")))
+    (chip,) = mounts(now, 7)
+
+    shows(now, "other", main=(7,))
+
+    assert [held for owner, _, held in holds(now).values() if "other" in owner] == [
+        (chip,)
+    ]
