@@ -148,9 +148,11 @@ class Pods(RuleBasedStateMachine):
         self._begin(index, Manner(obeys=obeys, seed=seed, rejects=True))
 
     def confirmed(self) -> list[str]:
-        # two pods that are not confirmed and have one id cannot be told apart
+        # two pods that are not confirmed and have one id cannot be told apart; whoever
+        # has lost his devices may have been given others that are not confirmed
         holds = self.world.agent.ledger.holds.values()
-        return sorted({hold.owner.uid for hold in holds if hold.owner is not None})
+        lost = {hold.owner.uid for hold in holds if hold.owner and hold.lost}
+        return sorted({hold.owner.uid for hold in holds if hold.owner} - lost)
 
     @precondition(lambda self: self.can_admit() and self.confirmed())
     @rule(index=indexes, victim=indexes, seed=indexes)
