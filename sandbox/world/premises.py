@@ -7,6 +7,7 @@ socket must stay below 108 bytes.
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ _SOCKET_PATH_BYTES = 108
 #: What lies below the root at most, with room for a long node name.
 _BELOW_ROOT_BYTES = 64
 _PREFIX = "ascend-"
+#: How often to try to remove it, and how long to wait in between.
+_REMOVALS, _PAUSE_S = 10, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,4 +167,19 @@ def opened(below: Path | None = None) -> Iterator[Premises]:
         premises.logs.mkdir()
         yield premises
     finally:
-        shutil.rmtree(root)
+        _remove(root)
+
+
+def _remove(root: Path) -> None:
+    """Remove a directory in which a gRPC server may still make or unlink its socket.
+
+    One that is stopped while it begins does so on threads of its own.
+    """
+    for _ in range(_REMOVALS - 1):
+        try:
+            shutil.rmtree(root)
+        except OSError:
+            time.sleep(_PAUSE_S)
+        else:
+            return
+    shutil.rmtree(root)
