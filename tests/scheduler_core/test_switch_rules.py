@@ -16,21 +16,10 @@ from scheduler_core.leaves import (
     schema_of,
 )
 from tests.scheduler_core import switch_rules
+from tests.scheduler_core.leaf_parts import Slots, free, leaf
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
 IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
-Slots = dict[str, tuple[str, int]]
-
-
-def leaf(
-    name: str, width: int = 4, *, use: LeafUse = IDLE, healthy: bool = True
-) -> Leaf:
-    servers = tuple(Server(node=f"{name}{p}", slice_id=p) for p in range(width))
-    return Leaf(name=name, servers=servers, use=use, healthy=healthy)
-
-
-def free(**positions: str) -> Slots:
-    return {f"{name}{p}": ("", 0) for name, some in positions.items() for p in some}
 
 
 def mixed(seed: int, below: int) -> int:

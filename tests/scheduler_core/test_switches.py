@@ -14,16 +14,10 @@ from scheduler_core.leaves import (
     Version,
     schema_of,
 )
+from tests.scheduler_core.leaf_parts import free, leaf
 
 LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
 IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
-
-
-def leaf(
-    name: str, width: int = 4, *, use: LeafUse = IDLE, healthy: bool = True
-) -> Leaf:
-    servers = tuple(Server(node=f"{name}{p}", slice_id=p) for p in range(width))
-    return Leaf(name=name, servers=servers, use=use, healthy=healthy)
 
 
 def network(
@@ -35,11 +29,6 @@ def network(
     return Network(
         leaves=leaves, version=version, tenants=tenants, shared_leaves=shared
     )
-
-
-def free(**positions: str) -> dict[str, tuple[str, int]]:
-    """Slots by leaf: `free(a="013")` are a0, a1, a3, all equally good."""
-    return {f"{name}{p}": ("", 0) for name, some in positions.items() for p in some}
 
 
 def nodes(found: tuple[Part, ...] | str) -> list[str]:
