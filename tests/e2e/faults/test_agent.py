@@ -23,7 +23,7 @@ _JOURNAL = ours.STATE / "holds"
 
 def test_the_agent_dies_before_an_allocate(attempt: Try) -> None:
     with attempt("agent, before Allocate", "kill -9 while a pod is bound") as this:
-        _idle(this)
+        this.quiet()  # the next Allocate is the victim's
         kubelet = this.cluster.programs.kubelet
         kubelet.freeze()
         this.victim("cut-off")
@@ -42,7 +42,7 @@ def test_the_agent_dies_in_the_middle_of_an_allocate(attempt: Try) -> None:
     with attempt(
         "agent, in the middle of Allocate", "SIGSTOP while it is asked, then kill -9"
     ) as this:
-        _idle(this)
+        this.quiet()  # the next Allocate is the victim's
         disk = ours.Hanging()
         disk.begin()
         try:
@@ -102,7 +102,7 @@ def test_the_agents_are_brought_to_another_release_and_back(
 
 def _is_killed_in_time(this: Trial) -> bool:
     """Kill the agent after its answer, and before it knows whose it was."""
-    _idle(this)
+    this.quiet()  # the next Allocate is the victim's
     pid = this.agent.pid
     assert pid is not None
     this.victim("cut-off")
@@ -114,13 +114,6 @@ def _is_killed_in_time(this: Trial) -> bool:
     this.load.churn.go_on()
     this.recover()
     return _fate(this, "cut-off") == _RAN and is_open
-
-
-def _idle(this: Trial) -> None:
-    """Let the short pods end, so that the next Allocate is the victim's."""
-    this.load.churn.pause()
-    this.load.churn.wait_idle(within_s=30)
-    time.sleep(0.5)
 
 
 def _fate(this: Trial, name: str) -> str:

@@ -41,8 +41,9 @@ def test_a_chip_fails_while_it_is_held(attempt: Try, chips: Chips) -> None:
 def test_a_chip_fails_while_it_is_claimed(attempt: Try, chips: Chips) -> None:
     with attempt("chip fails, claimed", "a fault between bind and Allocate") as this:
         kubelet = this.cluster.programs.kubelet
-        this.load.churn.pause()
-        this.load.churn.wait_idle(within_s=30)
+        # Nobody else may take the chips that are to replace the broken one: the agent
+        # would rightly refuse the claimant. So churn waits until it has been served.
+        this.quiet()
         kubelet.freeze()
         this.victim("claimant", chips=2)
         story = this.load.chronicle.wait(
@@ -51,12 +52,12 @@ def test_a_chip_fails_while_it_is_claimed(attempt: Try, chips: Chips) -> None:
         claimed = truth.numbers(story.bound_claim)
         chips.break_(claimed[0])
         _wait_unhealthy(this, {claimed[0]})
-        this.load.churn.go_on()
         kubelet.thaw()
 
         story = this.load.chronicle.wait(
             lambda story: story.phase == "Succeeded", "claimant"
         )
+        this.load.churn.go_on()
         [line] = [each for each in witness.lines() if each.pod_uid == story.uid]
         assert claimed[0] not in line.environment
         this.remark = f"claimed {claimed}, served {line.environment}"

@@ -184,6 +184,15 @@ class Trial:
         self.load.remove("whole")
         truth.until_agreed(self.cluster, within_s=SETTLED_WITHIN_S)
 
+    def quiet(self) -> None:
+        """Let short pods end and come no more, until their chips are free by all.
+
+        A pod that has ended may have its chips for a moment yet.
+        """
+        self.load.churn.pause()
+        self.load.churn.wait_idle(within_s=60)
+        truth.until_agreed(self.cluster, within_s=30)
+
     def victim(self, name: str, chips: int = 1) -> None:
         """Create a pod that is to be met by the fault."""
         self.load.create(
