@@ -237,10 +237,10 @@ def _finding(chip: int, look: Look) -> Finding:
     if chip not in look.reading.chips:
         return Finding.FAULTY
     faults = look.reading.faults_of(chip)
-    own = worst(fault.level for fault in faults if not fault.network)
+    own = worst(fault.seriousness for fault in faults if not fault.network)
     if not _is_tolerated(own, in_use=chip in look.in_use):
         return Finding.FAULTY
-    if all(NETWORK_TOLERATED[fault.level] for fault in faults if fault.network):
+    if all(NETWORK_TOLERATED[fault.seriousness] for fault in faults if fault.network):
         return Finding.CLEAR
     return Finding.NETWORK_FAULTY
 
@@ -257,4 +257,4 @@ def _reason(chip: int, reading: Reading) -> str:
     if not faults:
         return ""
     codes = ",".join(fault.code for fault in faults)
-    return f"{worst(fault.level for fault in faults).value} {codes}"
+    return f"{worst(fault.seriousness for fault in faults).value} {codes}"

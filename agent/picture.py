@@ -71,7 +71,7 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
         Fault(
             chip=fault.chip,
             code=fault.code,
-            level=fault.level.value,
+            level=fault.seriousness.value,
             time_ms=fault.since_ms,
             network=fault.network,
         )

@@ -1,9 +1,11 @@
 """Parse the YAML file that describes a simulated machine. Pure.
 
     product: atlas-800-training     # key of a row of the product table
-    faults:                         # optional; the level defaults to SeparateNPU
+    faults:                         # optional; without a level the code says it
       - {chip: 3, code: "80E01801", level: SeparateNPU}
       - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
+      - {chip: 2, code: "80E18005", severity: 3}
+    unreachable: [4]                # optional: the driver's check of the network fails
     processes:                      # optional: who uses a chip though no pod does
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
@@ -35,7 +37,14 @@ _DEVICE = re.compile(r"/dev(/[\w-][\w.-]*)+")
 #: What the chips of a product call themselves: (name, AI cores).
 _CHIPS = {"atlas-800-training": ("910A", 32)}
 
-_KEYS = ("product", "faults", "processes", "vanished", "stand_in", "numa")
+_KEYS = (
+    *("product", "faults", "unreachable", "processes", "vanished"),
+    *("stand_in", "numa"),
+)
+_FAULT_KEYS = ("chip", "code", "level", "severity", "network")
+
+#: The driver's severities: warning, minor, major, critical.
+_CRITICAL = 3
 
 #: Linux counts at most 1,024 of them (MAX_NUMNODES).
 _LAST_NUMA_NODE = 1023
@@ -128,12 +137,14 @@ class _Reader:
         product = self._product(fields.get("product"))
         self._chip_count = None if product is None else product.chip_count
         faults = self._list("faults", fields.get("faults"), self._fault)
+        unreachable = self._list("unreachable", fields.get("unreachable"), self._chip)
         processes = self._list("processes", fields.get("processes"), self._process)
         vanished = self._list("vanished", fields.get("vanished"), self._chip)
         stand_in = self._device(fields.get("stand_in", ""))
         self._distinct("faults", [(f.chip, f.code) for f in faults], "chip and code")
         self._distinct("processes", [(p.chip, p.pid) for p in processes], "chip, pid")
         self._distinct("vanished", vanished, "chip")
+        self._distinct("unreachable", unreachable, "chip")
         numa = self._numa(fields.get("numa"))
         if product is None:
             return None
@@ -145,6 +156,7 @@ class _Reader:
             chips=tuple(c for c in range(product.chip_count) if c not in vanished),
             numa=numa,
             faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
+            unreachable=tuple(sorted(unreachable)),
             processes=tuple(sorted(processes, key=lambda use: (use.chip, use.pid))),
             stand_in=stand_in,
         )
@@ -164,18 +176,25 @@ class _Reader:
 
     def _fault(self, at: str, value: object) -> ChipFault | None:
         before = len(self.flaws)
-        fields = self._mapping(at, value, ("chip", "code", "level", "network"))
+        fields = self._mapping(at, value, _FAULT_KEYS)
         if fields is None:
             return None
         chip = self._chip(f"{at}.chip", fields.get("chip"))
         code = self._code(f"{at}.code", fields.get("code"))
-        level = self._level(f"{at}.level", fields.get("level", Level.SEPARATE.value))
+        level = self._level(f"{at}.level", fields.get("level"))
+        severity = self._severity(f"{at}.severity", fields.get("severity"))
         network = fields.get("network", False)
         if not isinstance(network, bool):
             self._flaw(f"{at}.network", "true or false", network)
         if len(self.flaws) > before or chip is None:
             return None
-        return ChipFault(chip=chip, code=code, level=level, network=network is True)
+        return ChipFault(
+            chip=chip,
+            code=code,
+            level=level,
+            severity=severity,
+            network=network is True,
+        )
 
     def _process(self, at: str, value: object) -> Process | None:
         fields = self._mapping(at, value, ("chip", "pid"))
@@ -216,12 +235,20 @@ class _Reader:
         self._flaw(at, 'a fault code in quotes, like "80E01801"', value)
         return ""
 
-    def _level(self, at: str, value: object) -> Level:
+    def _level(self, at: str, value: object) -> Level | None:
         levels = {level.value: level for level in Level if level is not Level.NORMAL}
+        if value is None:
+            return None
         if isinstance(value, str) and value in levels:
             return levels[value]
         self._flaw(at, f"one of {', '.join(levels)}", value)
-        return Level.NORMAL
+        return None
+
+    def _severity(self, at: str, value: object) -> int | None:
+        if value is None or (_is_int(value) and 0 <= value <= _CRITICAL):
+            return value
+        self._flaw(at, f"a severity, 0 to {_CRITICAL}", value)
+        return None
 
     def _mapping(
         self, at: str, value: object, keys: tuple[str, ...]

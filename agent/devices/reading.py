@@ -30,6 +30,9 @@ class Level(Enum):
     MANUALLY_SEPARATE = "ManuallySeparateNPU"
 
 
+#: Of a fault that nobody has given one: a chip that may be broken is not given out.
+UNSAID = Level.SEPARATE
+
 _RANK = {level: rank for rank, level in enumerate(Level)}
 
 
@@ -45,11 +48,20 @@ class ChipFault:
     chip: int
     #: Upper-case hexadecimal, as the fault configuration writes it.
     code: str
-    level: Level
+    #: None: whoever reported it did not say, and the fault configuration does.
+    level: Level | None = None
+    #: What the driver makes of it: 0 a warning, 1 minor, 2 major, 3 critical; None
+    #: when it did not say. Decides for codes that no configuration names.
+    severity: int | None = None
     #: A fault of the parameter-plane network, not of the chip itself.
     network: bool = False
     #: When it was first seen. Unit: Unix milliseconds.
     since_ms: int = 0
+
+    @property
+    def seriousness(self) -> Level:
+        """Its level, or `UNSAID`."""
+        return UNSAID if self.level is None else self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +87,9 @@ class Reading:
     numa: tuple[int, ...] = ()
     #: Ordered by chip, then as reported.
     faults: tuple[ChipFault, ...] = ()
+    #: Chips whose parameter-plane network the driver's own check finds broken, with or
+    #: without a fault code, ascending.
+    unreachable: tuple[int, ...] = ()
     #: Ordered by chip, then pid.
     processes: tuple[Process, ...] = ()
     #: Device of the host that containers get in the place of each chip's own; "" where

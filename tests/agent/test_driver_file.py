@@ -33,7 +33,8 @@ def test_everything_that_a_file_can_say() -> None:
         faults:
           - {chip: 3, code: "80e01801"}
           - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
-          - {chip: 3, code: "020001002", level: NotHandleFault}
+          - {chip: 3, code: "020001002", level: NotHandleFault, severity: 0}
+        unreachable: [6, 2]
         processes:
           - {chip: 1, pid: 12}
           - {chip: 1, pid: 11}
@@ -51,9 +52,10 @@ def test_everything_that_a_file_can_say() -> None:
         numa=(0, 0, 0, 0, 1, 1, 1, 1),
         faults=(
             ChipFault(chip=0, code="81078603", level=Level.PRE_SEPARATE, network=True),
-            ChipFault(chip=3, code="80E01801", level=Level.SEPARATE),
-            ChipFault(chip=3, code="020001002", level=Level.NOT_HANDLED),
+            ChipFault(chip=3, code="80E01801"),
+            ChipFault(chip=3, code="020001002", level=Level.NOT_HANDLED, severity=0),
         ),
+        unreachable=(2, 6),
         processes=(Process(chip=1, pid=11), Process(chip=1, pid=12)),
         stand_in="/dev/null",
     )
@@ -94,15 +96,15 @@ def test_empty_lists_may_be_left_blank() -> None:
         (
             "# only a comment",
             (
-                "expected a mapping with the keys product, faults, processes, "
-                "vanished, stand_in, numa, found nothing"
+                "expected a mapping with the keys product, faults, unreachable, "
+                "processes, vanished, stand_in, numa, found nothing"
             ),
         ),
         (
             "- 1",
             (
-                "expected a mapping with the keys product, faults, processes, "
-                "vanished, stand_in, numa, found [1]"
+                "expected a mapping with the keys product, faults, unreachable, "
+                "processes, vanished, stand_in, numa, found [1]"
             ),
         ),
         (
@@ -130,8 +132,8 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
         (
             "fault: []",
             (
-                "fault: expected one of the keys product, faults, processes, "
-                "vanished, stand_in, numa, found 'fault'"
+                "fault: expected one of the keys product, faults, unreachable, "
+                "processes, vanished, stand_in, numa, found 'fault'"
             ),
         ),
         ("faults: 3", "faults: expected a list, found 3"),
@@ -139,7 +141,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             "faults: [x]",
             (
                 "faults[0]: expected a mapping with the keys chip, code, level, "
-                "network, found 'x'"
+                "severity, network, found 'x'"
             ),
         ),
         (
@@ -175,6 +177,10 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             ),
         ),
         (
+            'faults: [{chip: 0, code: "80E01801", severity: 4}]',
+            "faults[0].severity: expected a severity, 0 to 3, found 4",
+        ),
+        (
             'faults: [{chip: 0, code: "80E01801", network: 1}]',
             "faults[0].network: expected true or false, found 1",
         ),
@@ -182,7 +188,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             'faults: [{chip: 0, code: "80E01801", colour: red}]',
             (
                 "faults[0].colour: expected one of the keys chip, code, level, "
-                "network, found 'colour'"
+                "severity, network, found 'colour'"
             ),
         ),
         (
@@ -198,6 +204,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             "processes: expected each chip, pid once, found (0, 1)",
         ),
         ("vanished: [9]", "vanished[0]: expected a chip from 0 to 7, found 9"),
+        ("unreachable: [2, 2]", "unreachable: expected each chip once, found 2"),
         ("vanished: [1, 1]", "vanished: expected each chip once, found 1"),
     ],
 )
@@ -208,8 +215,8 @@ def test_what_is_not_understood_is_refused_with_its_place(line: str, flaw: str) 
 def test_all_flaws_come_at_once_also_without_a_product() -> None:
     assert flaws_of('faults: [{chip: 1, code: ""}]\ncolour: red\n') == [
         (
-            "colour: expected one of the keys product, faults, processes, "
-            "vanished, stand_in, numa, found 'colour'"
+            "colour: expected one of the keys product, faults, unreachable, "
+            "processes, vanished, stand_in, numa, found 'colour'"
         ),
         f"product: expected one of {KEYS}, found nothing",
         "faults[0].code: expected a fault code in quotes, like \"80E01801\", found ''",

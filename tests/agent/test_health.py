@@ -48,6 +48,12 @@ def conditions_of_3(*looks: tuple[float, Reading]) -> list[Condition]:
     return seen
 
 
+def test_a_fault_that_nobody_has_given_a_level_takes_a_chip_out_of_service() -> None:
+    bad = with_faults(ChipFault(chip=3, code="80E01801", severity=0))
+
+    assert conditions_of_3((0.0, bad)) == [UNHEALTHY]
+
+
 def test_every_pair_of_condition_and_finding_is_in_the_table() -> None:
     assert set(TRANSITIONS) == set(product(Condition, Finding))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.devices.driver import DriverFileError
-from agent.devices.reading import ChipFault, Level, Reading
+from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated import SimulatedDriver
 from scheduler_core.products import PRODUCTS
 
@@ -45,8 +45,8 @@ async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
     reading = await driver.read()
 
     assert reading.faults == (
-        ChipFault(chip=3, code="80E01801", level=Level.SEPARATE, since_ms=1000),
-        ChipFault(chip=4, code="80E01801", level=Level.SEPARATE, since_ms=2000),
+        ChipFault(chip=3, code="80E01801", since_ms=1000),
+        ChipFault(chip=4, code="80E01801", since_ms=2000),
     )
 
 
