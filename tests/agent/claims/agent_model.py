@@ -66,6 +66,7 @@ class Agent:
     unsure: set[str] = field(default_factory=set)  # uids of pods patched in vain
     reading: Reading | None = None
     rechosen: set[int] = field(default_factory=set)  # sequences of holds
+    chosen_since: int = 0  # mask: chosen again since the batch was made
     before_patch: Callable[[], None] = lambda: None
     after_patch: Callable[[], None] = lambda: None
     died_in_admission: bool = False
@@ -215,9 +216,13 @@ class Agent:
         return answer
 
     def _ask(self, asked: AllocateAsked) -> Effect:
+        before = self.ledger.slots
         effects = self.take(asked)
         if Counted(Identity.RECHOSEN) in effects:
             self.rechosen.add(self.ledger.sequence)
+            slot = self.ledger.slots[self.ledger.holds[self.ledger.sequence].slot]
+            had = before[slot.uid].chips if slot.uid in before else 0
+            self.chosen_since |= slot.chips & ~had
         return effects[0]
 
     def _alive(self) -> None:
@@ -293,13 +298,15 @@ class Agent:
     def send(
         self, *, last: bool = False, lands: bool = True, told: bool = True
     ) -> bool:
-        """Send one patch of the batch; a new batch when there is none.
+        """Let one patch of the batch land; a new batch when there is none.
+
+        All of a batch are on their way at once: much can happen before one lands.
 
         Returns:
             Whether there was one.
         """
         if not self.batch:
-            self.batch = list(self.wanted())
+            self.batch, self.chosen_since = list(self.wanted()), 0
         if not self.batch:
             self._swap_patches = -1
             return False

@@ -72,7 +72,14 @@ class World:
         return mask
 
     def _before_patch(self) -> None:
-        self._covered = self.cluster.annotated() & self._wanted_by_living()
+        """Note what this patch may not uncover.
+
+        What was chosen again while it was on its way could have been chosen where
+        nobody claims it: like all that is chosen again it is told as held, and
+        claimed when its own patch lands, which no patch made after it uncovers.
+        """
+        wanted = self._wanted_by_living() & ~self.agent.chosen_since
+        self._covered = self.cluster.annotated() & wanted
 
     def _after_patch(self) -> None:
         living = {pod.uid for pod in self.cluster.living()}

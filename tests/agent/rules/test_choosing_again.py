@@ -1,7 +1,9 @@
 """The agent is the arbiter on its node: rule 2."""
 
-from agent.claims.events import ChipsRead, Identity
-from agent.claims.publishing import patches
+from dataclasses import replace
+
+from agent.claims.events import ChipsRead, Identity, PodGone, PodSeen
+from agent.claims.publishing import affinity, patches
 from agent.current import Current
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import RESOURCE, current, pod
@@ -55,6 +57,35 @@ def test_what_was_chosen_again_is_written_before_its_holder_is_known() -> None:
     (chip,) = mounts(now, 0)
 
     assert written(now) == {"train": f"Ascend910-{chip}"}
+
+
+def test_what_was_chosen_again_is_told_as_held_at_once() -> None:
+    now = current(pod("train", [0]))
+    now.apply(ChipsRead(unhealthy=0b1, busy=0))
+
+    (chip,) = mounts(now, 0)
+
+    assert affinity(now.ledger).held == (chip,)
+
+
+def test_who_gave_a_chip_up_claims_it_until_whoever_it_was_chosen_for_does() -> None:
+    now = current(pod("heir", [2], 2), pod("gone", [1], 1))
+    mounts(now, 1)
+    shows(now, "heir", main=(1,))
+    now.apply(PodGone("uid-gone"))
+    before = written(now)
+    late = pod("late", [3], 3)
+    now.apply(PodSeen(late))
+    now.apply(ChipsRead(unhealthy=0b11111001, busy=0))
+
+    assert mounts(now, 3) == (2,)
+    first = written(now)
+    chosen = {**late.annotations, RESOURCE: "Ascend910-2"}
+    now.apply(PodSeen(replace(late, annotations=chosen)))
+
+    assert before == {"heir": "Ascend910-1"}
+    assert first == {"late": "Ascend910-2"}
+    assert written(now) == {"heir": "Ascend910-1"}
 
 
 def unlike(name: str, chips: list[int], time: int) -> NpuPod:
