@@ -64,6 +64,7 @@ class Resources(_Partial, frozen=True):
     """What a container asks for."""
 
     limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
 
 
 class Container(_Partial, frozen=True):
@@ -75,12 +76,23 @@ class Container(_Partial, frozen=True):
     restart_policy: str | None = None
 
 
+class SchedulingGroup(_Partial, frozen=True):
+    """The group of pods that the scheduler is to see as one (Kubernetes 1.36)."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(_Partial, frozen=True):
     """What a pod should be."""
 
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    #: what a runtime class costs besides
+    overhead: dict[str, Quantity] | None = None
+    node_selector: dict[str, str] | None = None
+    priority: int | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class RequestMapping(_Partial, frozen=True):
