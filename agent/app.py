@@ -20,15 +20,16 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from agent import holdbook, picture
 from agent.api import Api
 from agent.claims import ledger as ledgers
-from agent.claims import occupancy, settling, values
-from agent.claims.events import ChipsRead, Effect, Noted, PodGone, PodSeen
+from agent.claims import occupancy, settling
+from agent.claims.events import Effect, Noted, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
 from agent.devices.reading import Reading
 from agent.devices.simulated import SimulatedDriver
-from agent.devices.source import Observation, Source
-from agent.health import Health, Look, step
+from agent.devices.source import Source
+from agent.diagnosis import Diagnosis
+from agent.faultwatch import FaultWatch
 from agent.holdbook import Holdbook
 from agent.journal import Journal, JournalProblem, ProblemKind
 from agent.observe.metrics import Metrics
@@ -124,7 +125,7 @@ async def _first_reading(
 
 
 class Agent:
-    """Protects the health of the chips; everything else is in its own part."""
+    """Protects which pods wait for us; everything else is in its own part."""
 
     def __init__(
         self,
@@ -148,8 +149,6 @@ class Agent:
         self._api = api
         self._metrics = metrics
         self._ready = ready
-        self._reading = reading
-        self._health = Health()
         self._product: Product = reading.product
         #: uids of pods that came while the kubelet had no plugin but us
         self._awaited: set[str] = set()
@@ -164,6 +163,20 @@ class Agent:
             self._told,
         )
         self._news.follow(self._current)
+        self._diagnosis = Diagnosis(
+            self._current,
+            reading=reading,
+            recover_s=settings.recover_s,
+            news=self._news,
+            metrics=metrics,
+            loop_s=self._loop_s,
+        )
+        self._fault_watch = FaultWatch(
+            api.client,
+            namespace=settings.namespace,
+            apply=self._diagnosis.configured,
+            complain=self._news.fault_config,
+        )
         boot = boot_id()
         self._holdbook = Holdbook(
             self._current,
@@ -227,16 +240,18 @@ class Agent:
             pods=self._pods,
             configmap=self._reporter.configmap_watch,
             node=self._reporter.node_watch,
+            faultconfig=self._fault_watch.watch,
         )
 
     async def run(self, source: Source) -> None:
         """Run until cancelled or until a part fails."""
         await self._restore()
-        self._observed(Observation(reading=self._reading))
+        self._diagnosis.look()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.recorder.run(), name="events")
             tasks.create_task(self._pods.run(self._pod_changed), name="pods")
-            tasks.create_task(source.run(self._observed), name="driver")
+            tasks.create_task(source.run(self._diagnosis.observed), name="driver")
+            tasks.create_task(self._fault_watch.run(), name="faults")
             tasks.create_task(self._holdbook.run(), name="journal")
             await self._learn_pods()
             self._current.replace(ledgers.resume(self._current.ledger))
@@ -327,32 +342,6 @@ class Agent:
             log.warning("kubelet's own pods not read", extra={"reason": str(error)})
             return ()
 
-    def _observed(self, seen: Observation) -> None:
-        """Take in a look at the hardware."""
-        self._metrics.driver_stale.set(seen.is_stale)
-        self._news.driver(seen.problem)
-        if seen.reading is None or seen.is_stale:
-            return
-        before, self._reading = self._reading, seen.reading
-        look = Look(
-            reading=seen.reading,
-            in_use=frozenset(chip_sets.ids_of(values.held(self._current.ledger))),
-            recover_s=self._settings.recover_s,
-        )
-        self._health, transitions = step(self._health, look, self._loop_s())
-        self._news.transitions(transitions, self._health)
-        event = ChipsRead(
-            unhealthy=chip_sets.mask_of(
-                set(self._health.chips) - set(self._health.in_service)
-            ),
-            busy=chip_sets.mask_of(use.chip for use in seen.reading.processes),
-        )
-        ledger = self._current.ledger
-        if (event.unhealthy, event.busy) != (ledger.unhealthy, ledger.busy):
-            self._current.apply(event)
-        elif transitions or before != seen.reading:
-            self._current.wake()  # the report says more than the ledger
-
     # What is fed from it
 
     def _servicer(self) -> Servicer:
@@ -367,8 +356,8 @@ class Agent:
 
     def _shown_to_kubelet(self) -> Reading:
         if self._settings.numa_topology:
-            return self._reading
-        return replace(self._reading, numa=())
+            return self._diagnosis.reading
+        return replace(self._diagnosis.reading, numa=())
 
     async def _report(self) -> NoReturn:
         """Have the newest state published."""
@@ -378,8 +367,8 @@ class Agent:
             taken = occupancy.claimed(ledger) | occupancy.unusable(ledger)
             self._reporter.publish(
                 picture.picture(
-                    self._reading,
-                    self._health,
+                    self._diagnosis.reading,
+                    self._diagnosis.health,
                     taken=chip_sets.ids_of(taken & ~ledger.unhealthy),
                     affinity=affinity(ledger),
                 )

@@ -256,5 +256,5 @@ def _reason(chip: int, reading: Reading) -> str:
     faults: tuple[ChipFault, ...] = reading.faults_of(chip)
     if not faults:
         return ""
-    codes = ",".join(fault.code for fault in faults)
-    return f"{worst(fault.seriousness for fault in faults).value} {codes}"
+    codes = ",".join(fault.code for fault in faults if fault.code)
+    return f"{worst(fault.seriousness for fault in faults).value} {codes}".rstrip()

@@ -7,8 +7,8 @@ while they were away. This one:
    older than what we knew), and compares with what it knew: what vanished is
    delivered as `Deleted`, what changed as `Upserted`, then `Synced`;
 2. watches from there with bookmarks, asks the server to end the watch after a random
-   5 to 10 minutes, and gives up on a stream that is silent for 70 s (bookmarks come
-   each minute);
+   time (5 to 10 minutes), and gives up on a stream that is silent for 70 s
+   (bookmarks come each minute);
 3. goes on from the last version after a cut; lists again after 410 or an ERROR event;
 4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
    starts anew once a watch has brought something or has lived a while.
@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 IDLE_S = 70.0
 #: Objects per page of a list; the API server's own clients use 500.
 PAGE_SIZE = 500
+#: A watch ends after half of this to all of it. Unit: seconds.
+LONGEST_S = 600
 #: More than any cluster has of anything.
 LARGEST_PAGE = 1_000_000
 #: A watch that lived as long as this has worked.
@@ -110,6 +112,7 @@ class ListWatch(Generic[T]):
         params: Mapping[str, str] | None = None,
         idle_s: float = IDLE_S,
         page_size: int = PAGE_SIZE,
+        longest_s: int = LONGEST_S,
         rng: random.Random | None = None,
     ) -> None:
         """Know nothing yet.
@@ -121,6 +124,7 @@ class ListWatch(Generic[T]):
             params: fieldSelector and labelSelector, where only a part is wanted.
             idle_s: How long a silent watch is believed; seconds.
             page_size: Objects per page of a list.
+            longest_s: The most that one watch lasts; seconds.
             rng: The source of chance for jitter.
         """
         self._client = client
@@ -128,6 +132,7 @@ class ListWatch(Generic[T]):
         self._params = dict(params or {})
         self._idle_s = idle_s
         self._page_size = page_size
+        self._longest_s = longest_s
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not a secret
         self._backoff = Backoff(rng=self._rng)
         self._objects = msgspec.json.Decoder(kind)
@@ -267,7 +272,9 @@ class ListWatch(Generic[T]):
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(self._rng.randint(300, 600)),
+            "timeoutSeconds": str(
+                self._rng.randint(self._longest_s // 2, self._longest_s)
+            ),
         }
         lines = LineSplitter()
         loop = asyncio.get_running_loop()

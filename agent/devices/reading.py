@@ -65,6 +65,25 @@ class ChipFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchFault:
+    """One fault of a switch of a SuperPoD node, as the reference describes it."""
+
+    #: As the fault configuration writes it: `[0x08520003,na,L2,na]`.
+    code: str
+    event_type: int = 0
+    #: What the port leads to: 0 a CPU, 1 an NPU, 2 another switch, 65535 nothing.
+    peer: int = 65535
+    peer_port: int = 0
+    #: The switch chip, and its port.
+    chip: int = 0
+    port: int = 0
+    #: 0 a warning, 1 minor, 2 major, 3 critical.
+    severity: int = 0
+    #: When it was first seen. Unit: Unix milliseconds.
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One process that uses a chip, whoever started it."""
 
@@ -90,6 +109,8 @@ class Reading:
     #: Chips whose parameter-plane network the driver's own check finds broken, with or
     #: without a fault code, ascending.
     unreachable: tuple[int, ...] = ()
+    #: Of the node's own switches, which A3 servers have.
+    switch_faults: tuple[SwitchFault, ...] = ()
     #: Ordered by chip, then pid.
     processes: tuple[Process, ...] = ()
     #: Device of the host that containers get in the place of each chip's own; "" where

@@ -84,6 +84,10 @@ class Metrics:
         self.health_transitions = self._counter(
             "health_transitions", "Chips that came into a condition", "condition"
         )
+        self.fault_config_unusable = self._gauge(
+            "fault_config_unusable",
+            "1 while the cluster's fault configuration is not usable",
+        )
         self.driver_stale = self._gauge(
             "driver_stale", "1 while the hardware cannot be read"
         )

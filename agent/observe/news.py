@@ -39,6 +39,7 @@ class News:
         self._recorder = recorder
         self._current: Current | None = None
         self._driver_problem = ""
+        self._fault_config = ""
         self._rivals: dict[str, str] = {}
         for of in RIVALS:
             metrics.rival.labels(of).set(0)
@@ -138,6 +139,25 @@ class News:
             reason="NpuRival" if text else "NpuRivalGone",
             message=text or f"nobody else serves this node's {of} any more",
             type="Warning" if text else "Normal",
+        )
+
+    def fault_config(self, problem: str) -> None:
+        """Tell that the cluster's fault configuration cannot be used, or can again.
+
+        Args:
+            problem: A sentence; "" when it can be used.
+        """
+        before, self._fault_config = self._fault_config, problem
+        self._metrics.fault_config_unusable.set(bool(problem))
+        if problem == before:
+            return
+        if problem:
+            log.error("fault configuration", extra={keys.REASON: problem})
+        self._recorder.record(
+            self._node,
+            reason="NpuFaultConfigUnusable" if problem else "NpuFaultConfigUsable",
+            message=problem or "the fault configuration can be used again",
+            type="Warning" if problem else "Normal",
         )
 
     def journal_failed(self, why: str) -> None:

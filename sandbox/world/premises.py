@@ -20,7 +20,7 @@ CHIP_COUNT = 8
 #: Key of the product row whose chips the simulated driver shows.
 PRODUCT = "atlas-800-training"
 #: MindCluster's code for a chip that fell off the bus (faultCode.json).
-FAULT_CODE = "80E01801"
+FAULT_CODE = "80818C00"
 
 #: sockaddr_un.sun_path, with its terminating zero (unix(7)).
 _SOCKET_PATH_BYTES = 108

@@ -170,7 +170,7 @@ class Chips:
 
     def break_(self, *chips: int) -> None:
         """Let these chips report a fault, and no others."""
-        faults = "".join(f'  - {{chip: {chip}, code: "80E01801"}}\n' for chip in chips)
+        faults = "".join(f'  - {{chip: {chip}, code: "80818C00"}}\n' for chip in chips)
         text = self._whole + (f"faults:\n{faults}" if chips else "")
         self._put(text)
 
