@@ -12,6 +12,12 @@ from sandbox.apiserver.resources import Resource
 
 _EVICTION_AFTER_S = 300
 _NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 _EMPTIED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
@@ -51,6 +57,8 @@ def on_create(resource: Resource, document: Object) -> None:
                 "phase": "Pending",
                 "qosClass": quality_of_service(document),
             }
+            if document["spec"].get("schedulingGates"):
+                document["status"]["conditions"] = [dict(_GATED)]
             _admit(document)
         case "Namespace":
             document["status"] = {"phase": "Active"}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from sandbox.apiserver import selectors, statuses
 from sandbox.apiserver.changes import CompactedError
-from sandbox.apiserver.objects import Entry, Key
+from sandbox.apiserver.objects import Entry, Key, Object
 from sandbox.apiserver.resources import Resource
 from sandbox.apiserver.store import Store
 
@@ -89,17 +89,22 @@ def page(store: Store, choice: Choice, query: Mapping[str, str]) -> Page:
     )
 
 
-def render(resource: Resource, listed: Page) -> bytes:
-    """Return the page as the JSON of a list object."""
-    metadata = {"resourceVersion": str(listed.revision)}
+def metadata_of_page(listed: Page) -> Object:
+    """Return the metadata of a list that is this page."""
+    metadata: Object = {"resourceVersion": str(listed.revision)}
     if listed.next_token:
         metadata["continue"] = listed.next_token
+    if listed.remaining is not None:
+        metadata["remainingItemCount"] = listed.remaining
+    return metadata
+
+
+def render(resource: Resource, listed: Page) -> bytes:
+    """Return the page as the JSON of a list object."""
     head = {
         "kind": f"{resource.kind}List",
         "apiVersion": resource.api_version,
-        "metadata": metadata
-        if listed.remaining is None
-        else {**metadata, "remainingItemCount": listed.remaining},
+        "metadata": metadata_of_page(listed),
     }
     # Each object is serialised already; only the frame around them is new.
     opened = json.dumps(head, separators=(",", ":")).removesuffix("}").encode()

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from sandbox.apiserver import binding, deletion, lists, selectors, statuses
+from sandbox.apiserver import binding, deletion, forms, lists, selectors, statuses
+from sandbox.apiserver.forms import Form
 from sandbox.apiserver.lists import Choice
 from sandbox.apiserver.objects import Entry, Object
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.store import Store
+from sandbox.apiserver.tables.documents import Drawing
 
 _JSON = "application/json"
 
@@ -28,12 +30,14 @@ class Request:
 
     Attributes:
         media_type: Of the body, without parameters; empty when not given.
+        accept: The header that says in which form the answer is wanted.
     """
 
     method: str
     target: Target
     query: Mapping[str, str]
     media_type: str = ""
+    accept: str = ""
     body: bytes = b""
 
     @property
@@ -49,6 +53,11 @@ class Request:
                 return "delete" if single else "deletecollection"
             case _:
                 return _WRITING_VERBS.get(self.method, "")
+
+    @property
+    def form(self) -> Form | None:
+        """In which form the answer is wanted, None for objects as they are."""
+        return forms.asked(self.accept, self.query)
 
     @property
     def choice(self) -> Choice:
@@ -82,6 +91,22 @@ def failure(error: statuses.StatusError) -> Answer:
     return _answer(error.code, error.document)
 
 
+def drawing_for_watch(store: Store, request: Request) -> Drawing | None:
+    """Return who draws the events of a watch.
+
+    One event is never a list; the real server then sends the object as it is.
+    """
+    drawing = drawing_for(store, request)
+    is_listed = request.form is not None and request.form.kind == forms.MANY_METADATA
+    return None if is_listed else drawing
+
+
+def drawing_for(store: Store, request: Request) -> Drawing | None:
+    """Return who draws the answer, None when objects are wanted as they are."""
+    form = request.form
+    return None if form is None else Drawing(store, request.target.resource, form)
+
+
 def carry_out(store: Store, request: Request) -> Answer:
     """Do what `request` asks, or answer why not."""
     try:
@@ -109,14 +134,21 @@ def _answer(code: int, document: Object) -> Answer:
     return Answer(code, json.dumps(document, separators=(",", ":")).encode())
 
 
-def _shown(entry: Entry, code: int = HTTPStatus.OK) -> Answer:
-    return Answer(code, entry.raw)
+def _shown(
+    store: Store, request: Request, entry: Entry, code: int = HTTPStatus.OK
+) -> Answer:
+    """Answer one object, in the form that is wanted."""
+    drawing = drawing_for(store, request)
+    return Answer(code, entry.raw if drawing is None else drawing.one(entry))
 
 
 def _get(store: Store, request: Request) -> Answer:
     if request.target.name:
-        return _shown(store.read(request.target))
+        return _shown(store, request, store.read(request.target))
     page = lists.page(store, request.choice, request.query)
+    drawing = drawing_for(store, request)
+    if drawing is not None:
+        return Answer(HTTPStatus.OK, drawing.page(page))
     return Answer(HTTPStatus.OK, lists.render(request.target.resource, page))
 
 
@@ -134,19 +166,22 @@ def _post(store: Store, request: Request) -> Answer:
     if target.name or (target.resource.namespaced and not target.namespace):
         raise statuses.method_not_allowed()
     body = _object(request, target.resource.kind, target.resource.api_version)
-    return _shown(store.create(target, body), HTTPStatus.CREATED)
+    entry = store.create(target, body)
+    return _shown(store, request, entry, HTTPStatus.CREATED)
 
 
 def _put(store: Store, request: Request) -> Answer:
     target = _named(request)
     body = _object(request, target.resource.kind, target.resource.api_version)
     entry, created = store.replace(target, body)
-    return _shown(entry, HTTPStatus.CREATED if created else HTTPStatus.OK)
+    code = HTTPStatus.CREATED if created else HTTPStatus.OK
+    return _shown(store, request, entry, code)
 
 
 def _patch(store: Store, request: Request) -> Answer:
     target = _named(request)
-    return _shown(store.patch(target, request.media_type, _decoded(request)))
+    entry = store.patch(target, request.media_type, _decoded(request))
+    return _shown(store, request, entry)
 
 
 def _delete(store: Store, request: Request) -> Answer:
@@ -161,7 +196,7 @@ def _delete(store: Store, request: Request) -> Answer:
         return Answer(HTTPStatus.OK, lists.render(resource, page))
     entry, gone = deletion.delete(store, target, options)
     if not gone or resource.returns_deleted:
-        return _shown(entry)
+        return _shown(store, request, entry)
     uid = entry.document["metadata"]["uid"]
     status = statuses.deleted(resource, target.name, uid)
     return _answer(HTTPStatus.OK, status)

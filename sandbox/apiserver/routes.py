@@ -10,7 +10,7 @@ import dataclasses
 
 from aiohttp import web
 
-from sandbox.apiserver import discovery, lists, paths, requests, statuses, watches
+from sandbox.apiserver import discovery, lists, paths, requests, statuses
 from sandbox.apiserver.requests import Answer, Request
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub, Watch
@@ -69,6 +69,7 @@ class Routes:
             target=target,
             query=http.query,
             media_type=_media_type(http),
+            accept=http.headers.get("Accept", ""),
             body=await http.read(),
         )
         return await self._answer(http, request)
@@ -111,17 +112,18 @@ class Routes:
         query, choice = request.query, request.choice
         version = lists.number(query, "resourceVersion")
         initial = query.get("sendInitialEvents") in _TRUE
+        drawing = requests.drawing_for_watch(self._store, request)
+        draw = None if drawing is None else drawing.one
         if version and not initial:
-            return self._hub.open(choice, after=version)
+            return self._hub.open(choice, after=version, draw=draw)
         # "Any version", or an explicit wish: what exists comes first.
         now = self._store.log.revision
-        watch = self._hub.open(choice, after=now)
+        watch = self._hub.open(choice, after=now, draw=draw)
         if query.get("sendInitialEvents") not in _FALSE:
             for entry in lists.page(self._store, choice, {}).entries:
-                watch.send(watches.frame("ADDED", entry.raw))
+                watch.add(entry)
         if initial:
-            end = watches.bookmark(choice.resource, now, initial_end=True)
-            watch.send(end)
+            watch.mark(now, initial_end=True)
         return watch
 
     async def _feed(
@@ -148,8 +150,8 @@ class Routes:
                 revision = self._hub.delivered
                 # The real server sends none that says nothing new.
                 if revision > watch.begun:
-                    mark = watches.bookmark(watch.choice.resource, revision)
-                    await stream.write(mark)
+                    watch.mark(revision)
+                    await stream.write(watch.take())
                 late = now >= last_bookmark
                 due = now + self._bookmark_period_s
                 due = deadline if late else min(due, last_bookmark)

@@ -238,6 +238,11 @@ def method_not_allowed() -> StatusError:
     )
 
 
+def not_acceptable(message: str) -> StatusError:
+    """Return the error: the answer cannot be had in the form that is asked for."""
+    return StatusError(HTTPStatus.NOT_ACCEPTABLE, "NotAcceptable", message)
+
+
 def unsupported_media_type(supported: Sequence[str]) -> StatusError:
     """Return the error: the body is in a format that is not served here."""
     return StatusError(

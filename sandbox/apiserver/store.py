@@ -79,6 +79,10 @@ class Store:
         # A cluster has a past; nobody can watch from its beginning.
         self.log.compact()
 
+    def now_s(self) -> float:
+        """Return the time of the objects: seconds since 1970."""
+        return self._now_s()
+
     def timestamp(self, later_s: float = 0) -> str:
         """Return the time in `later_s` seconds, as objects carry it."""
         return clock.rfc3339(self._now_s() + later_s)

@@ -9,13 +9,17 @@ Source: apiserver v0.36.3, `pkg/storage/cacher/`.
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from sandbox.apiserver import statuses
 from sandbox.apiserver.changes import Change, ChangeLog, CompactedError
 from sandbox.apiserver.lists import Choice
 from sandbox.apiserver.objects import Entry, Object, entry_of
 from sandbox.apiserver.resources import Resource
+
+#: Turns an object into the bytes of another form of it.
+Draw: TypeAlias = Callable[[Entry], bytes]
 
 # A watch that does not read is ended, as by the real server: its client lists again.
 _PENDING_FRAMES = 10_000
@@ -31,19 +35,17 @@ def frame_of(kind: str, document: Object) -> bytes:
     return frame(kind, json.dumps(document, separators=(",", ":")).encode())
 
 
-def bookmark(resource: Resource, revision: int, *, initial_end: bool = False) -> bytes:
-    """Return the event that says: you have seen everything up to `revision`."""
-    metadata: Object = {"resourceVersion": str(revision)}
+def bookmark(resource: Resource, revision: int, *, initial_end: bool = False) -> Entry:
+    """Return the object that says: you have seen everything up to `revision`."""
+    metadata: Object = {}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    return frame_of(
-        "BOOKMARK",
-        {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "metadata": metadata,
-        },
-    )
+    document = {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": metadata,
+    }
+    return entry_of(document, revision)
 
 
 class Frames:
@@ -54,17 +56,24 @@ class Frames:
         self._change = change
         self._made: dict[str, bytes] = {}
 
-    def event(self, choice: Choice) -> bytes | None:
-        """Return the event that this change is to who watches `choice`."""
+    def event(self, choice: Choice, draw: Draw | None = None) -> bytes | None:
+        """Return the event that this change is to who watches `choice`.
+
+        Args:
+            choice: What is watched.
+            draw: Turns an object into another form.
+        """
         change = self._change
         before, after = change.before, None if change.removed else change.after
         was = before is not None and choice.holds(before, change.key)
         is_now = after is not None and choice.holds(after, change.key)
         if is_now:
-            return self._frame("MODIFIED" if was else "ADDED", change.after)
-        return self._frame("DELETED", None) if was else None
+            return self._frame("MODIFIED" if was else "ADDED", change.after, draw)
+        return self._frame("DELETED", None, draw) if was else None
 
-    def _frame(self, kind: str, entry: Entry | None) -> bytes:
+    def _frame(self, kind: str, entry: Entry | None, draw: Draw | None) -> bytes:
+        if draw is not None:
+            return frame(kind, draw(entry or self._last_seen()))
         made = self._made.get(kind)
         if made is None:
             made = frame(kind, (entry or self._last_seen()).raw)
@@ -81,13 +90,24 @@ class Frames:
 class Watch:
     """One client's stream: what it has still to be sent."""
 
-    def __init__(self, choice: Choice, begun: int) -> None:
+    def __init__(self, choice: Choice, begun: int, draw: Draw | None = None) -> None:
         """Start with nothing to send; what happened up to `begun` is known."""
         self.choice = choice
+        self.draw = draw
         self.begun = begun
         self.ended = False
         self.stirred = asyncio.Event()
         self._pending: list[bytes] = []
+
+    def add(self, entry: Entry) -> None:
+        """Add an object that exists already to what is to be sent."""
+        self.send(frame("ADDED", entry.raw if self.draw is None else self.draw(entry)))
+
+    def mark(self, revision: int, *, initial_end: bool = False) -> None:
+        """Add a bookmark to what is to be sent."""
+        entry = bookmark(self.choice.resource, revision, initial_end=initial_end)
+        raw = entry.raw if self.draw is None else self.draw(entry)
+        self.send(frame("BOOKMARK", raw))
 
     def send(self, event: bytes) -> None:
         """Add an event to what is to be sent."""
@@ -128,14 +148,19 @@ class Hub:
         """How many watches are open."""
         return sum(len(watches) for watches in self._watches.values())
 
-    def open(self, choice: Choice, *, after: int) -> Watch:
+    def open(self, choice: Choice, *, after: int, draw: Draw | None = None) -> Watch:
         """Start a watch of what happens after a revision.
 
         When the log does not reach back so far, the watch holds one ERROR event
         with a 410 Status, and is ended: so does the real server.
+
+        Args:
+            choice: What is watched.
+            after: The revision.
+            draw: Turns each object into another form.
         """
         self.publish()
-        watch = Watch(choice, self._log.revision)
+        watch = Watch(choice, self._log.revision, draw)
         try:
             missed = self._log.since(min(after, self._log.revision))
         except CompactedError:
@@ -158,7 +183,8 @@ class Hub:
         for change in changes:
             frames = Frames(change)
             for watch in self._watches.get(change.resource, ()):
-                if (event := frames.event(watch.choice)) is not None:
+                event = frames.event(watch.choice, watch.draw)
+                if event is not None:
                     watch.send(event)
 
     def expire(self) -> None:
@@ -175,7 +201,7 @@ class Hub:
     def _replay(self, watch: Watch, changes: Iterable[Change]) -> None:
         for change in changes:
             if change.resource is watch.choice.resource:
-                event = Frames(change).event(watch.choice)
+                event = Frames(change).event(watch.choice, watch.draw)
                 if event is not None:
                     watch.send(event)
 

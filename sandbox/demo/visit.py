@@ -7,10 +7,6 @@ from sandbox.demo.terminal import Terminal
 from sandbox.world import World
 
 _POD_FILE = "pod.json"
-_COLUMNS = (
-    r"POD:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,"
-    r"CHIPS:.metadata.annotations.huawei\.com/Ascend910"
-)
 
 
 async def invite(world: World, terminal: Terminal) -> None:
@@ -24,7 +20,7 @@ async def invite(world: World, terminal: Terminal) -> None:
     terminal.say(f"export KUBECONFIG={world.premises.kubeconfig}")
     for command in (
         f"kubectl create -f {pod_file}",
-        f"kubectl get pods -o custom-columns='{_COLUMNS}'",
+        "kubectl get pods -o wide",
         "kubectl describe pod mine",
         f"kubectl describe cm mindx-dl-deviceinfo-{node.name} -n kube-system",
         "kubectl delete pod mine",

@@ -63,10 +63,13 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         media_type: str = "application/json",
+        accept: str = "application/json",
     ) -> tuple[int, Object]:
         """Send a request; return the status code and the decoded body."""
         content = None if body is None else json.dumps(body)
-        headers = {"Content-Type": media_type} if content is not None else {}
+        headers = {"Accept": accept}
+        if content is not None:
+            headers["Content-Type"] = media_type
         async with self._session.request(
             method, path, params=query, data=content, headers=headers
         ) as response:
@@ -103,9 +106,13 @@ class Api:
         return [item["metadata"]["name"] for item in document["items"]]
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, **query: str) -> AsyncIterator[Stream]:
+    async def watch(
+        self, path: str, *, accept: str = "application/json", **query: str
+    ) -> AsyncIterator[Stream]:
         """Open a watch."""
-        async with self._session.get(path, params={"watch": "1", **query}) as response:
+        params = {"watch": "1", **query}
+        headers = {"Accept": accept}
+        async with self._session.get(path, params=params, headers=headers) as response:
             assert response.status == 200, await response.text()
             yield Stream(response)
 

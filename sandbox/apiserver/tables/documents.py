@@ -1,0 +1,142 @@
+"""Answers in another form than objects: tables, and metadata alone."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sandbox.apiserver import statuses
+from sandbox.apiserver.forms import MANY_METADATA, ONE_METADATA, TABLE, Form
+from sandbox.apiserver.lists import Page, metadata_of_page
+from sandbox.apiserver.objects import Entry, Object
+from sandbox.apiserver.resources import EVENTS, PODS, Resource
+from sandbox.apiserver.store import Store
+from sandbox.apiserver.tables import chips, cluster, pods, workloads
+from sandbox.apiserver.tables.columns import Column
+
+Cells = Callable[[Object, float], list[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """How one kind of object is drawn; no cells for one that there never is."""
+
+    columns: Sequence[Column]
+    cells: Cells | None
+
+
+_LAYOUTS: Mapping[str, Layout] = {
+    "Pod": Layout((*pods.COLUMNS, *chips.COLUMNS), pods.cells),
+    "Node": Layout(cluster.NODE_COLUMNS, cluster.node),
+    "Namespace": Layout(cluster.NAMESPACE_COLUMNS, cluster.namespace),
+    "ConfigMap": Layout(cluster.CONFIG_MAP_COLUMNS, cluster.config_map),
+    "Event": Layout(cluster.EVENT_COLUMNS, cluster.event),
+    "ServiceAccount": Layout(cluster.SERVICE_ACCOUNT_COLUMNS, cluster.service_account),
+    "Lease": Layout(cluster.LEASE_COLUMNS, cluster.lease),
+    "DaemonSet": Layout(workloads.DAEMON_SET_COLUMNS, None),
+    "Deployment": Layout(workloads.DEPLOYMENT_COLUMNS, None),
+}
+
+
+class Drawing:
+    """Turns the objects of one resource into one form."""
+
+    def __init__(self, store: Store, resource: Resource, form: Form) -> None:
+        """Draw for one request.
+
+        Args:
+            store: Has the clock, and the events that say why pods are where they are.
+            resource: Whose objects are drawn.
+            form: What they are turned into.
+        """
+        self._store = store
+        self._resource = resource
+        self._form = form
+        self._layout = _LAYOUTS[resource.kind]
+        self._has_header = False
+
+    def page(self, listed: Page) -> bytes:
+        """Return one page of a list.
+
+        Raises:
+            StatusError: A list cannot be shown as one object's metadata.
+        """
+        metadata = metadata_of_page(listed)
+        if self._form.kind == TABLE:
+            return _bytes(self._table(metadata, listed.entries))
+        if self._form.kind == ONE_METADATA:
+            raise statuses.not_acceptable(
+                "you requested PartialObjectMetadata, but the requested object is a "
+                f"list ({self._internal}List)"
+            )
+        items = [self._metadata(entry) for entry in listed.entries]
+        return _bytes(self._framed(MANY_METADATA, metadata=metadata, items=items))
+
+    def one(self, entry: Entry) -> bytes:
+        """Return one object; the header of its table only the first time.
+
+        That is what a watch sends: one table for each event.
+
+        Raises:
+            StatusError: One object cannot be shown as a list.
+        """
+        if self._form.kind == ONE_METADATA:
+            return _bytes(self._metadata(entry))
+        if self._form.kind == MANY_METADATA:
+            raise statuses.not_acceptable(
+                "you requested PartialObjectMetadataList, but the requested object is "
+                f"not a list ({self._internal})"
+            )
+        version = entry.document["metadata"].get("resourceVersion", "")
+        return _bytes(self._table({"resourceVersion": version}, [entry]))
+
+    @property
+    def _internal(self) -> str:
+        """The type of one object, as the real server has it in memory."""
+        group = self._resource.group.partition(".")[0] or "core"
+        return f"*{group}.{self._resource.kind}"
+
+    def _table(self, metadata: Object, entries: Iterable[Entry]) -> Object:
+        header = [column.definition() for column in self._layout.columns]
+        columns, self._has_header = None if self._has_header else header, True
+        told = self._told()
+        return self._framed(
+            TABLE,
+            metadata=metadata,
+            columnDefinitions=columns,
+            rows=[self._row(entry, told) for entry in entries],
+        )
+
+    def _told(self) -> Mapping[str, str]:
+        if self._resource is not PODS:
+            return {}
+        entries = self._store.entries(EVENTS).values()
+        return chips.reasons(entry.document for entry in entries)
+
+    def _row(self, entry: Entry, told: Mapping[str, str]) -> Object:
+        document = entry.document
+        cells = self._layout.cells
+        row: Object = {"cells": cells(document, self._store.now_s()) if cells else []}
+        if self._resource is PODS:
+            row["cells"] += chips.cells(document, told)
+            if conditions := pods.conditions(document):
+                row["conditions"] = conditions
+        match self._form.included:
+            case "Object":
+                row["object"] = document
+            case "None":
+                row["object"] = None
+            case _:
+                row["object"] = self._metadata(entry)
+        return row
+
+    def _metadata(self, entry: Entry) -> Object:
+        return self._framed(ONE_METADATA, metadata=entry.document["metadata"])
+
+    def _framed(self, kind: str, **members: Any) -> Object:
+        return {"kind": kind, "apiVersion": self._form.api_version, **members}
+
+
+def _bytes(document: Object) -> bytes:
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()

@@ -1,0 +1,234 @@
+"""Objects in every state that a table tells apart, and the answer reduced to it."""
+
+import re
+from typing import Any
+
+from tests.contract.apiserver.client import Object, config, pod
+
+TABLE = (
+    "application/json;as=Table;v=v1;g=meta.k8s.io,"
+    "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+_RUNNING = {"running": {"startedAt": LONG_AGO}}
+_READY = [{"type": "Ready", "status": "True"}]
+
+
+def _status(name: str = "main", **rest: Any) -> Object:
+    """Return what a kubelet says of one container."""
+    made = {"name": name, "image": "i", "imageID": "", "ready": False}
+    return {"restartCount": 0, **made, **rest}
+
+
+def _ended(**terminated: Any) -> Object:
+    return {"terminated": {"exitCode": 0, **terminated}}
+
+
+def _waits(reason: str) -> Object:
+    return {"waiting": {"reason": reason}}
+
+
+def _inits(*names: str, **rest: Any) -> Object:
+    containers = [{"name": name, "image": "i", **rest} for name in names]
+    return {"initContainers": containers}
+
+
+#: {name of the pod: (what is in its spec, its status)}
+PODS: dict[str, tuple[Object, Object]] = {
+    "new": ({}, {}),
+    "gated": (
+        {"schedulingGates": [{"name": "example.com/gate"}]},
+        {},
+    ),
+    "creating": ({}, {"containerStatuses": [_status(state=_waits("PullingImage"))]}),
+    "running": (
+        {},
+        {
+            "phase": "Running",
+            "conditions": _READY,
+            "podIP": "192.0.2.1",
+            "podIPs": [{"ip": "192.0.2.1"}],
+            "nominatedNodeName": "elsewhere",
+            "containerStatuses": [_status(state=_RUNNING, ready=True)],
+        },
+    ),
+    "restarted": (
+        {},
+        {
+            "phase": "Running",
+            "containerStatuses": [
+                _status(
+                    state=_waits("CrashLoopBackOff"),
+                    restartCount=3,
+                    lastState=_ended(exitCode=1, finishedAt=LONG_AGO),
+                )
+            ],
+        },
+    ),
+    "ended-well": (
+        {},
+        {
+            "phase": "Succeeded",
+            "containerStatuses": [_status(state=_ended(reason="Completed"))],
+        },
+    ),
+    "ended-badly": (
+        {},
+        {"phase": "Failed", "containerStatuses": [_status(state=_ended(exitCode=3))]},
+    ),
+    "killed": (
+        {},
+        {
+            "phase": "Failed",
+            "containerStatuses": [_status(state=_ended(exitCode=137, signal=9))],
+        },
+    ),
+    "rejected": ({}, {"phase": "Failed", "reason": "UnexpectedAdmissionError"}),
+    "one-of-two": (
+        {
+            "containers": [
+                {"name": "main", "image": "i"},
+                {"name": "other", "image": "i"},
+            ]
+        },
+        {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [
+                _status(state=_ended(reason="Completed")),
+                _status("other", state=_RUNNING, ready=True),
+            ],
+        },
+    ),
+    "init-waits": (
+        _inits("a", "b"),
+        {
+            "initContainerStatuses": [
+                _status("a", state=_ended(reason="Completed")),
+                _status("b", state=_waits("ImagePullBackOff")),
+            ]
+        },
+    ),
+    "init-runs": (
+        _inits("a", "b"),
+        {
+            "initContainerStatuses": [
+                _status("a", state=_ended(), restartCount=1),
+                _status("b", state=_RUNNING),
+            ]
+        },
+    ),
+    "init-failed": (
+        _inits("a"),
+        {"initContainerStatuses": [_status("a", state=_ended(exitCode=2))]},
+    ),
+    "init-killed": (
+        _inits("a"),
+        {
+            "initContainerStatuses": [
+                _status("a", state=_ended(exitCode=137, reason="OOMKilled"))
+            ]
+        },
+    ),
+    "sidecar": (
+        _inits("a", restartPolicy="Always"),
+        {
+            "phase": "Running",
+            "initContainerStatuses": [
+                _status(
+                    "a",
+                    state=_RUNNING,
+                    started=True,
+                    ready=True,
+                    restartCount=2,
+                    lastState=_ended(exitCode=1, finishedAt=LONG_AGO),
+                )
+            ],
+            "containerStatuses": [_status(state=_RUNNING, ready=True)],
+        },
+    ),
+    "by-gate": (
+        {
+            "readinessGates": [
+                {"conditionType": "example.com/a"},
+                {"conditionType": "example.com/b"},
+            ]
+        },
+        {"conditions": [{"type": "example.com/a", "status": "True"}]},
+    ),
+}
+
+#: {name of the node: (labels, spec, status)}
+NODES: dict[str, tuple[Object, Object, Object]] = {
+    "bare": ({}, {}, {}),
+    "worker": (
+        {"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "old"},
+        {"unschedulable": True},
+        {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "addresses": [
+                {"type": "InternalIP", "address": "192.0.2.7"},
+                {"type": "ExternalIP", "address": "203.0.113.7"},
+            ],
+        },
+    ),
+    "broken": ({}, {}, {"conditions": [{"type": "Ready", "status": "Unknown"}]}),
+}
+
+#: {name of the event: what is in it besides the object}
+EVENTS: dict[str, Object] = {
+    "plain": {
+        "type": "Warning",
+        "reason": "Failed",
+        "message": "  it did not work\n",
+        "source": {"component": "kubelet", "host": "node-1"},
+        "firstTimestamp": LONG_AGO,
+        "lastTimestamp": LONG_AGO,
+        "count": 7,
+    },
+    "of-now": {
+        "type": "Normal",
+        "reason": "Done",
+        "message": "it worked",
+        "eventTime": "2020-01-01T00:00:00.000000Z",
+        "reportingComponent": "example.com/some",
+        "reportingInstance": "some-1",
+        "action": "Do",
+    },
+    "series": {
+        "type": "Normal",
+        "reason": "Again",
+        "message": "and again",
+        "eventTime": "2020-01-01T00:00:00.000000Z",
+        "reportingComponent": "example.com/some",
+        "reportingInstance": "some-1",
+        "action": "Do",
+        "series": {"count": 4, "lastObservedTime": "2020-02-01T00:00:00.000000Z"},
+    },
+    "silent": {},
+}
+
+OTHERS: dict[str, Object] = {
+    "configmaps": config(
+        "full", data={"a": "1", "b": "2"}, binaryData={"c": "aGVsbG8="}
+    ),
+    "serviceaccounts": {"metadata": {"name": "some"}},
+}
+
+
+def pod_of(name: str) -> Object:
+    """Return the pod of a name in `PODS`, without its status."""
+    return pod(name, spec=PODS[name][0])
+
+
+_AGE = re.compile(r"\d+(s|m|h|d|y)(\d+(s|m|h|d))?")
+
+
+def normal(cell: Any) -> Any:
+    """Return a cell without what differs from run to run: how long ago it was."""
+    return _AGE.sub("AGE", cell) if isinstance(cell, str) and _is_age(cell) else cell
+
+
+def _is_age(cell: str) -> bool:
+    return bool(_AGE.fullmatch(cell) or cell.endswith(" ago)"))

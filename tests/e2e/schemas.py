@@ -1,0 +1,72 @@
+"""Which of Kubernetes' schemas the sandbox keeps, taken from its source.
+
+`python -m tests.e2e.schemas FOLDER` writes `sandbox/apiserver/openapi/schemas.json`
+anew; FOLDER is `api/openapi-spec/v3` of the Go module `k8s.io/kubernetes` (Apache-2.0).
+A contract test compares what was kept with what an API server serves.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sandbox.apiserver.openapi import types
+
+_DOCUMENTS = (
+    "api__v1_openapi.json",
+    "apis__apps__v1_openapi.json",
+    "apis__coordination.k8s.io__v1_openapi.json",
+)
+#: What the sandbox serves, and what bodies and answers consist of besides.
+_ROOTS = (
+    "io.k8s.api.apps.v1.DaemonSet",
+    "io.k8s.api.apps.v1.Deployment",
+    "io.k8s.api.coordination.v1.Lease",
+    "io.k8s.api.core.v1.Binding",
+    "io.k8s.api.core.v1.ConfigMap",
+    "io.k8s.api.core.v1.Event",
+    "io.k8s.api.core.v1.Namespace",
+    "io.k8s.api.core.v1.Node",
+    "io.k8s.api.core.v1.Pod",
+    "io.k8s.api.core.v1.ServiceAccount",
+    "io.k8s.api.policy.v1.Eviction",
+)
+
+
+def main() -> None:
+    """Write the file."""
+    folder = Path(sys.argv[1])
+    known: dict[str, Any] = {}
+    for name in reversed(_DOCUMENTS):  # the core group's word is the last
+        document = json.loads((folder / name).read_text(encoding="utf-8"))
+        known |= document["components"]["schemas"]
+    kept: dict[str, Any] = {}
+    waiting = list(_ROOTS)
+    while waiting:
+        name = waiting.pop()
+        if name not in kept:
+            kept[name] = known[name]
+            waiting += _mentioned(known[name])
+    lines = [f"{json.dumps(name)}: {_text(kept[name])}" for name in sorted(kept)]
+    types.FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def _text(schema: Any) -> str:
+    return json.dumps(schema, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def _mentioned(value: Any) -> Iterator[str]:
+    """Yield the names of the schemas that a value refers to."""
+    if isinstance(value, dict):
+        if "$ref" in value:
+            yield types.name_of(value["$ref"])
+        for member in value.values():
+            yield from _mentioned(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _mentioned(member)
+
+
+if __name__ == "__main__":
+    main()
