@@ -25,8 +25,9 @@ from agent.claims.events import Effect, Noted, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
+from agent.devices import choosing
+from agent.devices.driver import Driver
 from agent.devices.reading import Reading
-from agent.devices.simulated import SimulatedDriver
 from agent.devices.source import Source
 from agent.diagnosis import Diagnosis
 from agent.faultwatch import FaultWatch
@@ -92,7 +93,7 @@ async def main(settings: Settings) -> None:
         )
         ready.has("directory")
         source = Source(
-            SimulatedDriver(settings.driver_file, wall_ms=_wall_ms),
+            _driver(stack, settings),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
@@ -100,6 +101,23 @@ async def main(settings: Settings) -> None:
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
         await agent.run(source)
+
+
+def _driver(stack: AsyncExitStack, settings: Settings) -> Driver:
+    """Take the driver of this node; it is let go of at the end."""
+    choice = choosing.choose(
+        choosing.Wish(
+            kind=settings.driver,
+            file=settings.driver_file,
+            library=settings.dcmi_library,
+            product=settings.product,
+            call_s=settings.driver_deadline_s,
+        ),
+        wall_ms=_wall_ms,
+    )
+    log.info("driver", extra={"driver": choice.kind, "reason": choice.why})
+    stack.push_async_callback(choice.driver.close)
+    return choice.driver
 
 
 def _waiting(ready: Readiness, text: str) -> None:

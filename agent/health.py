@@ -115,7 +115,7 @@ def _table() -> dict[tuple[Condition, Finding], Condition]:
 #: {(condition, finding): condition that follows}. Every pair is in it.
 TRANSITIONS: Mapping[tuple[Condition, Finding], Condition] = MappingProxyType(_table())
 
-#: Reason of a chip that stood in an earlier reading and is missing in this one.
+#: Reason of a chip that the machine should have and that does not answer.
 VANISHED = "vanished"
 
 
@@ -133,7 +133,7 @@ class ChipHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """All chips that were ever seen; none is ever forgotten."""
+    """All chips of the product; none is ever forgotten."""
 
     #: {physical id: how the chip is}
     chips: Mapping[int, ChipHealth] = field(default_factory=dict)
@@ -179,7 +179,8 @@ def step(
 ) -> tuple[Health, tuple[Transition, ...]]:
     """What the chips are after one more look, and which of them changed.
 
-    A chip that is seen for the first time counts as healthy until this look.
+    A chip that is seen for the first time counts as healthy until this look; one that
+    the product has and nobody has ever seen is as bad as one that has vanished.
 
     Args:
         state: How the chips were. Starts as `Health()`.
@@ -191,7 +192,8 @@ def step(
     """
     chips: dict[int, ChipHealth] = {}
     transitions: list[Transition] = []
-    for chip in sorted({*state.chips, *look.reading.chips}):
+    all_chips = range(look.reading.product.chip_count)
+    for chip in sorted({*all_chips, *state.chips, *look.reading.chips}):
         before = state.chips.get(chip, ChipHealth())
         after = _chip_step(before, chip, look, now)
         chips[chip] = after

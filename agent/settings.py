@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from scheduler_core.products import PRODUCTS
 from scheduler_core.wire.deviceinfo import CONFIGMAP_NAMESPACE
 from service.logs import LEVELS
 from service.settings import REQUIRED, SettingsError, at_least, one_of, option
@@ -27,6 +28,11 @@ def _node_name(name: str) -> str | None:
     if fine and name[0].isalnum() and name[-1].isalnum():
         return None
     return "a node name: lower-case letters, digits, '-' and '.'"
+
+
+def _product(key: str) -> str | None:
+    keys = sorted(row.key for row in PRODUCTS)
+    return None if not key or key in keys else f"one of {', '.join(keys)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +80,31 @@ class Settings:
         Path("/var/lib/ascend-agent"), "where the journal of holds is kept"
     )
     driver: str = option(
-        "simulated", "who knows the chips: simulated", check=one_of("simulated")
+        "auto",
+        "who knows the chips: dcmi (Huawei's libdcmi.so), simulated (a file), or auto: "
+        "dcmi where its library is found, else simulated",
+        check=one_of("auto", "dcmi", "simulated"),
+    )
+    dcmi_library: Path | None = option(
+        None, "the libdcmi.so of the driver dcmi; '' looks for it"
+    )
+    product: str = option(
+        "",
+        "kind of server by which the driver dcmi's chips are given out, a key of "
+        "`python -m scheduler_core products`; '' tells it from the chips",
+        check=_product,
     )
     driver_file: Path = option(
         Path("/etc/ascend-agent/npu.yaml"),
         "the machine that the simulated driver shows; may be edited at any time",
     )
     driver_poll_s: float = option(
-        0.2, "pause between two looks at the hardware", check=at_least(0.01)
+        0.2, "longest pause between two looks at the hardware", check=at_least(0.01)
     )
     driver_deadline_s: float = option(
         5.0,
-        "how long one look may take before what is known counts as stale",
+        "how long one look, and one call of libdcmi, may take before what is known "
+        "counts as stale",
         check=at_least(0.1),
     )
     recover_s: float = option(

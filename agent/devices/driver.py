@@ -23,6 +23,18 @@ class Driver(Protocol):
         """
         ...  # the body of a protocol method
 
+    async def news(self, within_s: float) -> None:
+        """Wait until there may be something new to read, but no longer than so.
+
+        Args:
+            within_s: Unit: seconds, above 0.
+        """
+        ...  # the body of a protocol method
+
+    async def close(self) -> None:
+        """Let go of what the driver has; it is not used any more."""
+        ...  # the body of a protocol method
+
 
 class DriverError(Exception):
     """The driver could not be asked, or its answer made no sense."""

@@ -91,6 +91,34 @@ class Process:
     pid: int
 
 
+#: The driver has no such number, or does not say it. Also the wire's.
+UNKNOWN = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChipDetails:
+    """What a chip has besides its number."""
+
+    chip: int
+    #: The driver's own order.
+    logic_id: int
+    #: In the parameter plane; "" when it has none.
+    ip: str = ""
+    #: Of its own; 0 when unknown. Unit: MB.
+    memory_mb: int = 0
+    #: Its number within the SuperPoD.
+    super_device_id: int = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A chip of which this look could not tell everything: the rest is older."""
+
+    chip: int
+    #: For a person: which call, and what came of it.
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """Everything that one look at the hardware shows."""
@@ -104,6 +132,16 @@ class Reading:
     chips: tuple[int, ...]
     #: NUMA node of each chip by physical id, vanished ones too; () when unknown.
     numa: tuple[int, ...] = ()
+    #: Ordered by chip; () when there are none.
+    details: tuple[ChipDetails, ...] = ()
+    #: Which SuperPoD the server belongs to; -1 when it could and does not.
+    super_pod_id: int = UNKNOWN
+    #: Which server of it.
+    server_index: int = UNKNOWN
+    #: "" when unknown.
+    driver_version: str = ""
+    #: Ordered by chip. Faults and processes of these are from an earlier look.
+    unread: tuple[Unread, ...] = ()
     #: Ordered by chip, then as reported.
     faults: tuple[ChipFault, ...] = ()
     #: Chips whose parameter-plane network the driver's own check finds broken, with or

@@ -6,6 +6,7 @@ by rename, also two within one tick of the file system's clock; the file is smal
 and in the page cache, so a look costs less than a tenth of a millisecond.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,6 +53,13 @@ class SimulatedDriver:
             DriverFileError: It is absent, empty or wrong; every flaw with its place.
         """
         return await self._worker.call(self._look)
+
+    async def news(self, within_s: float) -> None:
+        """Wait: nobody tells of an edit, but the next look sees it."""
+        await asyncio.sleep(within_s)
+
+    async def close(self) -> None:
+        """Do nothing: the worker goes when nobody needs it."""
 
     def _look(self) -> Reading:
         content = self._content()

@@ -22,13 +22,15 @@ class Observation:
     reading: Reading | None = None
     #: When that was read. Unit: seconds of the event loop's clock.
     read_at: float | None = None
-    #: Why `reading` is not from just now; "" when it is.
+    #: Why `reading` is not from just now, or which part of it; "" when all is.
     problem: str = ""
+    #: Whether that is about single chips, and the rest is from just now.
+    partly: bool = False
 
     @property
     def is_stale(self) -> bool:
         """Whether the hardware may have changed since `reading`."""
-        return bool(self.problem)
+        return bool(self.problem) and not self.partly
 
 
 class Source:
@@ -39,7 +41,7 @@ class Source:
 
         Args:
             driver: Whom to ask.
-            poll_s: Pause between two looks. Unit: seconds, above 0.
+            poll_s: Longest pause between two looks. Unit: seconds, above 0.
             deadline_s: How long one look may take before what is known is called
                 stale. Unit: seconds, above 0.
         """
@@ -57,7 +59,7 @@ class Source:
         try:
             while True:
                 deliver(await self.look())
-                await asyncio.sleep(self._poll_s)
+                await self._driver.news(self._poll_s)
         finally:
             if self._call is not None:
                 self._call.cancel()
@@ -80,7 +82,8 @@ class Source:
         except DriverError as error:
             return self._stale(str(error))
         now = clock.loop_s()
-        return Observation(reading=reading, read_at=now)
+        why = "; ".join(f"chip {each.chip}: {each.why}" for each in reading.unread)
+        return Observation(reading=reading, read_at=now, problem=why, partly=bool(why))
 
     def _stale(self, problem: str) -> Observation:
         return Observation(

@@ -48,7 +48,9 @@ def test_the_node_name_alone_is_enough() -> None:
         kubeconfig=None,
         service_account_dir=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         state_dir=Path("/var/lib/ascend-agent"),
-        driver="simulated",
+        driver="auto",
+        dcmi_library=None,
+        product="",
         driver_file=Path("/etc/ascend-agent/npu.yaml"),
         driver_poll_s=0.2,
         driver_deadline_s=5.0,
@@ -72,11 +74,11 @@ def test_what_is_no_node_name_is_refused(name: str) -> None:
 
 def test_all_wrong_settings_are_named_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
-        load(Settings, ["--driver=dcmi", "--heartbeat-s=0", "--recover-s=x"], {})
+        load(Settings, ["--driver=acl", "--heartbeat-s=0", "--recover-s=x"], {})
 
     assert caught.value.problems == (
         "--node-name: expected a value, found none anywhere",
-        "--driver: expected one of simulated, found 'dcmi'",
+        "--driver: expected one of auto, dcmi, simulated, found 'acl'",
         "--recover-s: expected a number, found 'x'",
         "--heartbeat-s: expected 1 or more, found '0'",
     )

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from agent.devices import driver_file
 from agent.devices.driver import DriverError
-from agent.devices.reading import Reading
+from agent.devices.reading import Reading, Unread
 from agent.devices.source import Observation, Source
 
 READING = driver_file.parse("product: atlas-800-training\n")
@@ -21,6 +22,12 @@ class FakeDriver:
         self.calls = 0
         self.answer: Reading | Exception = READING
         self.takes_s = 0.0
+
+    async def news(self, within_s: float) -> None:
+        await asyncio.sleep(within_s)
+
+    async def close(self) -> None:
+        raise AssertionError("whoever has made a driver closes it")
 
     async def read(self) -> Reading:
         self.calls += 1
@@ -55,6 +62,18 @@ async def test_after_an_error_the_last_good_reading_stays_and_is_stale() -> None
         reading=READING, read_at=good.read_at, problem="npu.yaml: torn"
     )
     assert seen.is_stale
+
+
+async def test_single_chips_that_cannot_be_read_are_said_and_the_rest_is_fresh() -> (
+    None
+):
+    driver = FakeDriver()
+    unread = (Unread(chip=3, why="timed out"), Unread(chip=5, why="busy"))
+    driver.answer = replace(READING, unread=unread)
+
+    seen = await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+
+    assert (seen.problem, seen.is_stale) == ("chip 3: timed out; chip 5: busy", False)
 
 
 async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:

@@ -1,0 +1,137 @@
+"""The C structures of libdcmi that we read, as ctypes.
+
+Natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), which is all that
+Ascend drivers exist for. The tests' C compares each size and offset with a compiler's.
+
+Source:
+    MindCluster, `dcmi_interface_api.h` (at 22bb3d98).
+"""
+
+import ctypes
+
+CHIP_TEXT = 32
+#: Codes that one call can return.
+MOST_CODES = 128
+#: Processes that one call can return.
+MOST_PROCESSES = 32
+#: Cards that one call can return.
+MOST_CARDS = 64
+
+
+class ChipInfo(ctypes.Structure):
+    """`struct dcmi_chip_info_v2`: what a chip is called."""
+
+    _fields_ = (
+        ("chip_type", ctypes.c_char * CHIP_TEXT),
+        ("chip_name", ctypes.c_char * CHIP_TEXT),
+        ("chip_ver", ctypes.c_char * CHIP_TEXT),
+        ("aicore_cnt", ctypes.c_uint),
+        ("npu_name", ctypes.c_char * CHIP_TEXT),
+    )
+
+
+class BoardInfo(ctypes.Structure):
+    """`struct dcmi_board_info`."""
+
+    _fields_ = (
+        ("board_id", ctypes.c_uint),
+        ("pcb_id", ctypes.c_uint),
+        ("bom_id", ctypes.c_uint),
+        ("slot_id", ctypes.c_uint),
+    )
+
+
+class IpAddress(ctypes.Structure):
+    """`struct dcmi_ip_addr`: four or sixteen bytes, and which of them."""
+
+    _fields_ = (
+        ("octets", ctypes.c_ubyte * 16),
+        ("ip_type", ctypes.c_int),
+    )
+
+
+class HbmInfo(ctypes.Structure):
+    """`struct dcmi_hbm_info`; sizes in MB."""
+
+    _fields_ = (
+        ("memory_size", ctypes.c_ulonglong),
+        ("freq", ctypes.c_uint),
+        ("memory_usage", ctypes.c_ulonglong),
+        ("temp", ctypes.c_int),
+        ("bandwith_util_rate", ctypes.c_uint),
+    )
+
+
+class SuperPodInfo(ctypes.Structure):
+    """`struct dcmi_spod_info`: the chip's place in a SuperPoD."""
+
+    _fields_ = (
+        ("sdid", ctypes.c_uint),
+        ("scale_type", ctypes.c_uint),
+        ("super_pod_id", ctypes.c_uint),
+        ("server_id", ctypes.c_uint),
+        ("chassis_id", ctypes.c_uint),
+        ("super_pod_type", ctypes.c_uint),
+        ("reserve", ctypes.c_uint * 6),
+    )
+
+
+class ProcessInfo(ctypes.Structure):
+    """`struct dcmi_proc_mem_info`: a process and its memory on the chip in bytes."""
+
+    _fields_ = (
+        ("proc_id", ctypes.c_int),
+        ("proc_mem_usage", ctypes.c_ulong),
+    )
+
+
+class FaultEvent(ctypes.Structure):
+    """`struct dcmi_dms_fault_event`."""
+
+    _fields_ = (
+        ("event_id", ctypes.c_uint),
+        ("deviceid", ctypes.c_ushort),
+        ("node_type", ctypes.c_ubyte),
+        ("node_id", ctypes.c_ubyte),
+        ("sub_node_type", ctypes.c_ubyte),
+        ("sub_node_id", ctypes.c_ubyte),
+        ("severity", ctypes.c_ubyte),
+        ("assertion", ctypes.c_ubyte),
+        ("event_serial_num", ctypes.c_int),
+        ("notify_serial_num", ctypes.c_int),
+        ("alarm_raised_time", ctypes.c_ulonglong),
+        ("event_name", ctypes.c_char * 256),
+        ("additional_info", ctypes.c_char * 32),
+        ("resv", ctypes.c_ubyte * 32),
+    )
+
+
+class EventUnion(ctypes.Union):
+    """What an event carries; faults are all that we subscribe to."""
+
+    _fields_ = (("dms_event", FaultEvent),)
+
+
+class Event(ctypes.Structure):
+    """`struct dcmi_event`."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("event_t", EventUnion),
+    )
+
+
+class EventFilter(ctypes.Structure):
+    """`struct dcmi_event_filter`; all zeros let everything through."""
+
+    _fields_ = (
+        ("filter_flag", ctypes.c_ulonglong),
+        ("event_id", ctypes.c_uint),
+        ("severity", ctypes.c_ubyte),
+        ("node_type", ctypes.c_ubyte),
+        ("resv", ctypes.c_ubyte * 32),
+    )
+
+
+#: `void (*dcmi_fault_event_callback)(struct dcmi_event *)`
+EventCallback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Event))

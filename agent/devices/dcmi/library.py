@@ -1,0 +1,324 @@
+"""The C functions of libdcmi that we call, one method each.
+
+What comes back is taken for what it says only within the bounds that hardware has:
+a count that no machine can have is an error like any other, never a loop of that
+length. What a driver lies about within those bounds cannot be known here.
+
+Source:
+    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the
+    codes other than 0, -8012 and -8255: the DCMI API reference.
+"""
+
+import ctypes
+import socket
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from agent.devices.dcmi import layout
+from agent.devices.dcmi.progress import Call, Progress
+
+#: A negative answer, in words.
+MEANINGS = MappingProxyType(
+    {
+        -8001: "invalid parameter",
+        -8002: "not permitted",
+        -8003: "out of memory",
+        -8004: "secure function failed",
+        -8005: "internal error",
+        -8006: "timed out",
+        -8007: "invalid device",
+        -8008: "no such device",
+        -8009: "ioctl failed",
+        -8010: "message not sent",
+        -8011: "message not received",
+        -8012: "not ready",
+        -8013: "not in a container",
+        -8014: "file error",
+        -8015: "reset failed",
+        -8016: "reset cancelled",
+        -8017: "upgrading",
+        -8020: "busy",
+        -8022: "partition is gone",
+        -8023: "partition in use",
+        -8255: "not supported",
+        -99999: "library not found",
+        -99998: "function not found",
+        -99997: "nonsense",
+        -99996: "left out: it did not come back last time",
+    }
+)
+NOT_EXIST = -8008
+NOT_READY = -8012
+NOT_SUPPORTED = -8255
+NO_FUNCTION = -99998
+NONSENSE = -99997
+LEFT_OUT = -99996
+
+#: `enum dcmi_unit_type`: a neural processor, and neither its controller nor its CPU.
+NPU = 0
+#: Chips of one card, as the reference accepts them.
+_MOST_DEVICES = 4
+_MOST_LOGIC_IDS = 256
+_MOST_PHYSICAL_IDS = 1024
+_MOST_AI_CORES = 1024
+#: `dcmi_get_device_ip`: the RoCE port.
+_ROCE_PORT = 1
+#: How an IPv6 address begins that only its own link knows.
+_LINK_LOCAL = b"\xfe\x80"
+#: `dcmi_get_device_info`: main command "chip info", sub command "SuperPoD".
+_SUPER_POD = (12, 1)
+_VERSION_BYTES = 64
+_TYPE_BYTES = 64
+_CPUS_BYTES = 1024
+_ALL = -1
+
+
+class CallError(Exception):
+    """A function has answered with an error."""
+
+    def __init__(self, call: Call, code: int) -> None:
+        """Keep the facts; the text is made from them."""
+        self.call = call
+        self.code = code
+        meaning = MEANINGS.get(code, "unknown error")
+        super().__init__(f"{call.function}: {meaning} ({code})")
+
+
+class Library:
+    """Protects a loaded libdcmi: one thread calls it, and notes each call."""
+
+    def __init__(
+        self, path: str, progress: Progress, *, leave_out: Callable[[Call], bool]
+    ) -> None:
+        """Load the library; nothing is called yet.
+
+        Args:
+            path: What the loader is given.
+            progress: Where each call is noted.
+            leave_out: Whether a call is not to be made this time.
+
+        Raises:
+            OSError: It cannot be loaded; says why.
+        """
+        self._progress = progress
+        self._leave_out = leave_out
+        with _noted(progress, Call(function="dlopen")):
+            self._functions: Any = ctypes.CDLL(path)
+        self._callback: Any = None
+
+    def init(self) -> None:
+        """Begin; once per process."""
+        self._call(Call(function="dcmi_init"))
+
+    def version(self) -> str:
+        """The driver's version."""
+        text = ctypes.create_string_buffer(_VERSION_BYTES)
+        call = Call(function="dcmi_get_dcmi_version")
+        self._call(call, text, ctypes.c_int(_VERSION_BYTES))
+        return _text(text.value)
+
+    def cards(self) -> tuple[int, ...]:
+        """The numbers of the cards."""
+        call = Call(function="dcmi_get_card_list")
+        count, found = ctypes.c_int(), (ctypes.c_int * layout.MOST_CARDS)()
+        self._call(call, ctypes.byref(count), found, ctypes.c_int(layout.MOST_CARDS))
+        number = _within(call, count.value, layout.MOST_CARDS + 1)
+        return tuple(sorted(set(found[:number])))
+
+    def devices(self, card: int) -> tuple[int, ...]:
+        """The numbers of the neural processors on a card."""
+        call = Call(function="dcmi_get_device_num_in_card", card=card, device=0)
+        count = ctypes.c_int()
+        self._call(call, ctypes.c_int(card), ctypes.byref(count))
+        number = _within(call, count.value, _MOST_DEVICES + 1)
+        return tuple(d for d in range(number) if self._kind(card, d) == NPU)
+
+    def _kind(self, card: int, device: int) -> int:
+        kind = ctypes.c_int()
+        call = Call(function="dcmi_get_device_type", card=card, device=device)
+        self._ask(call, ctypes.byref(kind))
+        return kind.value
+
+    def logic_id(self, card: int, device: int) -> int:
+        """The driver's own number of a chip."""
+        call = Call(function="dcmi_get_device_logic_id", card=card, device=device)
+        found = ctypes.c_int()
+        self._call(call, ctypes.byref(found), ctypes.c_int(card), ctypes.c_int(device))
+        return _within(call, found.value, _MOST_LOGIC_IDS)
+
+    def physical_id(self, card: int, device: int, logic_id: int) -> int:
+        """What everybody else calls the chip with that logic id."""
+        function = "dcmi_get_device_phyid_from_logicid"
+        call = Call(function=function, card=card, device=device)
+        found = ctypes.c_uint()
+        self._call(call, ctypes.c_uint(logic_id), ctypes.byref(found))
+        return _within(call, found.value, _MOST_PHYSICAL_IDS)
+
+    def chip_info(self, card: int, device: int) -> tuple[str, int]:
+        """A chip's model and how many AI cores it has."""
+        function = "dcmi_get_device_chip_info_v2"
+        call = Call(function=function, card=card, device=device)
+        found = layout.ChipInfo()
+        self._ask(call, ctypes.byref(found))
+        return _text(found.chip_name), _within(call, found.aicore_cnt, _MOST_AI_CORES)
+
+    def board_id(self, card: int, device: int) -> int:
+        """What board a chip sits on."""
+        function = "dcmi_get_device_board_info"
+        found = layout.BoardInfo()
+        call = Call(function=function, card=card, device=device)
+        self._ask(call, ctypes.byref(found))
+        return int(found.board_id)
+
+    def product_type(self, card: int, device: int) -> str:
+        """Under what name the card is sold."""
+        text = ctypes.create_string_buffer(_TYPE_BYTES)
+        call = Call(function="dcmi_get_product_type", card=card, device=device)
+        self._ask(call, text, ctypes.c_int(_TYPE_BYTES))
+        return _text(text.value)
+
+    def is_ready(self, card: int, device: int) -> bool:
+        """Whether a chip is up at all; False for one that has dropped off."""
+        found = ctypes.c_uint()
+        call = Call(function="dcmi_get_device_health", card=card, device=device)
+        try:
+            self._ask(call, ctypes.byref(found))
+        except CallError as error:
+            if error.code == NOT_READY:
+                return False
+            raise
+        return True
+
+    def codes(self, card: int, device: int) -> tuple[int, ...]:
+        """The fault codes that a chip reports, in its order, each once.
+
+        All slots that are not zero, whatever the count says, as the reference.
+        """
+        function = "dcmi_get_device_errorcode_v2"
+        count, found = ctypes.c_int(), (ctypes.c_uint * layout.MOST_CODES)()
+        self._ask(
+            Call(function=function, card=card, device=device),
+            ctypes.byref(count),
+            found,
+            ctypes.c_uint(layout.MOST_CODES),
+        )
+        return tuple(dict.fromkeys(code for code in found if code))
+
+    def network(self, card: int, device: int) -> int:
+        """What the driver's check of the chip's network says: 0 is good."""
+        found = ctypes.c_int()
+        function = "dcmi_get_device_network_health"
+        call = Call(function=function, card=card, device=device)
+        self._ask(call, ctypes.byref(found))
+        return found.value
+
+    def pids(self, card: int, device: int) -> tuple[int, ...]:
+        """The processes on a chip, ascending."""
+        function = "dcmi_get_device_resource_info"
+        call = Call(function=function, card=card, device=device)
+        found = (layout.ProcessInfo * layout.MOST_PROCESSES)()
+        count = ctypes.c_int(layout.MOST_PROCESSES)
+        self._ask(call, found, ctypes.byref(count))
+        number = _within(call, count.value, layout.MOST_PROCESSES + 1)
+        return tuple(sorted({p.proc_id for p in found[:number] if p.proc_id > 0}))
+
+    def address(self, card: int, device: int) -> str:
+        """The chip's address in the parameter plane; "" for none that is of use."""
+        call = Call(function="dcmi_get_device_ip", card=card, device=device)
+        found, mask = layout.IpAddress(), layout.IpAddress()
+        port = (ctypes.c_int(_ROCE_PORT), ctypes.c_int(0))
+        self._ask(call, *port, ctypes.byref(found), ctypes.byref(mask))
+        octets = bytes(found.octets)
+        if not found.ip_type:
+            return socket.inet_ntop(socket.AF_INET, octets[:4]) if any(octets) else ""
+        is_of_use = any(octets) and octets[:2] != _LINK_LOCAL
+        return socket.inet_ntop(socket.AF_INET6, octets) if is_of_use else ""
+
+    def memory_mb(self, card: int, device: int) -> int:
+        """How much memory of its own a chip has."""
+        found = layout.HbmInfo()
+        call = Call(function="dcmi_get_device_hbm_info", card=card, device=device)
+        self._ask(call, ctypes.byref(found))
+        return int(found.memory_size)
+
+    def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
+        """A chip's super device id, its SuperPoD, and its server's index in that."""
+        call = Call(function="dcmi_get_device_info", card=card, device=device)
+        found = layout.SuperPodInfo()
+        size = ctypes.c_uint(ctypes.sizeof(found))
+        main, sub = _SUPER_POD
+        self._ask(
+            call,
+            ctypes.c_int(main),
+            ctypes.c_uint(sub),
+            ctypes.byref(found),
+            ctypes.byref(size),
+        )
+        return int(found.sdid), int(found.super_pod_id), int(found.server_id)
+
+    def near_cpus(self, card: int, device: int) -> str:
+        """The CPUs next to a chip, as the kernel writes lists of them ("0-23")."""
+        function = "dcmi_get_affinity_cpu_info_by_device_id"
+        call = Call(function=function, card=card, device=device)
+        text, size = ctypes.create_string_buffer(_CPUS_BYTES), ctypes.c_int(_CPUS_BYTES)
+        self._ask(call, text, ctypes.byref(size))
+        return _text(text.value)
+
+    def subscribe(self, on_event: Callable[[layout.FaultEvent], None]) -> None:
+        """Be told of faults of all chips as they come and go.
+
+        Args:
+            on_event: Called in a thread of the library; must neither block nor raise.
+        """
+        self._callback = layout.EventCallback(
+            lambda event: on_event(event.contents.event_t.dms_event)
+        )
+        call = Call(function="dcmi_subscribe_fault_event")
+        everything = layout.EventFilter()
+        self._call(
+            call, ctypes.c_int(_ALL), ctypes.c_int(_ALL), everything, self._callback
+        )
+
+    def _ask(self, call: Call, *arguments: Any) -> None:
+        """Call a function whose first arguments are the chip's place."""
+        self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
+
+    def _call(self, call: Call, *arguments: Any) -> None:
+        function = getattr(self._functions, call.function, None)
+        if function is None:
+            raise CallError(call, NO_FUNCTION)
+        if self._leave_out(call):
+            raise CallError(call, LEFT_OUT)
+        with _noted(self._progress, call):
+            code = function(*arguments)
+        if code:
+            raise CallError(call, code)
+
+
+class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
+    """Notes a call while it is under way."""
+
+    __slots__ = ("_call", "_progress")
+
+    def __init__(self, progress: Progress, call: Call) -> None:
+        self._progress = progress
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._progress.begin(self._call)
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.end()
+
+
+def _within(call: Call, value: int, limit: int) -> int:
+    if not 0 <= value < limit:
+        raise CallError(call, NONSENSE)
+    return int(value)
+
+
+def _text(raw: bytes) -> str:
+    """What a name may be made of; anything else is left out."""
+    text = raw.decode("ascii", errors="ignore").strip()
+    return "".join(letter for letter in text if letter.isprintable())

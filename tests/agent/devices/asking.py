@@ -1,0 +1,75 @@
+"""Drivers on the libdcmi of the tests, and how to wait for what they see."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agent.devices.dcmi.driver import DcmiDriver
+from agent.devices.driver import DriverError
+from agent.devices.reading import Reading
+from service.backoff import Backoff
+from tests.agent.devices.fake_machine import FakeMachine
+
+#: Far longer than anything takes: a test that waits so long has failed.
+PATIENCE_S = 30.0
+#: When nothing is meant to hang, no delay of this machine may look like it.
+NEVER_S = 600.0
+NOW_MS = 1_700_000_000_000
+
+
+@asynccontextmanager
+async def driver_on(
+    library: Path, machine: FakeMachine, *, product: str = "", call_s: float = NEVER_S
+) -> AsyncIterator[DcmiDriver]:
+    """A driver of a machine, let go of at the end."""
+    driver = DcmiDriver(
+        library,
+        product=product,
+        call_s=call_s,
+        wall_ms=lambda: NOW_MS,
+        environment={**os.environ, **machine.environment},
+        new_backoff=lambda: Backoff(base_s=0.01, cap_s=0.01),
+    )
+    try:
+        yield driver
+    finally:
+        await driver.close()
+
+
+async def reading_with(
+    driver: DcmiDriver, is_met: Callable[[Reading], bool]
+) -> Reading:
+    """Read until a reading is as it is expected to be; failures may come before."""
+    seen: Reading | str = "nothing"
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    seen = await driver.read()
+                except DriverError as error:
+                    seen = str(error)
+                else:
+                    if is_met(seen):
+                        return seen
+                await driver.news(0.02)
+    except TimeoutError:
+        raise AssertionError(f"never seen; last: {seen}") from None
+
+
+async def problem_with(driver: DcmiDriver, part: str) -> str:
+    """Read until the driver complains of something; return its words."""
+    seen: Reading | str = "nothing"
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    seen = await driver.read()
+                except DriverError as error:
+                    seen = str(error)
+                    if part in seen:
+                        return seen
+                await driver.news(0.02)
+    except TimeoutError:
+        raise AssertionError(f"never said; last: {seen}") from None

@@ -1,0 +1,360 @@
+/* A libdcmi.so without hardware, for tests: it reads what to say from the file that
+ * FAKE_DCMI names, anew at each call, so that a test edits it while it is in use.
+ *
+ *   version 24.1.rc2
+ *   chip CARD DEVICE KEY=VALUE …       phy logic name board cores type unit ip ip6
+ *                                      memory cpus sdid pod server network ready
+ *                                      codes=80E01801,… pids=11,12 count=N
+ *   answer FUNCTION CARD DEVICE CODE   return CODE and write nothing; -1 is any
+ *   hang FUNCTION CARD DEVICE          never return
+ *   crash FUNCTION CARD DEVICE         a segmentation fault
+ *   number FUNCTION CARD DEVICE N      say N where a count or an id is asked for
+ *
+ * Events are lines "LOGIC_ID CODE SEVERITY ASSERTION" appended to the file of that
+ * name with ".events" behind it. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dcmi.h"
+
+/* On a 64-bit Linux, worked out beforehand. */
+_Static_assert(sizeof(struct dcmi_dms_fault_event) == 352, "fault event");
+_Static_assert(offsetof(struct dcmi_dms_fault_event, alarm_raised_time) == 24, "time");
+_Static_assert(offsetof(struct dcmi_dms_fault_event, event_name) == 32, "name");
+_Static_assert(sizeof(struct dcmi_event) == 360, "event");
+_Static_assert(offsetof(struct dcmi_event, event_t) == 8, "payload");
+_Static_assert(sizeof(struct dcmi_event_filter) == 48, "filter");
+_Static_assert(sizeof(struct dcmi_ip_addr) == 20, "address");
+_Static_assert(sizeof(struct dcmi_hbm_info) == 32, "memory");
+_Static_assert(sizeof(struct dcmi_spod_info) == 48, "SuperPoD");
+_Static_assert(sizeof(unsigned long) == 8, "unsigned long");
+
+#define OK 0
+#define NOT_EXIST (-8008)
+#define NOT_READY (-8012)
+#define NOT_SUPPORTED (-8255)
+#define ANY (-1)
+#define LINE 4096
+
+static FILE *script(void) {
+  const char *path = getenv("FAKE_DCMI");
+  return path ? fopen(path, "r") : NULL;
+}
+
+/* Whether the script has a line for this call; its number goes to *number. */
+static int told(const char *verb, const char *function, int card, int device,
+                long *number) {
+  char line[LINE], word[64], of[128];
+  int on_card, on_device, found = 0;
+  FILE *file = script();
+  if (!file) return 0;
+  while (!found && fgets(line, sizeof line, file)) {
+    long value = 0;
+    if (sscanf(line, "%63s %127s %d %d %ld", word, of, &on_card, &on_device, &value) >= 4 &&
+        !strcmp(word, verb) && !strcmp(of, function) &&
+        (on_card == ANY || on_card == card) && (on_device == ANY || on_device == device)) {
+      found = 1;
+      if (number) *number = value;
+    }
+  }
+  fclose(file);
+  return found;
+}
+
+static int misbehave(const char *function, int card, int device) {
+  long code = OK;
+  if (told("crash", function, card, device, NULL)) raise(SIGSEGV);
+  while (told("hang", function, card, device, NULL)) pause();
+  told("answer", function, card, device, &code);
+  return (int)code;
+}
+
+#define BEGIN(card, device)                                        \
+  do {                                                             \
+    int refused_ = misbehave(__func__, (card), (device));          \
+    if (refused_) return refused_;                                 \
+  } while (0)
+
+/* The text behind " key=" in the line of a chip; 0 when there is no such chip. */
+static int chip(int card, int device, const char *key, char *text, size_t size) {
+  char line[LINE], wanted[64];
+  int on_card, on_device, found = 0;
+  FILE *file = script();
+  text[0] = 0;
+  if (!file) return 0;
+  snprintf(wanted, sizeof wanted, " %s=", key);
+  while (!found && fgets(line, sizeof line, file)) {
+    if (sscanf(line, "chip %d %d", &on_card, &on_device) != 2) continue;
+    if (on_card != card || on_device != device) continue;
+    found = 1;
+    char *at = strstr(line, wanted);
+    if (!at) continue;
+    at += strlen(wanted);
+    /* a blank within a value is written as a + */
+    size_t n = strcspn(at, " \n");
+    snprintf(text, size, "%.*s", (int)n, at);
+    for (char *c = text; *c; c++)
+      if (*c == '+') *c = ' ';
+  }
+  fclose(file);
+  return found;
+}
+
+static int number(int card, int device, const char *key, long *value) {
+  char text[LINE];
+  if (!chip(card, device, key, text, sizeof text)) return NOT_EXIST;
+  if (!text[0]) return NOT_SUPPORTED;
+  *value = strtol(text, NULL, 0);
+  return OK;
+}
+
+int dcmi_init(void) {
+  BEGIN(ANY, ANY);
+  return OK;
+}
+
+int dcmi_get_dcmi_version(char *version, int size) {
+  char line[LINE], found[64] = "";
+  BEGIN(ANY, ANY);
+  FILE *file = script();
+  while (file && fgets(line, sizeof line, file)) sscanf(line, "version %63s", found);
+  if (file) fclose(file);
+  snprintf(version, (size_t)size, "%s", found);
+  return OK;
+}
+
+int dcmi_get_card_list(int *count, int *list, int length) {
+  char line[LINE];
+  int card, device, found = 0;
+  long lie;
+  BEGIN(ANY, ANY);
+  FILE *file = script();
+  while (file && fgets(line, sizeof line, file)) {
+    if (sscanf(line, "chip %d %d", &card, &device) != 2 || found == length) continue;
+    if (!found || list[found - 1] != card) list[found++] = card;
+  }
+  if (file) fclose(file);
+  *count = told("number", __func__, ANY, ANY, &lie) ? (int)lie : found;
+  return OK;
+}
+
+int dcmi_get_device_num_in_card(int card, int *count) {
+  char text[LINE];
+  long lie;
+  BEGIN(card, 0);
+  for (*count = 0; chip(card, *count, "phy", text, sizeof text); ++*count) continue;
+  if (told("number", __func__, card, 0, &lie)) *count = (int)lie;
+  return OK;
+}
+
+int dcmi_get_device_type(int card, int device, int *type) {
+  long unit = 0;
+  BEGIN(card, device);
+  number(card, device, "unit", &unit);
+  *type = (int)unit;
+  return OK;
+}
+
+int dcmi_get_device_logic_id(int *logic_id, int card, int device) {
+  long found;
+  BEGIN(card, device);
+  int code = number(card, device, "logic", &found);
+  if (code == OK) *logic_id = (int)found;
+  return code;
+}
+
+int dcmi_get_device_phyid_from_logicid(unsigned int logic_id, unsigned int *physical) {
+  char line[LINE];
+  int card, device;
+  FILE *file = script();
+  int code = NOT_EXIST;
+  while (file && code && fgets(line, sizeof line, file)) {
+    long logic, phy;
+    if (sscanf(line, "chip %d %d", &card, &device) != 2) continue;
+    if (number(card, device, "logic", &logic) || (unsigned)logic != logic_id) continue;
+    code = misbehave(__func__, card, device);
+    if (!code) code = number(card, device, "phy", &phy);
+    if (!code) *physical = (unsigned)phy;
+    if (code) break;
+  }
+  if (file) fclose(file);
+  return code;
+}
+
+int dcmi_get_device_health(int card, int device, unsigned int *health) {
+  long ready = 1;
+  BEGIN(card, device);
+  int code = number(card, device, "ready", &ready);
+  if (code == NOT_EXIST) return code;
+  *health = 0;
+  return ready ? OK : NOT_READY;
+}
+
+int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int *list,
+                                 unsigned int length) {
+  char text[LINE], *rest = NULL;
+  BEGIN(card, device);
+  if (!chip(card, device, "codes", text, sizeof text)) return NOT_EXIST;
+  *count = 0;
+  for (char *c = strtok_r(text, ",", &rest); c && (unsigned)*count < length;
+       c = strtok_r(NULL, ",", &rest))
+    list[(*count)++] = (unsigned)strtoul(c, NULL, 16);
+  return OK;
+}
+
+int dcmi_get_device_chip_info_v2(int card, int device, struct dcmi_chip_info_v2 *info) {
+  char text[LINE];
+  long cores = 0, lie;
+  BEGIN(card, device);
+  if (!chip(card, device, "name", text, sizeof text)) return NOT_EXIST;
+  memset(info, 0, sizeof *info);
+  memcpy(info->chip_type, "Ascend", 6);
+  snprintf((char *)info->chip_name, TEXT_LEN, "%.31s", text);
+  snprintf((char *)info->npu_name, TEXT_LEN, "%.31s", text);
+  number(card, device, "cores", &cores);
+  info->aicore_cnt = (unsigned)(told("number", __func__, card, device, &lie) ? lie : cores);
+  return OK;
+}
+
+int dcmi_get_device_board_info(int card, int device, struct dcmi_board_info *info) {
+  long board;
+  BEGIN(card, device);
+  int code = number(card, device, "board", &board);
+  if (code) return code;
+  memset(info, 0, sizeof *info);
+  info->board_id = (unsigned)board;
+  return OK;
+}
+
+int dcmi_get_product_type(int card, int device, char *type, int size) {
+  char text[LINE];
+  BEGIN(card, device);
+  if (!chip(card, device, "type", text, sizeof text)) return NOT_EXIST;
+  if (!text[0]) return NOT_SUPPORTED;
+  snprintf(type, (size_t)size, "%s", text);
+  return OK;
+}
+
+int dcmi_get_device_network_health(int card, int device, int *result) {
+  long found;
+  BEGIN(card, device);
+  int code = number(card, device, "network", &found);
+  if (!code) *result = (int)found;
+  return code;
+}
+
+int dcmi_get_device_resource_info(int card, int device, struct dcmi_proc_mem_info *list,
+                                  int *count) {
+  char text[LINE], *rest = NULL;
+  long lie;
+  int room = *count;
+  BEGIN(card, device);
+  if (!chip(card, device, "pids", text, sizeof text)) return NOT_EXIST;
+  *count = 0;
+  for (char *c = strtok_r(text, ",", &rest); c && *count < room;
+       c = strtok_r(NULL, ",", &rest)) {
+    list[*count].proc_id = atoi(c);
+    list[(*count)++].proc_mem_usage = 1UL << 20;
+  }
+  if (told("number", __func__, card, device, &lie)) *count = (int)lie;
+  return OK;
+}
+
+int dcmi_get_device_ip(int card, int device, int port_type, int port,
+                       struct dcmi_ip_addr *ip, struct dcmi_ip_addr *mask) {
+  char text[LINE];
+  BEGIN(card, device);
+  if (port_type != 1 || port != 0) return NOT_SUPPORTED;
+  memset(ip, 0, sizeof *ip);
+  memset(mask, 0, sizeof *mask);
+  if (!chip(card, device, "ip6", text, sizeof text)) return NOT_EXIST;
+  if (text[0]) {
+    ip->ip_type = DCMI_IPADDR_TYPE_V6;
+    inet_pton(AF_INET6, text, ip->u_addr.ip6);
+    return OK;
+  }
+  chip(card, device, "ip", text, sizeof text);
+  if (!text[0]) return NOT_SUPPORTED;
+  inet_pton(AF_INET, text, ip->u_addr.ip4);
+  return OK;
+}
+
+int dcmi_get_device_hbm_info(int card, int device, struct dcmi_hbm_info *info) {
+  long memory;
+  BEGIN(card, device);
+  int code = number(card, device, "memory", &memory);
+  if (code) return code;
+  memset(info, 0, sizeof *info);
+  info->memory_size = (unsigned long long)memory;
+  return OK;
+}
+
+int dcmi_get_device_info(int card, int device, int main_command, unsigned int sub_command,
+                         void *buffer, unsigned int *size) {
+  struct dcmi_spod_info *info = buffer;
+  long sdid, pod = 0, server = 0;
+  BEGIN(card, device);
+  if (main_command != 12 || sub_command != 1 || *size < sizeof *info) return NOT_SUPPORTED;
+  int code = number(card, device, "sdid", &sdid);
+  if (code) return code;
+  number(card, device, "pod", &pod);
+  number(card, device, "server", &server);
+  memset(info, 0, sizeof *info);
+  info->sdid = (unsigned)sdid;
+  info->super_pod_id = (unsigned)pod;
+  info->server_id = (unsigned)server;
+  return OK;
+}
+
+int dcmi_get_affinity_cpu_info_by_device_id(int card, int device, char *cpus, int *size) {
+  char text[LINE];
+  BEGIN(card, device);
+  if (!chip(card, device, "cpus", text, sizeof text)) return NOT_EXIST;
+  if (!text[0]) return NOT_SUPPORTED;
+  snprintf(cpus, (size_t)*size, "%s", text);
+  *size = (int)strlen(cpus);
+  return OK;
+}
+
+static dcmi_fault_event_callback subscriber;
+
+static void *tell(void *unused) {
+  char path[LINE], line[LINE];
+  long at = 0;
+  (void)unused;
+  snprintf(path, sizeof path, "%s.events", getenv("FAKE_DCMI"));
+  for (;; usleep(2000)) {
+    FILE *file = fopen(path, "r");
+    if (!file) continue;
+    fseek(file, at, SEEK_SET);
+    while (fgets(line, sizeof line, file) && strchr(line, '\n')) {
+      unsigned int logic, code, severity, assertion;
+      at = ftell(file);
+      if (sscanf(line, "%u %x %u %u", &logic, &code, &severity, &assertion) != 4) continue;
+      struct dcmi_event event = {.type = DCMI_DMS_FAULT_EVENT};
+      event.event_t.dms_event.deviceid = (unsigned short)logic;
+      event.event_t.dms_event.event_id = code;
+      event.event_t.dms_event.severity = (unsigned char)severity;
+      event.event_t.dms_event.assertion = (unsigned char)assertion;
+      subscriber(&event);
+    }
+    fclose(file);
+  }
+  return NULL;
+}
+
+int dcmi_subscribe_fault_event(int card, int device, struct dcmi_event_filter filter,
+                               dcmi_fault_event_callback callback) {
+  pthread_t thread;
+  BEGIN(card, device);
+  if (card != ANY || device != ANY || filter.filter_flag || filter.resv[31])
+    return NOT_SUPPORTED;
+  subscriber = callback;
+  return pthread_create(&thread, NULL, tell, NULL) ? -8005 : OK;
+}

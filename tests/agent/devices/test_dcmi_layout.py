@@ -1,0 +1,59 @@
+"""The structures as ctypes has them, and as a compiler has them."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent.devices.dcmi import layout
+
+STRUCTURES = {
+    "dcmi_chip_info_v2": layout.ChipInfo,
+    "dcmi_board_info": layout.BoardInfo,
+    "dcmi_ip_addr": layout.IpAddress,
+    "dcmi_hbm_info": layout.HbmInfo,
+    "dcmi_spod_info": layout.SuperPodInfo,
+    "dcmi_proc_mem_info": layout.ProcessInfo,
+    "dcmi_dms_fault_event": layout.FaultEvent,
+    "dcmi_event": layout.Event,
+    "dcmi_event_filter": layout.EventFilter,
+}
+
+
+@pytest.mark.parametrize(
+    ("structure", "size"),
+    [
+        (layout.FaultEvent, 352),
+        (layout.Event, 360),
+        (layout.EventFilter, 48),
+        (layout.IpAddress, 20),
+        (layout.HbmInfo, 32),
+        (layout.SuperPodInfo, 48),
+    ],
+)
+def test_structures_have_the_sizes_of_the_drivers_header(
+    structure: type[ctypes.Structure], size: int
+) -> None:
+    assert ctypes.sizeof(structure) == size
+
+
+def test_fields_of_an_event_lie_where_the_driver_writes_them() -> None:
+    assert layout.FaultEvent.alarm_raised_time.offset == 24
+    assert layout.FaultEvent.event_name.offset == 32
+    assert layout.Event.event_t.offset == 8
+
+
+def test_a_compiler_agrees_about_every_field(layout_program: Path) -> None:
+    said = subprocess.run(  # noqa: S603  # our own program
+        [layout_program], check=True, capture_output=True, text=True
+    )
+
+    expected = []
+    for name, structure in STRUCTURES.items():
+        expected.append(f"{name} {ctypes.sizeof(structure)}")
+        for field, *_ in structure._fields_:
+            if (name, field) != ("dcmi_ip_addr", "octets"):  # a union's first member
+                offset = getattr(structure, field).offset
+                expected.append(f"{name}.{field} {offset}")
+    assert said.stdout.split("\n")[:-1] == expected

@@ -1,0 +1,96 @@
+"""The whole agent on the libdcmi of the tests: what kubelet and cluster see of it."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_core.wire import deviceinfo
+from tests.agent.devices import fake_machine
+from tests.agent.devices.fake_machine import FakeMachine
+from tests.agent.site import NODE, Site
+
+REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMachine:
+    machine = fake_machine.training_910a(tmp_path / "machine")
+    for name, value in machine.environment.items():
+        monkeypatch.setenv(name, value)
+    return machine
+
+
+@pytest.fixture
+async def site(libdcmi: Path) -> AsyncIterator[Site]:
+    with tempfile.TemporaryDirectory(prefix="wc-") as root:
+        site = Site(
+            Path(root),
+            *("--driver", "dcmi", "--dcmi-library", str(libdcmi)),
+            *("--driver-deadline-s", "2", "--recover-s", "0.1"),
+        )
+        await site.start()
+        site.start_agent()
+        try:
+            yield site
+        finally:
+            await site.stop()
+
+
+async def until_unhealthy(site: Site, chips: str) -> None:
+    """Wait until the ConfigMap lists exactly these chips as unhealthy."""
+    found: object = None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while found != chips:
+                await asyncio.sleep(0.02)
+                report = await site.api.get(REPORT)
+                document = json.loads(report["data"][deviceinfo.DEVICE_INFO_KEY])
+                listed = document["DeviceInfo"]["DeviceList"]
+                found = listed["huawei.com/Ascend910-Unhealthy"]
+    except TimeoutError:
+        raise AssertionError(f"expected {chips!r}, found {found!r}") from None
+
+
+async def test_a_fault_takes_a_chip_out_of_service_until_it_is_over(
+    site: Site, machine: FakeMachine
+) -> None:
+    await site.until_allocatable(8)
+
+    machine.say(3, 0, codes="80E18402")
+    machine.event(3, "80E18402", 3, 1)
+    await site.until_allocatable(7)
+    await until_unhealthy(site, "Ascend910-3")
+    machine.say(3, 0, codes="")
+    machine.event(3, "80E18402", 3, 0)
+    await site.until_allocatable(8)
+    await until_unhealthy(site, "")
+
+
+async def test_while_a_chip_cannot_be_asked_the_others_are_served(
+    site: Site, machine: FakeMachine
+) -> None:
+    await site.until_allocatable(8)
+
+    machine.tell("hang dcmi_get_device_errorcode_v2 5 0")
+    machine.say(2, 0, codes="80E18402")
+    await site.until_allocatable(7)
+
+    await until_unhealthy(site, "Ascend910-2")
+    assert await site.bind("pod", 4)
+    await site.settle()
+
+
+async def test_a_chip_that_was_never_there_is_not_offered(
+    machine: FakeMachine, site: Site
+) -> None:
+    machine.remove(6, 0)
+    await site.stop_agent()
+    site.start_agent()
+
+    await site.until_allocatable(7)
+    await until_unhealthy(site, "Ascend910-6")
