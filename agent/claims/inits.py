@@ -19,20 +19,19 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
     lasting = [hold for need, hold in mine.items() if need not in inits]
     shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
-    first = min(lasting, key=lambda hold: hold.sequence)
-    for index in sorted(inits):
+    before = _just_before(ledger, min(lasting, key=_sequence), len(inits))
+    for index in sorted(inits, reverse=True):  # the last one was served just before
         need = pod.needs[index]
-        hold = _before_the_others(ledger, pod, first, need.count)
-        if hold is None and index not in mine:
-            hold = in_slot.get(index)
-        if hold is None or not _is_open(ledger, pod, hold) or hold.sequence <= since:
+        last = before[-1] if before else None
+        if last is not None and _could_be(ledger, pod, last, index):
+            before.pop()
+        else:
+            last = None
+        hold = last or in_slot.get(index)
+        if index in mine or hold is None or not _is_open(ledger, pod, hold):
             continue
-        if shown.isdisjoint(hold.kubelet_ids):
+        if hold.sequence <= since or shown.isdisjoint(hold.kubelet_ids):
             continue
-        if index in mine:  # that was of an admission before
-            ledger = values.with_hold(
-                ledger, replace(mine[index], owner=None, freed=True)
-            )
         owner = values.owner_of(pod, need.name)
         ledger = values.with_hold(
             ledger, replace(hold, owner=owner, slot=pod.uid, need=index)
@@ -40,34 +39,39 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
     return ledger
 
 
+def _sequence(hold: Hold) -> int:
+    return hold.sequence
+
+
 def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     return hold.owner is None or values.is_of_late_namesake(ledger, pod, hold)
 
 
-def _before_the_others(
-    ledger: Ledger, pod: NpuPod, first: Hold, count: int
-) -> Hold | None:
-    """Return the hold of an init container, whichever slot it came from.
+def _could_be(ledger: Ledger, pod: NpuPod, hold: Hold, index: int) -> bool:
+    """Tell whether a hold can be, or is known to be, that of an init container."""
+    need = pod.needs[index]
+    is_known = hold.owner == values.owner_of(pod, need.name)
+    return len(hold.kubelet_ids) == need.count and (
+        is_known or _is_open(ledger, pod, hold)
+    )
+
+
+def _just_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
+    """Return what can be a pod's init containers', whichever slots it came from.
 
     The kubelet gives a pod's first lasting container the ids of its init
     containers before any other, and admits one pod at a time. So what was given out
-    just before, under one of its ids, was theirs.
+    just before, under one of its ids, was theirs, in their order.
     """
-    inits = sum(need.kind is ContainerKind.INIT for need in pod.needs)
-    before = [
-        hold
-        for hold in ledger.holds.values()
-        if first.sequence - inits <= hold.sequence < first.sequence
-        and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
-    ]
-    last = max(before, key=lambda hold: hold.sequence, default=None)
-    if (
-        last is None
-        or not _is_open(ledger, pod, last)
-        or len(last.kubelet_ids) != count
-    ):
-        return None
-    return last
+    return sorted(
+        (
+            hold
+            for hold in ledger.holds.values()
+            if first.sequence - inits <= hold.sequence < first.sequence
+            and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
+        ),
+        key=_sequence,
+    )
 
 
 def let_go(ledger: Ledger, pod: NpuPod, *, before: float = float("inf")) -> Ledger:

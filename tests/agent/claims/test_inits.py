@@ -94,6 +94,29 @@ def test_several_of_them_have_the_last_holds_before_their_pods_next() -> None:
     assert owners(now) == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
 
 
+def test_each_of_several_that_ask_for_as_many_has_its_own_hold() -> None:
+    needs = [init("fetch", 1), init("prepare", 1), app("main", 1)]
+    now = current(pod("train", [0], 1, containers=needs))
+    for _ in needs:
+        mounts(now, 6)
+
+    shows(now, "train", main=(6,))
+
+    assert owners(now) == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
+
+
+def test_also_if_they_came_from_other_slots() -> None:
+    needs = [init("fetch", 1), init("prepare", 1), app("main", 1)]
+    now = current(pod("one", [0], 1), pod("other", [1], 2))
+    now.apply(PodSeen(pod("train", [2], 3, containers=needs)))
+    given = [mounts(now, 6) for _ in needs]
+
+    shows(now, "train", main=(6,))
+
+    assert len(set(given)) == 3
+    assert owners(now) == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
+
+
 def test_with_the_devices_that_the_kubelet_loses_go_those_of_init_containers() -> None:
     now = confirmed()
 
