@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
@@ -29,7 +29,7 @@ from agent.devices import choosing
 from agent.devices.driver import Driver
 from agent.devices.reading import Reading
 from agent.devices.source import Source
-from agent.diagnosis import Diagnosis
+from agent.diagnosis import Clocks, Diagnosis
 from agent.faultwatch import FaultWatch
 from agent.holdbook import Holdbook
 from agent.journal import Journal, JournalProblem, ProblemKind
@@ -187,7 +187,7 @@ class Agent:
             recover_s=settings.recover_s,
             news=self._news,
             metrics=metrics,
-            loop_s=self._loop_s,
+            clocks=Clocks(loop_s=self._loop_s, wall_ms=_wall_ms),
         )
         self._fault_watch = FaultWatch(
             api.client,
@@ -231,6 +231,7 @@ class Agent:
                 namespace=settings.pod_namespace,
                 configmap_namespace=settings.namespace,
             ).reference,
+            on_seen=self._diagnosis.reported,
             namespace=settings.namespace,
         )
         self._publisher = Publisher(
@@ -271,12 +272,13 @@ class Agent:
             tasks.create_task(source.run(self._diagnosis.observed), name="driver")
             tasks.create_task(self._fault_watch.run(), name="faults")
             tasks.create_task(self._holdbook.run(), name="journal")
+            tasks.create_task(self._reporter.run(), name="reporter")
             await self._learn_pods()
+            await self._learn_separated()
             self._current.replace(ledgers.resume(self._current.ledger))
             await self._reconciler.run_once(thorough=True)
             tasks.create_task(self._reconciler.run(), name="reconciler")
             tasks.create_task(self._publisher.run(), name="publisher")
-            tasks.create_task(self._reporter.run(), name="reporter")
             tasks.create_task(self._report(), name="report")
             # in the body, so that when we are told to stop this ends first: an
             # Allocate that waits for its claim still needs all of the others
@@ -313,6 +315,13 @@ class Agent:
                     continue
             self._ready.has("pods")
             return
+
+    async def _learn_separated(self) -> None:
+        """Know which chips are separated by name before the kubelet hears of any."""
+        if self._synced.is_set():  # else the API server is away, and nobody says
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_LIST_S):
+                    await self._reporter.looked.wait()
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         match change:
@@ -389,6 +398,7 @@ class Agent:
                     self._diagnosis.health,
                     taken=chip_sets.ids_of(taken & ~ledger.unhealthy),
                     affinity=affinity(ledger),
+                    findings=self._diagnosis.findings,
                 )
             )
             await self._current.changed(version)

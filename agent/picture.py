@@ -5,17 +5,29 @@ node, without the moment in which it is written. Two equal pictures need no writ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent.devices.reading import Level, Reading
 from agent.health import Condition, Health
 from kube.objects import Node
 from scheduler_core.products import Product
-from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.rows import GroupKind
+from scheduler_core.wire import deviceinfo, faults, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
 
-#: Written once and then left to the administrator.
-MANUAL_KEY = "ManuallySeparateNPU"
+#: Shared with people; `agent.faults.separation` says how.
+MANUAL_KEY = faults.SEPARATED_KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Separated:
+    """What is to stand under `MANUAL_KEY`."""
+
+    text: str = ""
+    #: The text that was read when this was decided; None before any. Over another
+    #: text, which somebody has written since, nothing is written.
+    read: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +43,29 @@ class Picture:
     #: Its `update_time` is 0: the moment belongs to the write.
     info: DeviceInfo
     affinity: Affinity
+    separated: Separated = field(default_factory=Separated)
+    #: Why faults have another level than their code, by chip.
+    upgrades: tuple[UpgradeReason, ...] = ()
+    #: None on servers without switches of their own.
+    switch: SwitchInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is known of faults beyond the reading."""
+
+    separated: Separated = field(default_factory=Separated)
+    upgrades: tuple[UpgradeReason, ...] = ()
+    switch: SwitchInfo = field(default_factory=SwitchInfo)
 
 
 def picture(
-    reading: Reading, health: Health, *, taken: tuple[int, ...], affinity: Affinity
+    reading: Reading,
+    health: Health,
+    *,
+    taken: tuple[int, ...],
+    affinity: Affinity,
+    findings: Findings = Findings(),
 ) -> Picture:
     """What is to be published about a node.
 
@@ -47,7 +78,9 @@ def picture(
         taken: Chips that pods not Failed or Succeeded were given by scheduler or
             agent, and chips held or releasing; in any order.
         affinity: What the agent says about holds.
+        findings: What is known of faults beyond the reading.
     """
+    has_switches = reading.product.group_kind is GroupKind.MODULE  # A3 servers
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
         unhealthy=health.having(Condition.UNHEALTHY),
@@ -63,6 +96,9 @@ def picture(
         ai_core_count=reading.ai_core_count,
         info=info,
         affinity=affinity,
+        separated=findings.separated,
+        upgrades=findings.upgrades,
+        switch=findings.switch if has_switches else None,
     )
 
 
@@ -97,7 +133,14 @@ def wanted(picture: Picture, *, update_time: int) -> dict[str, str]:
         update_time: When it is said. Unit: Unix seconds.
     """
     info = replace(picture.info, update_time=update_time)
-    return deviceinfo.render(info, picture.affinity, picture.product)
+    data = deviceinfo.render(info, picture.affinity, picture.product)
+    data[MANUAL_KEY] = picture.separated.text
+    data[faults.UPGRADES_KEY] = faults.render_upgrades(
+        picture.upgrades, picture.product
+    )
+    if picture.switch is not None:
+        data[faults.SWITCH_KEY] = faults.render_switch(picture.switch, update_time)
+    return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

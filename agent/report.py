@@ -3,7 +3,8 @@
 It is written when there is something new to say (at once, and at most once a
 second, but sooner when a chip breaks), when it is not what we wrote (edited,
 deleted), and as a heartbeat. Only our own keys are compared and written; all others
-are an administrator's.
+are an administrator's. The names of separated chips are both's: they are written only
+over a text that has been read.
 
 Each write carries the name of its writer. Another name that appears after a write
 of ours is a second agent for the same node. The younger one is left alone: two
@@ -107,8 +108,8 @@ class Write:
     """Effect: set our keys; answered by `Landed` or `Failed`."""
 
     picture: Picture
-    #: Version at which the administrator's key was missing and is to be set, empty,
-    #: unless somebody has written since; 0 leaves it alone.
+    #: Version at which the separated chips are to be named anew, unless somebody has
+    #: written since; 0 leaves their key alone.
     manual_at: int = 0
 
 
@@ -307,7 +308,10 @@ def _silent_at(state: State) -> float:
 
 def _is_outdated(state: State) -> bool:
     return (
-        state.picture != state.published or state.seen is None or bool(_changed(state))
+        state.picture != state.published
+        or state.seen is None
+        or bool(_changed(state))
+        or bool(_manual_at(state))
     )
 
 
@@ -325,5 +329,9 @@ def _changed(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    missing = state.seen is not None and MANUAL_KEY not in state.seen.data
-    return state.seen.version if missing and state.seen is not None else 0
+    if state.seen is None or state.picture is None:
+        return 0
+    stands, wished = state.seen.data.get(MANUAL_KEY), state.picture.separated
+    # what was written since the picture was drawn is in the next one
+    is_known = stands is None or stands == wished.read
+    return state.seen.version if is_known and stands != wished.text else 0

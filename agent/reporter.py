@@ -7,7 +7,7 @@ picture wins; what came between two writes is never seen by anybody.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from agent import picture as pictures
 from agent import report
@@ -46,6 +46,7 @@ class Reporter:
         wall_s: Callable[[], float],
         on_rival: Callable[[str], None],
         owner: Callable[[], Awaitable[OwnerReference | None]],
+        on_seen: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
         """Say nothing yet.
@@ -60,6 +61,8 @@ class Reporter:
             on_rival: Told in a sentence that somebody else writes the ConfigMap; ""
                 when nobody does any more.
             owner: Says with whom the ConfigMap is to go; may raise KubeError.
+            on_seen: Told the data of each version of the ConfigMap, in their order;
+                None when there is none.
             namespace: Where the ConfigMap lives.
         """
         self._client = client
@@ -70,6 +73,9 @@ class Reporter:
         self._wall_s = wall_s
         self._on_rival = on_rival
         self._owner = owner
+        self._on_seen = on_seen
+        #: Set once it is known what stands there: nothing is written before.
+        self.looked = asyncio.Event()
         self._state = report.State(me=writer, heartbeat_s=heartbeat_s)
         self._events: asyncio.Queue[report.Event] = asyncio.Queue()
         self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
@@ -95,9 +101,11 @@ class Reporter:
 
     def publish(self, picture: Picture) -> None:
         """Have this stand in the cluster from now on; cheap when nothing changed."""
-        if picture == self._drawn:
+        before, self._drawn = self._drawn, picture
+        if picture == before:
+            if picture.separated.read != before.separated.read:
+                self._events.put_nowait(report.Drawn(picture))
             return
-        self._drawn = picture
         if self._changed_at is None:
             self._changed_at = clock.loop_s()
         self._events.put_nowait(report.Drawn(picture))
@@ -163,13 +171,18 @@ class Reporter:
     def _configmap_changed(self, change: Change[ConfigMap]) -> None:
         match change:
             case Upserted(obj):
+                self._on_seen(obj.data or {})
                 self._events.put_nowait(report.Watched(seen(obj)))
             case Deleted():
+                self._on_seen(None)
                 self._events.put_nowait(report.Vanished())
             case Synced():
-                pass
+                if not self.looked.is_set() and not self.configmap_watch.known():
+                    self._on_seen(None)
+                self.looked.set()
 
     async def _keep_configmap(self) -> None:
+        await self.looked.wait()
         while True:
             await self._handle(await self._next_event())
 

@@ -9,12 +9,14 @@ from typing import Any
 from agent.claims import values
 from agent.claims.events import Counted, Effect, Noted, Refused
 from agent.current import Current
+from agent.devices.reading import Level
 from agent.health import Condition, Health, Transition
 from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 from kube.events import Recorder, Regarding
 from kube.watch import ListWatch
 from scheduler_core.wire import annotations
+from scheduler_core.wire.faults import UpgradeReason
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ class News:
         self._recorder = recorder
         self._current: Current | None = None
         self._driver_problem = ""
-        self._fault_config = ""
+        self._fault_config = self._separation = ""
         self._rivals: dict[str, str] = {}
         for of in RIVALS:
             metrics.rival.labels(of).set(0)
@@ -159,6 +161,79 @@ class News:
             message=problem or "the fault configuration can be used again",
             type="Warning" if problem else "Normal",
         )
+
+    def separation(self, problem: str) -> None:
+        """Tell that the names of separated chips cannot be read, or can again.
+
+        Args:
+            problem: Where and why; "" when they can be read.
+        """
+        before, self._separation = self._separation, problem
+        if problem and problem != before:
+            log.error("separated chips cannot be read", extra={keys.REASON: problem})
+            self._recorder.record(
+                self._node,
+                reason="NpuSeparationUnreadable",
+                message=(
+                    f"{problem}. No chip is separated or released until it is right"
+                ),
+                type="Warning",
+            )
+
+    def separated(self, chips: Iterable[int]) -> None:
+        """Tell that people have taken chips out of service by name."""
+        for chip in chips:
+            log.warning("chip separated by hand", extra={keys.CHIP: chip})
+            self._recorder.record(
+                self._node,
+                reason="NpuSeparated",
+                message=(
+                    f"chip {chip} is out of service: ManuallySeparateNPU in the node's "
+                    "ConfigMap names it; remove the name to release it"
+                ),
+                type="Warning",
+            )
+
+    def released(self, chips: Iterable[int]) -> None:
+        """Tell that people have released chips that were separated."""
+        for chip in chips:
+            log.info("chip released by hand", extra={keys.CHIP: chip})
+            self._recorder.record(
+                self._node,
+                reason="NpuReleased",
+                message=(
+                    f"chip {chip} was released: ManuallySeparateNPU does not name it "
+                    "any more"
+                ),
+            )
+
+    def escalation(self, why: UpgradeReason, *, is_over: bool) -> None:
+        """Tell that a fault has another level for returning or staying, or had."""
+        extra = {
+            keys.CHIP: why.chip,
+            keys.CONDITION: why.level,
+            keys.REASON: f"{why.type} {why.code}",
+        }
+        if is_over:
+            log.info("fault has eased", extra=extra)
+            return
+        log.warning("fault has grown worse", extra=extra)
+        if why.level != Level.MANUALLY_SEPARATE.value:
+            return
+        self._recorder.record(
+            self._node,
+            reason="NpuSeparated",
+            message=(
+                f"chip {why.chip} is out of service: fault {why.code} came too often. "
+                "Once it is repaired, remove its name from ManuallySeparateNPU in the "
+                "node's ConfigMap"
+            ),
+            type="Warning",
+        )
+
+    def not_restored(self, problem: str) -> None:
+        """Tell that the levels faults had before cannot be taken over."""
+        log.warning("levels of faults not restored", extra={keys.REASON: problem})
 
     def journal_failed(self, why: str) -> None:
         """Tell that a hold was given out without being on disk."""

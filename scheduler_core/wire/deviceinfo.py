@@ -125,7 +125,7 @@ def render(info: DeviceInfo, affinity: Affinity, product: Product) -> dict[str, 
         "CheckCode": check_code(listed, info.update_time),
     }
     return {
-        DEVICE_INFO_KEY: _go_json(document),
+        DEVICE_INFO_KEY: go_json(document),
         "ManuallySeparateNPU": "",
         "UpgradeFaultReason": "{}",
         "Description": _DESCRIPTION,
@@ -141,7 +141,7 @@ def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
 
     return {
         product.resource: text(info.available),
-        f"{product.resource}-Fault": _go_json(_fault_objects(info.faults, product)),
+        f"{product.resource}-Fault": go_json(_fault_objects(info.faults, product)),
         f"{product.resource}-NetworkUnhealthy": text(info.network_unhealthy),
         f"{product.resource}-Recovering": text(info.recovering),
         f"{product.resource}-Unhealthy": text(info.unhealthy),
@@ -151,7 +151,7 @@ def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
 def check_code(device_list: Mapping[str, str], update_time: int) -> str:
     """The CheckCode: SHA-256 of DeviceInfo alone, as Go writes it, in hexadecimal."""
     ordered = {key: device_list[key] for key in sorted(device_list)}
-    text = _go_json({"DeviceList": ordered, "UpdateTime": update_time})
+    text = go_json({"DeviceList": ordered, "UpdateTime": update_time})
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -169,7 +169,7 @@ def render_affinity(affinity: Affinity, product: Product) -> str:
     }
     if affinity.lost:
         document["lost"] = names(affinity.lost)
-    return _go_json(document)
+    return go_json(document)
 
 
 def parse_device_info(text: str, product: Product) -> DeviceInfo:
@@ -322,6 +322,7 @@ def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
         )
 
 
-def _go_json(document: object) -> str:
+def go_json(document: object) -> str:
+    """The JSON of a document as Go writes it: compact, with its escapes."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     return text.translate(_GO_ESCAPES)

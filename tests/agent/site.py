@@ -74,11 +74,11 @@ class Site:
         with suppress(asyncio.CancelledError):
             await self.agent
 
-    async def restart_agent(self) -> None:
+    async def restart_agent(self, count: int = 8) -> None:
         await self.stop_agent()
         await self.until_allocatable(0)  # the kubelet has seen that it went
         self.start_agent()
-        await self.until_allocatable()
+        await self.until_allocatable(count)
 
     async def stop(self) -> None:
         if self.agent is not None:

@@ -9,7 +9,7 @@ from agent import picture, report
 from agent.devices import driver_file
 from agent.health import Health, Look
 from agent.health import step as health_step
-from agent.picture import Picture
+from agent.picture import Picture, Separated
 from agent.report import (
     Drawn,
     Failed,
@@ -368,3 +368,36 @@ def test_a_node_that_is_anothers_is_not_reported() -> None:
     assert (report.due_at(silent), effects) == (None, ())
     _, effects = report.step(silent, Hushed(is_silent=False), 200.0)
     assert effects == (Write(TWO),)
+
+
+def separating(text: str, read: str | None) -> Picture:
+    return replace(ONE, separated=Separated(text=text, read=read))
+
+
+def test_chips_are_named_over_the_text_that_was_read() -> None:
+    wished = separating("Ascend910-3,Ascend910-4", "Ascend910-3")
+
+    _, effects = report.step(published(), Drawn(wished), 10.0)
+
+    assert effects == (Write(wished, manual_at=10),)
+
+
+def test_chips_are_not_named_over_a_text_that_was_written_since() -> None:
+    wished = separating("Ascend910-3,Ascend910-4", "Ascend910-3")
+    edited = seen(11, ManuallySeparateNPU="Ascend910-7")
+    state, _ = report.step(published(), Watched(edited), 9.0)
+
+    _, effects = report.step(state, Drawn(wished), 10.0)
+
+    # all else is, and the edit is in the next picture
+    assert effects == (Write(wished),)
+
+
+def test_a_text_that_stands_as_it_should_is_left_alone() -> None:
+    read = separating("Ascend910-3", "Ascend910-3")
+    state, effects = report.step(published(), Drawn(read), 10.0)
+    assert effects == (Write(read),)
+
+    state, _ = report.step(state, Landed(read, OURS, seen(12)), 10.0)
+
+    assert report.due_at(state) == 10.0 + HEARTBEAT_S

@@ -21,6 +21,7 @@ NOT_OURS = {
     "FailedScheduling",
     "Forbidden",
     "UnexpectedAdmissionError",
+    "UpgradeFaultReason",
 }
 
 
