@@ -20,6 +20,7 @@ from sandbox.apiserver.objects import (
     metadata_of,
     without_nulls,
 )
+from sandbox.apiserver.openapi import types
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.quantities import QuantityError
 from sandbox.apiserver.resources import NAMESPACES, RESOURCES, Resource
@@ -152,7 +153,8 @@ class Store:
     def patch(self, target: Target, media_type: str, patch: Any) -> Entry:
         """Change an object by a patch of one of the three kinds."""
         old = self.read(target)
-        patched = without_nulls(patches.apply(media_type, old.fresh(), patch))
+        schema = types.of_kind(target.resource)
+        patched = without_nulls(patches.apply(media_type, old.fresh(), patch, schema))
         if error := validation.type_error(patched):
             problem = statuses.Problem.invalid("patch", patch, error)
             raise statuses.invalid("", "", [problem])

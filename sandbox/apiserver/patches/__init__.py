@@ -13,23 +13,26 @@ from sandbox.apiserver.patches import merge, operations, strategic
 _KINDS = {
     "application/merge-patch+json": merge.apply,
     "application/json-patch+json": operations.apply,
-    "application/strategic-merge-patch+json": strategic.apply,
 }
+_STRATEGIC = "application/strategic-merge-patch+json"
 
-MEDIA_TYPES = tuple(_KINDS)
+MEDIA_TYPES = (*_KINDS, _STRATEGIC)
 
 
-def apply(media_type: str, document: Object, patch: Any) -> Object:
+def apply(media_type: str, document: Object, patch: Any, schema: Object) -> Object:
     """Return `document` with `patch` applied.
 
     Args:
         media_type: What kind of patch it is; one of `MEDIA_TYPES`.
         document: Ours to change.
         patch: The patch, as decoded from JSON.
+        schema: Of the document's type.
 
     Raises:
         StatusError: The patch cannot be read (400) or does not apply (422).
     """
+    if media_type == _STRATEGIC:
+        return strategic.apply(document, patch, schema)
     kind = _KINDS.get(media_type)
     if kind is None:
         raise statuses.unsupported_media_type(MEDIA_TYPES)

@@ -1,43 +1,19 @@
-"""Strategic merge patch: as a merge patch, but known lists merge by a key.
+"""Strategic merge patch: as a merge patch, but some lists merge by a key.
 
-Which lists, and by which key, is a table of the core types; all other lists are
-replaced, `tolerations` among them. A list's name decides, wherever it occurs:
-right for all kinds that are served here.
+Which lists, and by which key, the type of the object says (`openapi.types`); all other
+lists are replaced, `tolerations` among them.
 
-Source: apimachinery v0.36.3, `pkg/util/strategicpatch/patch.go`; the keys are
-the `patchMergeKey` tags of `k8s.io/api` v0.36.3, `core/v1/types.go`.
+Source: apimachinery v0.36.3, `pkg/util/strategicpatch/patch.go`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from sandbox.apiserver import statuses
 from sandbox.apiserver.objects import Object
-
-_MERGE_KEYS = {
-    "addresses": "type",
-    "allocatedResourcesStatus": "name",
-    "conditions": "type",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "hostIPs": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "podIPs": "ip",
-    "ports": "containerPort",
-    "resourceClaims": "name",
-    "resourceClaimStatuses": "name",
-    "schedulingGates": "name",
-    "secrets": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-}
-_PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
+from sandbox.apiserver.openapi import types
+from sandbox.apiserver.patches.ordering import NoMergeKeyError, identity, ordered
 
 _DIRECTIVE = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -45,122 +21,205 @@ _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
 
 
-def apply(document: Object, patch: Any) -> Object:
+class _PatchError(Exception):
+    """The patch cannot be carried out."""
+
+
+def apply(document: Object, patch: Any, schema: Object) -> Object:
     """Return `document` with the strategic merge patch applied.
 
+    Args:
+        document: Ours to change.
+        patch: The patch.
+        schema: Of the document's type.
+
     Raises:
-        StatusError: The patch is not an object, a directive is unknown, or an
+        StatusError: The patch is not an object, its directives are malformed, or an
             element lacks its merge key.
     """
     if not isinstance(patch, dict):
         raise statuses.bad_request("a strategic merge patch must be a JSON object")
-    return _merged(document, patch)
+    try:
+        return _merged(document, patch, schema)
+    except (_PatchError, NoMergeKeyError) as error:
+        raise statuses.plain_failure(str(error)) from error
 
 
-def _merged(target: Any, patch: Object) -> Object:
-    directive = patch.get(_DIRECTIVE)
-    if directive == "replace":
-        return _plain(patch)
-    if directive == "delete":
-        return {}
-    if directive not in {None, "merge"}:
-        raise statuses.bad_request(f"unknown patch type: {directive!r}")
+def _merged(target: Any, patch: Object, schema: Object) -> Object:
+    if _DIRECTIVE in patch:
+        return _directed(patch)
     result: Object = target if isinstance(target, dict) else {}
     _retain(result, patch)
+    settled = _settle_orders(result, patch, schema)
     for key, value in patch.items():
-        if not key.startswith("$"):
-            _merge_member(result, key, value)
-    _reorder(result, patch)
+        if key.startswith(_DELETE_PRIMITIVES):
+            _delete_primitives(result, key.removeprefix(_DELETE_PRIMITIVES), value)
+        elif not key.startswith("$") and key not in settled:
+            _merge_member(result, key, value, types.field(schema, key))
     return result
 
 
-def _plain(patch: Object) -> Object:
-    """Return what a `replace` puts in place: all but the directives."""
-    return {key: value for key, value in patch.items() if not key.startswith("$")}
+def _directed(patch: Object) -> Object:
+    match patch[_DIRECTIVE]:
+        case "replace":
+            rest = {key: value for key, value in patch.items() if key != _DIRECTIVE}
+            replaced: Object = _plain(rest)
+            return replaced
+        case "delete":
+            return {}
+        case other:
+            raise _PatchError(f"unknown patch type: {other} in map: {patch}")
+
+
+def _plain(value: Any) -> Any:
+    """Return what a patch puts where nothing was: all but its directives and nulls."""
+    if isinstance(value, dict):
+        return {
+            key: _plain(member)
+            for key, member in value.items()
+            if member is not None
+            and not _is_directive(key)
+            and not _is_directed(member)
+        }
+    if isinstance(value, list):
+        return [_plain(member) for member in value if not _is_directed(member)]
+    return value
+
+
+def _is_directive(key: str) -> bool:
+    return key == _RETAIN_KEYS or key.startswith((_DELETE_PRIMITIVES, _ORDER))
+
+
+def _is_directed(value: Any) -> bool:
+    return isinstance(value, dict) and _DIRECTIVE in value
 
 
 def _retain(result: Object, patch: Object) -> None:
-    if (kept := patch.get(_RETAIN_KEYS)) is not None:
-        for key in [key for key in result if key not in kept]:
-            del result[key]
+    """Drop what `$retainKeys` does not name; all that the patch sets must be named."""
+    if _RETAIN_KEYS not in patch:
+        return
+    kept = patch[_RETAIN_KEYS]
+    is_list = isinstance(kept, list)
+    if not is_list or any(
+        key not in kept
+        for key, value in patch.items()
+        if value is not None and not _is_directive(key)
+    ):
+        raise statuses.bad_request("invalid patch format of retainKeys")
+    for key in [key for key in result if key not in kept]:
+        del result[key]
 
 
-def _merge_member(result: Object, key: str, value: Any) -> None:
+def _merge_member(result: Object, key: str, value: Any, schema: Object) -> None:
+    old = result.get(key)
     if value is None:
         result.pop(key, None)
-    elif isinstance(value, dict):
-        merged = _merged(result.get(key), value)
-        if merged or value.get(_DIRECTIVE) != "delete":
-            result[key] = merged
-        else:
-            result.pop(key, None)
-    elif isinstance(value, list) and key in _MERGE_KEYS:
-        result[key] = _merged_list(result.get(key) or [], value, _key_name(key, value))
-    elif isinstance(value, list) and key in _PRIMITIVE_SETS:
-        present = result.get(key) or []
-        result[key] = [*present, *(item for item in value if item not in present)]
+    elif isinstance(old, dict) and isinstance(value, dict):
+        result[key] = _merged(old, value, schema)
+    elif isinstance(old, list) and isinstance(value, list):
+        result[key] = _merged_list(old, value, schema)
+    elif _is_directed(value):
+        result.pop(key, None)
     else:
-        result[key] = value
+        result[key] = _plain(value)
 
 
-def _key_name(field: str, elements: Sequence[Any]) -> str:
-    # Ports of a Service have another key than those of a container.
-    if field == "ports" and any("port" in element for element in elements):
-        return "port"
-    return _MERGE_KEYS[field]
+def _delete_primitives(result: Object, field: str, gone: Any) -> None:
+    if isinstance(result.get(field), list) and isinstance(gone, list):
+        result[field] = [item for item in result[field] if item not in gone]
 
 
-def _merged_list(present: list[Any], patch: list[Any], key: str) -> list[Any]:
-    directives = [element for element in patch if _is_replace(element)]
-    if directives:
-        return [element for element in patch if not _is_replace(element)]
-    result = list(present)
-    for element in patch:
-        _merge_element(result, element, key)
-    return result
-
-
-def _is_replace(element: Any) -> bool:
-    return isinstance(element, dict) and element.get(_DIRECTIVE) == "replace"
-
-
-def _merge_element(result: list[Any], element: Any, key: str) -> None:
-    if not isinstance(element, dict) or key not in element:
-        raise statuses.bad_request(
-            f"map: {element} does not contain declared merge key: {key}"
+def _merged_list(old: list[Any], patch: list[Any], schema: Object) -> list[Any]:
+    """Merge a list as its type says; one that does not merge is replaced."""
+    if "merge" not in schema.get("x-kubernetes-patch-strategy", "").split(","):
+        return [_plain(element) for element in patch]
+    key: str = schema.get("x-kubernetes-patch-merge-key", "")
+    elements = [*old, *patch]
+    if any(isinstance(element, list) for element in elements):
+        raise statuses.StatusError(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "Invalid",
+            "lists of lists are not supported",
         )
-    places = [place for place, old in enumerate(result) if old.get(key) == element[key]]
-    if element.get(_DIRECTIVE) == "delete":
-        for place in reversed(places):
-            del result[place]
-    elif places:
-        result[places[0]] = _merged(result[places[0]], element)
+    if not key:
+        return ordered(list(dict.fromkeys(elements)), patch, old, key)
+    return _merged_elements(old, patch, key, schema.get("items", {}))
+
+
+def _merged_elements(
+    old: list[Any], patch: list[Any], key: str, schema: Object
+) -> list[Any]:
+    result, plain = list(old), []
+    is_replaced = False
+    for element in patch:
+        match element.get(_DIRECTIVE) if isinstance(element, dict) else None:
+            case None:
+                plain.append(element)
+            case "delete":
+                gone = identity(element, key)
+                result = [item for item in result if identity(item, key) != gone]
+            case "replace":
+                is_replaced = True
+            case other:
+                raise _PatchError(f"unknown patch type: {other} in map: {element}")
+    if is_replaced:
+        return [_plain(element) for element in plain]
+    for element in plain:
+        _merge_element(result, element, key, schema)
+    return ordered(result, plain, old, key)
+
+
+def _merge_element(
+    result: list[Any], element: Any, key: str, schema: Mapping[str, Any]
+) -> None:
+    name = identity(element, key)
+    for place, found in enumerate(result):
+        if identity(found, key) == name:
+            result[place] = _merged(found, element, dict(schema))
+            return
+    result.append(_plain(element))
+
+
+def _settle_orders(result: Object, patch: Object, schema: Object) -> set[str]:
+    """Carry out each `$setElementOrder` with its list; return the lists' names."""
+    settled = set()
+    for directive, wanted in patch.items():
+        if not directive.startswith(_ORDER):
+            continue
+        field = directive.removeprefix(_ORDER)
+        settled.add(field)
+        old, added = result.get(field), patch.get(field)
+        if old is None and added is None:
+            continue
+        if not all(isinstance(part, list | None) for part in (wanted, old, added)):
+            raise statuses.bad_request("invalid patch format of setElementOrder list")
+        result[field] = _in_order(old, added, wanted or [], types.field(schema, field))
+    return settled
+
+
+def _in_order(
+    old: list[Any] | None, added: list[Any] | None, wanted: list[Any], schema: Object
+) -> list[Any]:
+    key: str = schema.get("x-kubernetes-patch-merge-key", "")
+    _check_order(added or [], wanted, key)
+    if added is None:
+        merged = list(old or ())
+    elif old is None:
+        merged = [_plain(element) for element in added if not _is_directed(element)]
     else:
-        result.append(_merged({}, element))
+        merged = _merged_list(old, added, schema)
+    return ordered(merged, wanted, old or [], key)
 
 
-def _reorder(result: Object, patch: Object) -> None:
-    """Carry out what concerns whole lists: removals from sets, and the order."""
-    for directive, value in patch.items():
-        if directive.startswith(_DELETE_PRIMITIVES):
-            field = directive.removeprefix(_DELETE_PRIMITIVES)
-            kept = [item for item in result.get(field) or () if item not in value]
-            result[field] = kept
-    for directive, value in patch.items():
-        if directive.startswith(_ORDER):
-            field = directive.removeprefix(_ORDER)
-            if field in result:
-                result[field] = _ordered(result[field], value, field)
-
-
-def _ordered(elements: list[Any], order: list[Any], field: str) -> list[Any]:
-    """Sort the named elements as `order` says; the others keep their places after."""
-    key = _MERGE_KEYS.get(field)
-    wanted = [item[key] if key else item for item in order]
-    names = [element.get(key) if key else element for element in elements]
-    named = sorted(
-        (place for place, name in enumerate(names) if name in wanted),
-        key=lambda place: wanted.index(names[place]),
-    )
-    rest = [place for place, name in enumerate(names) if name not in wanted]
-    return [elements[place] for place in (*named, *rest)]
+def _check_order(added: list[Any], wanted: list[Any], key: str) -> None:
+    """Raise unless what the patch adds comes in the order that it says."""
+    if not added or not wanted:
+        return
+    names = [identity(element, key) for element in wanted]
+    rest = iter(names)
+    for element in added:
+        if not _is_directed(element) and identity(element, key) not in rest:
+            raise _PatchError(
+                f"The order in patch list:\n{added}\n doesn't match "
+                f"$setElementOrder list:\n{wanted}\n"
+            )
