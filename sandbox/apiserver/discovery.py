@@ -1,14 +1,13 @@
 """What the server says about itself, so that kubectl finds its way.
 
-The OpenAPI document is a skeleton: enough for kubectl to learn that the server takes
-`fieldValidation`, so that `kubectl create -f` works without a flag. It describes no
-schemas.
+The types of all objects are in the documents of `/openapi/v3` (`openapi.documents`).
 """
 
+import functools
 from collections.abc import Iterable
-from typing import Any
 
 from sandbox.apiserver.objects import Object
+from sandbox.apiserver.openapi import documents as openapi
 from sandbox.apiserver.resources import RESOURCES, Resource
 
 VERSION = {
@@ -30,7 +29,7 @@ def answer(path: str) -> Object | str | None:
     """Return the document (or the text) at a path, None when there is none."""
     if path in _HEALTH:
         return "ok"
-    return _DOCUMENTS.get(path.rstrip("/") or "/")
+    return _documents().get(path.rstrip("/") or "/")
 
 
 def _api_resource(row: Resource) -> Object:
@@ -86,30 +85,7 @@ def _group(name: str) -> Object:
     }
 
 
-def _schema(rows: Iterable[Resource], prefix: str) -> Object:
-    parameters = [{"name": "fieldValidation", "in": "query"}]
-    paths: dict[str, Any] = {}
-    for row in rows:
-        scope = "/namespaces/{namespace}" if row.namespaced else ""
-        paths[f"{prefix}{scope}/{row.plural}/{{name}}"] = {
-            "patch": {
-                "parameters": parameters,
-                "responses": {},
-                "x-kubernetes-group-version-kind": {
-                    "group": row.group,
-                    "version": row.version,
-                    "kind": row.kind,
-                },
-            }
-        }
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
-        "paths": paths,
-        "components": {"schemas": {}},
-    }
-
-
+@functools.cache
 def _documents() -> dict[str, Object]:
     groups = sorted({row.group for row in RESOURCES if row.group})
     prefixes = {"": "/api/v1"} | {group: f"/apis/{group}/v1" for group in groups}
@@ -122,20 +98,14 @@ def _documents() -> dict[str, Object]:
             "apiVersion": "v1",
             "groups": [_group(name) for name in groups],
         },
-        "/openapi/v3": {
-            "paths": {
-                prefix[1:]: {"serverRelativeURL": f"/openapi/v3{prefix}"}
-                for prefix in prefixes.values()
-            }
-        },
     }
+    described: dict[str, Object] = {}
     for group, prefix in prefixes.items():
         rows = [row for row in RESOURCES if row.group == group]
         documents[prefix] = _resource_list(f"{group}/v1" if group else "v1", rows)
-        documents[f"/openapi/v3{prefix}"] = _schema(rows, prefix)
+        described[prefix] = openapi.document(rows, prefix, VERSION["gitVersion"])
+        documents[f"/openapi/v3{prefix}"] = described[prefix]
         if group:
             documents[f"/apis/{group}"] = _group(group)
+    documents["/openapi/v3"] = openapi.index(prefixes.values(), described)
     return documents
-
-
-_DOCUMENTS = _documents()

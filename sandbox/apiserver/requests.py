@@ -6,7 +6,7 @@ an answer out, and the changes in the store's log.
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -14,11 +14,14 @@ from sandbox.apiserver import binding, deletion, forms, lists, selectors, status
 from sandbox.apiserver.forms import Form
 from sandbox.apiserver.lists import Choice
 from sandbox.apiserver.objects import Entry, Object
+from sandbox.apiserver.openapi import strictness, types
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.tables.documents import Drawing
 
 _JSON = "application/json"
+_APPLY = "application/apply-patch+yaml"
+_DIRECTIVES = ("Ignore", "Warn", "Strict")
 
 
 _WRITING_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -75,10 +78,15 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back: a status code and a JSON document."""
+    """What goes back: a status code and a JSON document.
+
+    Attributes:
+        warnings: What the client should show to its user besides.
+    """
 
     code: int
     raw: bytes
+    warnings: Sequence[str] = ()
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
@@ -135,11 +143,16 @@ def _answer(code: int, document: Object) -> Answer:
 
 
 def _shown(
-    store: Store, request: Request, entry: Entry, code: int = HTTPStatus.OK
+    store: Store,
+    request: Request,
+    entry: Entry,
+    code: int = HTTPStatus.OK,
+    warnings: Sequence[str] = (),
 ) -> Answer:
     """Answer one object, in the form that is wanted."""
     drawing = drawing_for(store, request)
-    return Answer(code, entry.raw if drawing is None else drawing.one(entry))
+    raw = entry.raw if drawing is None else drawing.one(entry)
+    return Answer(code, raw, warnings)
 
 
 def _get(store: Store, request: Request) -> Answer:
@@ -165,23 +178,35 @@ def _post(store: Store, request: Request) -> Answer:
             pass
     if target.name or (target.resource.namespaced and not target.namespace):
         raise statuses.method_not_allowed()
-    body = _object(request, target.resource.kind, target.resource.api_version)
+    body, warnings = _typed(request)
     entry = store.create(target, body)
-    return _shown(store, request, entry, HTTPStatus.CREATED)
+    return _shown(store, request, entry, HTTPStatus.CREATED, warnings)
 
 
 def _put(store: Store, request: Request) -> Answer:
     target = _named(request)
-    body = _object(request, target.resource.kind, target.resource.api_version)
+    body, warnings = _typed(request)
     entry, created = store.replace(target, body)
     code = HTTPStatus.CREATED if created else HTTPStatus.OK
-    return _shown(store, request, entry, code)
+    return _shown(store, request, entry, code, warnings)
 
 
 def _patch(store: Store, request: Request) -> Answer:
     target = _named(request)
-    entry = store.patch(target, request.media_type, _decoded(request))
-    return _shown(store, request, entry)
+    if request.media_type == _APPLY:
+        raise statuses.no_server_side_apply()
+    directive = _directive(request)
+    body = _body(request)
+    strict = directive == "Strict"
+    if strict and body.repeated:
+        error = strictness.error((), body.repeated)
+        problem = statuses.Problem.invalid("patch", body.document, error)
+        raise statuses.invalid("", "", [problem])
+    entry, unknown = store.patch(
+        target, request.media_type, body.document, strict=strict
+    )
+    said = strictness.complaints(unknown, body.repeated) if directive == "Warn" else []
+    return _shown(store, request, entry, warnings=said)
 
 
 def _delete(store: Store, request: Request) -> Answer:
@@ -217,9 +242,39 @@ def _named(request: Request) -> Target:
     return request.target
 
 
+def _directive(request: Request) -> str:
+    """Return what to do about fields that the type does not have."""
+    directive = request.query.get("fieldValidation") or "Warn"
+    if directive not in _DIRECTIVES:
+        raise statuses.invalid_field_validation(request.method, directive)
+    return directive
+
+
+def _typed(request: Request) -> tuple[Object, list[str]]:
+    """Return the body as an object of the target's kind, and what to warn of."""
+    resource = request.target.resource
+    directive = _directive(request)
+    document = _object(request, resource.kind, resource.api_version)
+    if strictness.wrong_type(document, types.name_of_kind(resource)):
+        return document, []  # refused by the store, in other words
+    body = _body(request)
+    unknown = strictness.drop_unknown(body.document, types.of_kind(resource))
+    said = strictness.complaints(unknown, body.repeated)
+    if said and directive == "Strict":
+        raise statuses.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+            f"{resource.kind}: {strictness.error(unknown, body.repeated)}"
+        )
+    return document, said if directive == "Warn" else []
+
+
 def _decoded(request: Request) -> Any:
+    return _body(request).document
+
+
+def _body(request: Request) -> strictness.Body:
     try:
-        return json.loads(request.body)
+        return strictness.decoded(request.body)
     except ValueError as error:
         raise statuses.bad_request(
             f"the object provided is unrecognized: json parse error: {error}"

@@ -175,7 +175,11 @@ async def _stirred(watch: Watch, until: float) -> None:
 
 
 def _response(answer: Answer) -> web.Response:
-    return web.Response(status=answer.code, body=answer.raw, content_type=_JSON)
+    response = web.Response(status=answer.code, body=answer.raw, content_type=_JSON)
+    for warning in answer.warnings:
+        quoted = warning.replace("\\", r"\\").replace('"', r"\"")
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
 
 
 def _media_type(http: web.Request) -> str:

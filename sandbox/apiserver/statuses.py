@@ -253,6 +253,31 @@ def unsupported_media_type(supported: Sequence[str]) -> StatusError:
     )
 
 
+def no_server_side_apply() -> StatusError:
+    """Return the error: this server keeps no record of who set which field."""
+    return StatusError(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        "the sandbox has no server-side apply: leave out --server-side, "
+        "a plain kubectl apply works",
+    )
+
+
+def invalid_field_validation(method: str, found: str) -> StatusError:
+    """Return the error: `fieldValidation` says something else than it may."""
+    kind = _OPTIONS[method]
+    message = (
+        'Unsupported value: "{}": supported values: "", "Ignore", "Strict", "Warn"'
+    )
+    problem = Problem(
+        "fieldValidation", "FieldValueNotSupported", message.format(found)
+    )
+    return invalid(f"{kind}.meta.k8s.io", "", [problem])
+
+
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+
+
 def plain_failure(message: str) -> StatusError:
     """Return the error that the real server makes of an error without a Status."""
     return StatusError(HTTPStatus.INTERNAL_SERVER_ERROR, "", message)

@@ -20,7 +20,7 @@ from sandbox.apiserver.objects import (
     metadata_of,
     without_nulls,
 )
-from sandbox.apiserver.openapi import types
+from sandbox.apiserver.openapi import strictness, types
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.quantities import QuantityError
 from sandbox.apiserver.resources import NAMESPACES, RESOURCES, Resource
@@ -150,16 +150,32 @@ class Store:
         check(resource, entry, wanted)
         return self._write(target, entry, without_nulls(body)), False
 
-    def patch(self, target: Target, media_type: str, patch: Any) -> Entry:
-        """Change an object by a patch of one of the three kinds."""
+    def patch(
+        self, target: Target, media_type: str, patch: Any, *, strict: bool = False
+    ) -> tuple[Entry, list[str]]:
+        """Change an object by a patch of one of the three kinds.
+
+        Args:
+            target: The object.
+            media_type: Which kind of patch.
+            patch: As decoded from JSON.
+            strict: Refuse fields that the type does not have.
+
+        Returns:
+            The object, and the paths of such fields, which are not in it.
+        """
         old = self.read(target)
         schema = types.of_kind(target.resource)
         patched = without_nulls(patches.apply(media_type, old.fresh(), patch, schema))
-        if error := validation.type_error(patched):
+        error = self._type_error(target.resource, patched)
+        unknown = [] if error else strictness.drop_unknown(patched, schema)
+        if unknown and strict:
+            error = strictness.error(unknown)
+        if error:
             problem = statuses.Problem.invalid("patch", patch, error)
             raise statuses.invalid("", "", [problem])
         self._check_name(target, patched)
-        return self._write(target, old, patched)
+        return self._write(target, old, patched), unknown
 
     def commit(
         self, resource: Resource, document: Object, before: Entry | None = None
@@ -204,11 +220,12 @@ class Store:
 
     def _prepared(self, resource: Resource, body: Object, namespace: str) -> Object:
         """Return `body` with defaults, in the namespace of the request."""
-        if error := validation.type_error(body):
+        if error := self._type_error(resource, body):
             raise statuses.bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled '
                 f"as a {resource.kind}: {error}"
             )
+        strictness.drop_unknown(body, types.of_kind(resource))
         metadata = body.setdefault("metadata", {})
         if metadata.setdefault("namespace", namespace) != namespace:
             raise statuses.bad_request(
@@ -219,6 +236,10 @@ class Store:
             del metadata["namespace"]
         self._default(resource, body)
         return body
+
+    def _type_error(self, resource: Resource, body: Object) -> str:
+        name = types.name_of_kind(resource)
+        return validation.type_error(body) or strictness.wrong_type(body, name)
 
     def _default(self, resource: Resource, document: Object) -> None:
         try:

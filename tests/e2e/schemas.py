@@ -1,17 +1,19 @@
-"""Which of Kubernetes' schemas the sandbox keeps, taken from its source.
+"""Which of Kubernetes' schemas the sandbox keeps, taken from a real API server.
 
 `python -m tests.e2e.schemas FOLDER` writes `sandbox/apiserver/openapi/schemas.json`
-anew; FOLDER is `api/openapi-spec/v3` of the Go module `k8s.io/kubernetes` (Apache-2.0).
-A contract test compares what was kept with what an API server serves.
+anew; FOLDER holds what the server answers at `/openapi/v3/…`, a file for each group.
+The files in `api/openapi-spec/v3` of Kubernetes' source are named alike, but lack the
+values that a field may have. A contract test compares what was kept with what an API
+server serves.
 """
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sandbox.apiserver.openapi import types
+from sandbox.apiserver.openapi.documents import mentioned
 
 _DOCUMENTS = (
     "api__v1_openapi.json",
@@ -47,25 +49,13 @@ def main() -> None:
         name = waiting.pop()
         if name not in kept:
             kept[name] = known[name]
-            waiting += _mentioned(known[name])
+            waiting += mentioned(known[name])
     lines = [f"{json.dumps(name)}: {_text(kept[name])}" for name in sorted(kept)]
     types.FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def _text(schema: Any) -> str:
     return json.dumps(schema, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-
-
-def _mentioned(value: Any) -> Iterator[str]:
-    """Yield the names of the schemas that a value refers to."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            yield types.name_of(value["$ref"])
-        for member in value.values():
-            yield from _mentioned(member)
-    elif isinstance(value, list):
-        for member in value:
-            yield from _mentioned(member)
 
 
 if __name__ == "__main__":

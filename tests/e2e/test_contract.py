@@ -37,7 +37,7 @@ def test_the_contract_holds_for_the_real_api_server(
         CONTRACT_API_TOKEN=cluster.token,
     )
 
-    assert passed >= 144
+    assert passed >= 165
 
 
 def test_the_contract_holds_for_the_real_kubelet(cluster: Cluster) -> None:

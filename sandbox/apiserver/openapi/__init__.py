@@ -6,6 +6,6 @@ of them (`documents`) and the fields that a body may not have (`strictness`).
 
 What does not: rules beyond types; those are in `validation`.
 
-Source: Kubernetes v1.36.3, `api/openapi-spec/v3`, Apache License 2.0, cut down by
-`tests/e2e/schemas.py` to the kinds that are served here.
+Source: Kubernetes v1.36.3, Apache License 2.0, as its API server serves them, cut down
+by `tests/e2e/schemas.py` to the kinds that are served here.
 """

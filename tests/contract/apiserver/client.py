@@ -65,8 +65,12 @@ class Api:
         media_type: str = "application/json",
         accept: str = "application/json",
     ) -> tuple[int, Object]:
-        """Send a request; return the status code and the decoded body."""
-        content = None if body is None else json.dumps(body)
+        """Send a request; return the status code and the decoded body.
+
+        Bytes are sent as they are, all else as JSON.
+        """
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        content = None if body is None else sent
         headers = {"Accept": accept}
         if content is not None:
             headers["Content-Type"] = media_type
@@ -75,6 +79,23 @@ class Api:
         ) as response:
             document: Object = await response.json(content_type=None)
             return response.status, document
+
+    async def warned(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, str],
+        *,
+        media_type: str = "application/json",
+    ) -> tuple[int, Object, list[str]]:
+        """Send a request; return status code, decoded body and warnings."""
+        headers = {"Content-Type": media_type}
+        async with self._session.request(
+            method, path, params=query, data=json.dumps(body), headers=headers
+        ) as response:
+            document: Object = await response.json(content_type=None)
+            return response.status, document, response.headers.getall("Warning", [])
 
     async def get(self, path: str, **query: str) -> tuple[int, Object]:
         return await self.call("GET", path, query=query)
