@@ -22,14 +22,18 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.table import Row, percentile
 from extender import changes
-from extender.app import KubePods
-from extender.binding import Binder, Clock
+from extender.app import KubeJobs, KubePods
+from extender.binding import Binder
 from extender.cache import Cache, step
+from extender.clocks import Clock
 from extender.metrics import Metrics
 from extender.notes import Notes
+from extender.planner import Planner
 from extender.server import Server
+from extender.waker import Waker
 from kube import credentials
 from kube.client import Client
+from kube.events import Recorder
 from scheduler_core import chips
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.shapes import ContainerKind, Shape
@@ -119,12 +123,21 @@ async def _serve() -> None:
     metrics = Metrics(registry)
     wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
     async with Client(credentials.direct(_NOBODY)) as client:
+        recorder = Recorder(client, component="benchmark")
+        jobs = KubeJobs(client, recorder, Waker(_no_mark))
+        planner = Planner(cache, jobs, clock=wall)
         binder = Binder(
-            cache, KubePods(client), clock=wall, metrics=metrics, told=lambda *_: None
+            cache,
+            KubePods(client),
+            gate=planner,
+            clock=wall,
+            metrics=metrics,
+            told=lambda *_: None,
         )
         server = Server(
             cache,
             binder,
+            planner=planner,
             notes=Notes(),
             metrics=metrics,
             clock=wall,
@@ -137,6 +150,10 @@ async def _serve() -> None:
             gc.freeze()  # as the extender does once its watches have synced
             print(address, flush=True)
             await asyncio.Event().wait()
+
+
+async def _no_mark(_node: str) -> None:
+    """Nobody waits for it."""
 
 
 def _cluster() -> Cache:

@@ -8,20 +8,27 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
-from extender import changes, seen, waker
-from extender.binding import Binder, Clock
+from extender import changes, jobevents, seen, waker
+from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
+from extender.clocks import Clock
+from extender.jobs import Told
 from extender.metrics import Metrics
 from extender.notes import Note, Notes
+from extender.planner import Planner
+from extender.planning import World
 from extender.protocol import BindArgs
 from extender.server import Server
 from extender.settings import Settings
+from extender.sizes import Size, size_of
 from extender.waker import Waker
-from kube import credentials, nodes, objects, pods
+from kube import credentials, nodes, objects, pods, workloads
 from kube.client import Client, object_path
+from kube.errors import KubeError
 from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from scheduler_core.jobs import Profile
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -60,6 +67,39 @@ class KubePods:
         )
 
 
+class KubeJobs:
+    """Planning's view of the world."""
+
+    def __init__(self, client: Client, recorder: Recorder, waker: Waker) -> None:
+        """Use an open client."""
+        self._client = client
+        self._recorder = recorder
+        self._waker = waker
+
+    async def size(self, told: Told) -> Size | str:
+        """How many pods a job has, or why its object cannot be read."""
+        try:
+            found = await workloads.get(self._client, told.path)
+        except KubeError as error:
+            log.warning("job not read", extra={"path": told.path, "error": str(error)})
+            return (
+                f"its {told.kind} cannot be read, which says how many pods the job has"
+            )
+        size = size_of(told.kind, found, seen.RESOURCES)
+        return size or f"its {told.kind} does not say how many pods the job has"
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        """Say on a pod what became of its job."""
+        log.warning(
+            "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": said}
+        )
+        self._recorder.record(_about(pod), reason=reason, message=said, type="Warning")
+
+    def wake(self) -> None:
+        """Have the scheduler try pods again: it sees any node change."""
+        self._waker.again()
+
+
 class Extender:
     """One extender on one client. Owner of the cache; the watches repair it."""
 
@@ -72,20 +112,33 @@ class Extender:
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
             agent_silent_s=settings.agent_silent_s,
+            limits=jobevents.Limits(gate_s=settings.gate_s),
         )
         self._notes = Notes()
         self._recorder = Recorder(
             client, component=COMPONENT, spacing_s=_EVENT_SPACING_S
         )
+        self._client = client
+        self._waker = Waker(self._mark, self._any_node)
+        world = World(
+            profile=Profile(settings.job_rules),
+            superpod_size=settings.superpod_size,
+            superpod_reserve=settings.reserve_nodes,
+        )
+        self._planner = Planner(
+            self._cache,
+            KubeJobs(client, self._recorder, self._waker),
+            clock=wall,
+            world=lambda: world,
+        )
         self._binder = Binder(
             self._cache,
             KubePods(client),
+            gate=self._planner,
             clock=wall,
             metrics=metrics,
             told=self._told,
         )
-        self._client = client
-        self._waker = Waker(self._mark)
         self._nodes = ListWatch(client, object_path("nodes", ""), objects.Node)
         self._pods = ListWatch(client, object_path("pods", ""), objects.Pod)
         self._reports = ListWatch(
@@ -97,6 +150,7 @@ class Extender:
         self._server = Server(
             self._cache,
             self._binder,
+            planner=self._planner,
             notes=self._notes,
             metrics=metrics,
             clock=wall,
@@ -131,12 +185,14 @@ class Extender:
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
         finally:
+            await self._planner.stop()
             await self._binder.stop()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             self._learn(changes.Ticked())
+            self._planner.tick()
             await self._binder.audit()
 
     def _node(self, change: Change[objects.Node]) -> None:
@@ -183,8 +239,12 @@ class Extender:
 
     def _learn(self, change: changes.Change) -> None:
         step(self._cache, change, self._wall.now_s())
+        self._planner.settle()
         self._waker.better(self._cache.better)
         self._cache.better.clear()
+
+    def _any_node(self) -> str:
+        return next((state.name for state in self._cache.cluster), "")
 
     async def _mark(self, node: str) -> None:
         # nanoseconds, so that two marks are never the same
@@ -197,7 +257,7 @@ class Extender:
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
         self._notes.put(pod.uid, Note(at_s=self._wall.now_s(), text=text))
         self._recorder.record(
-            Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid),
+            _about(pod),
             reason="AscendScheduled",
             message=text,
         )
@@ -227,6 +287,10 @@ async def main(settings: Settings) -> None:
         async with endpoints.serving(settings.listen, settings.address_file) as address:
             log.info("serving", extra={"address": address})
             await extender.run()
+
+
+def _about(pod: NpuPod) -> Regarding:
+    return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 
 def _selector(labels: Mapping[str, str]) -> str:

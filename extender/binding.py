@@ -16,7 +16,9 @@ from typing import Protocol
 from extender import changes, choice, seen
 from extender.cache import Cache, step
 from extender.choice import Choice
+from extender.clocks import Clock
 from extender.metrics import Metrics
+from extender.planner import Caller
 from extender.protocol import BindArgs
 from extender.verdicts import Verdict
 from kube import objects
@@ -50,6 +52,8 @@ _UNDER_WAY = "a bind of this pod is under way"
 _UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
 
 
+#: Whether the caller of a bind still waits for its answer.
+IsThere = Callable[[], bool]
 #: Gets the pod and the choice that is now true.
 Told = Callable[[NpuPod, Choice], None]
 
@@ -64,12 +68,17 @@ class PodApi(Protocol):
         """Bind the pod with that UID and write the annotations on it, in one call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """Wall clocks, as functions."""
+class Gate(Protocol):
+    """What binding asks of the jobs of several pods."""
 
-    now_s: Callable[[], float]
-    now_ns: Callable[[], int]
+    async def wait(self, caller: Caller) -> str | None:
+        """Hold a bind until its job is ready: None to go on, or why it is refused."""
+
+    def settled(self, uid: str, said: str) -> None:
+        """Note how a bind that went on has ended; "" is bound."""
+
+    def keeps(self, uid: str) -> bool:
+        """Whether a pod whose bind has not happened keeps its chips for the next."""
 
 
 @dataclass(slots=True)
@@ -87,11 +96,12 @@ class _Open:
 class Binder:
     """Binds pods. Owner of the promises in the cache."""
 
-    def __init__(  # its collaborators, each passed in
+    def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
         api: PodApi,
         *,
+        gate: Gate,
         clock: Clock,
         metrics: Metrics,
         told: Told,
@@ -102,6 +112,7 @@ class Binder:
         Args:
             cache: decided on, and told of each promise.
             api: carries the decision out.
+            gate: holds the pods of a job until all have come.
             clock: for predicate-times.
             metrics: counts.
             told: gets each pod that was bound, and why there.
@@ -109,6 +120,7 @@ class Binder:
         """
         self._cache = cache
         self._api = api
+        self._gate = gate
         self._clock = clock
         self._metrics = metrics
         self._told = told
@@ -123,14 +135,25 @@ class Binder:
         self._looks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
-    async def bind(self, args: BindArgs) -> str:
+    async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
         """Bind a pod to a node; return "" or the sentence that says why not.
 
         A caller that goes away does not end the call: half done is the one thing
-        that it must not be.
+        that it must not be. But while a pod waits for the others of its job, nothing
+        has been done: then a caller that has gone has not come.
+
+        Args:
+            args: the pod, and its node.
+            is_there: whether somebody waits for the answer.
         """
         if self._is_stopping:
             return _STOPPING
+        if args.uid not in self._under_way:
+            waited = await self._gate.wait(
+                Caller(uid=args.uid, node=args.node, is_there=is_there)
+            )
+            if waited is not None:
+                return waited
         if args.uid in self._under_way:
             return _UNDER_WAY
         self._under_way.add(args.uid)
@@ -171,6 +194,11 @@ class Binder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
+        said = await self._attempt(args)
+        self._gate.settled(args.uid, said)
+        return said
+
+    async def _attempt(self, args: BindArgs) -> str:
         try:
             pod = self._cache.pods.get(args.uid) or await self._read(args)
             if pod is None:
@@ -288,7 +316,8 @@ class Binder:
         """Give the promised chips back: this bind never happens."""
         self._open.pop(uid, None)
         self._unseen.pop(uid, None)
-        step(self._cache, changes.Dropped(uid=uid), self._clock.now_s())
+        if sentence == _GONE or not self._gate.keeps(uid):
+            step(self._cache, changes.Dropped(uid=uid), self._clock.now_s())
         return sentence
 
 

@@ -13,8 +13,10 @@ never come back does not: a pod's node once set stays set, a pod that ended has 
 from itertools import islice
 from typing import assert_never
 
-from extender import changes
+from extender import changes, gate, jobevents
 from extender.changes import Assumed, Change
+from extender.gangs import Gangs
+from extender.loads import Loads
 from extender.record import Record
 from extender.storms import Storms
 from scheduler_core import shapes
@@ -30,7 +32,11 @@ class Cache:
     """The cluster as the extender sees it. Change it through `step` only."""
 
     def __init__(
-        self, *, self_maintain: bool = True, agent_silent_s: float = AGENT_SILENT_S
+        self,
+        *,
+        self_maintain: bool = True,
+        agent_silent_s: float = AGENT_SILENT_S,
+        limits: jobevents.Limits = jobevents.Limits(),  # noqa: B008  # a frozen value
     ) -> None:
         """Start with an empty cluster.
 
@@ -38,7 +44,9 @@ class Cache:
             self_maintain: True: free chips follow from inventory, health and pods.
                 False: the ConfigMap's list bounds them as well.
             agent_silent_s: a node whose agent has shown no life for so long is out.
+            limits: how long what concerns whole jobs may take.
         """
+        self.limits = limits
         self._self_maintain = self_maintain
         self._agent_silent_s = agent_silent_s
         #: {node: its record}
@@ -57,6 +65,14 @@ class Cache:
         #: nodes that offer more than before; whoever acts on it clears it
         self.better: set[str] = set()
         self.storms = Storms()
+        #: jobs of several pods
+        self.gangs = Gangs()
+        #: what is to be done for them; whoever does it clears it
+        self.effects: list[jobevents.Effect] = []
+        #: CPU and memory that pods ask for
+        self.loads = Loads()
+        #: grows with whatever a plan depends on
+        self.version = 0
         #: seconds since the epoch, of the last `Ticked`
         self.ticked_s = 0.0
 
@@ -84,8 +100,13 @@ class Cache:
         """How much is known, for logs."""
         return {"nodes": len(self.cluster), "pods": len(self.pods)}
 
+    def of_job(self, event: jobevents.Event, now_s: float) -> None:
+        """Move the jobs of several pods on; what is to be done waits in `effects`."""
+        self.effects += gate.step(self.gangs, event, now_s, self.limits)
+
     def compute(self, name: str) -> None:
         """Bring one node up to date in the index, and forget a node of nothing."""
+        self.version += 1
         record = self.records[name]
         if record.is_empty:
             del self.records[name]
@@ -161,14 +182,29 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
             _pod_seen(cache, change, now_s)
         case changes.PodGone():
             _pod_gone(cache, change.uid, now_s)
+        case changes.Ticked():
+            _tick(cache, now_s)
+        case _:
+            _step(cache, change)
+
+
+def _step(
+    cache: Cache,
+    change: changes.OtherSeen | changes.SizeRead | Assumed | changes.Dropped,
+) -> None:
+    """Let something happen that is the same whenever it does."""
+    match change:
+        case changes.OtherSeen():
+            cache.loads.put(change.uid, change.node, change.ask)
+            cache.gangs.put_other(change.uid, change.job)
+        case changes.SizeRead():
+            cache.gangs.read(change.job, change.size, change.problem)
         case changes.Assumed():
             cache.assumed[change.uid] = change
             cache.record(change.node).put_assumed(change)
             cache.compute(change.node)
         case changes.Dropped():
             _drop(cache, change.uid)
-        case changes.Ticked():
-            _tick(cache, now_s)
         case _:
             assert_never(change)
 
@@ -177,6 +213,8 @@ def _node_seen(cache: Cache, change: changes.NodeSeen, now_s: float) -> None:
     record = cache.record(change.name)
     record.inventory_text = change.inventory
     record.allocatable = change.allocatable
+    record.room = change.room
+    record.address = change.address
     record.put_product(change.product)
     cache.hear(record, now_s)  # its report may have come first
     cache.compute(change.name)
@@ -200,6 +238,7 @@ def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
         cache.storms.rejected(pod.owner, now_s)
     cache.pods[pod.uid] = pod
     cache.uids[pod.namespace, pod.name] = pod.uid
+    _sit(cache, change, now_s)
     if pod.node or pod.terminal:
         _drop(cache, pod.uid)
     if not pod.node:
@@ -212,8 +251,36 @@ def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
     cache.compute(pod.node)
 
 
+def _sit(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
+    """Note what a pod takes besides chips, and its seat in its job."""
+    pod, seat = change.pod, change.seat
+    if pod.terminal:
+        cache.loads.drop(pod.uid)
+    else:
+        cache.loads.put(pod.uid, pod.node, change.ask)
+    if seat is None:
+        return
+    if pod.phase == "Failed":
+        _leave(cache, pod.uid, now_s)
+        return
+    seated = bool(pod.node) or pod.terminal
+    cache.gangs.put(pod.uid, seat, seated=seated, ending=pod.deleting)
+    if seated:
+        cache.of_job(jobevents.Seated(uid=pod.uid), now_s)
+    elif pod.deleting:
+        cache.of_job(jobevents.Lost(uid=pod.uid), now_s)
+
+
+def _leave(cache: Cache, uid: str, now_s: float) -> None:
+    """A pod is no member of its job any more."""
+    cache.of_job(jobevents.Lost(uid=uid), now_s)
+    cache.gangs.drop(uid)
+
+
 def _pod_gone(cache: Cache, uid: str, now_s: float) -> None:
     _drop(cache, uid)
+    _leave(cache, uid, now_s)
+    cache.loads.drop(uid)
     pod = cache.pods.pop(uid, None)
     if pod is None:
         return
@@ -236,6 +303,7 @@ def _tick(cache: Cache, now_s: float) -> None:
         # the wait was every node's; to have the pods tried again, one is enough
         cache.better.update(state.name for state in islice(cache.cluster, 1))
     cache.ticked_s = now_s
+    cache.of_job(jobevents.Ticked(), now_s)
     cache.storms.forget(now_s)
     for name, record in list(cache.records.items()):
         silent = record.report is None or cache.is_silent(record, now_s)

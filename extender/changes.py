@@ -4,11 +4,18 @@ The watches, bind and the clock all speak to the cache in these words, so that a
 order of events can be written down and replayed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from extender.jobs import Seat
+from extender.loads import A_PLACE, ENDLESS, Ask
+from extender.sizes import Size
 from scheduler_core.products import Product
 from scheduler_core.shapes import Shape
 from scheduler_core.wire.pods import NpuPod
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +29,10 @@ class NodeSeen:
     inventory: str = ""
     #: chips that the kubelet offers
     allocatable: int = 0
+    #: what else it offers
+    room: Ask = ENDLESS
+    #: its InternalIP, by which the leaf switches know it
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +51,32 @@ class PodSeen:
     pod: NpuPod
     #: the kubelet refused to admit it
     rejected: bool = False
+    #: what it asks for besides chips
+    ask: Ask = A_PLACE
+    #: None: it is a job by itself
+    seat: Seat | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSeen:
+    """A living pod that asks for no NPUs: it takes room, and may be of a job."""
+
+    uid: str
+    node: str
+    ask: Ask
+    #: its job, "" for none of several pods
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeRead:
+    """The object that made a job has been read."""
+
+    job: str
+    #: None: it does not say, or cannot be read
+    size: Size | None
+    #: why not
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +99,12 @@ class Assumed:
     chips: int
     predicate_time: int
     shape: Shape
+    #: whether no bind is under way yet: the place of a pod in the plan of its job
+    planned: bool = False
+    #: what the plan has bind write besides the chips
+    extra: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    #: why the plan has it there
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,4 +119,14 @@ class Ticked:
     """Time has passed."""
 
 
-Change = NodeSeen | ReportSeen | PodSeen | PodGone | Assumed | Dropped | Ticked
+Change = (
+    NodeSeen
+    | ReportSeen
+    | PodSeen
+    | OtherSeen
+    | SizeRead
+    | PodGone
+    | Assumed
+    | Dropped
+    | Ticked
+)

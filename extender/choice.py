@@ -5,7 +5,7 @@ becomes true only when `binding` promises it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from extender import verdicts
 from extender.cache import Cache
@@ -56,8 +56,11 @@ def choose(
     refused = verdicts.pod_refusal(cache, pod, now_s)
     if refused is not None:
         return refused
-    if pod.uid in cache.assumed:
-        return _again(cache, cache.assumed[pod.uid], node)
+    promise = cache.assumed.get(pod.uid)
+    if promise is not None and promise.planned:
+        return _planned(cache, promise, node, now_ns)
+    if promise is not None:
+        return _again(cache, promise, node)
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, (node,), avoid=cache.conflicts(pod)
     )
@@ -76,6 +79,30 @@ def choose(
         shape=pod.shape,
     )
     return _choice(promise, cache.records[node].product, placed.reason)
+
+
+def _planned(
+    cache: Cache, promise: Assumed, node: str, now_ns: int
+) -> Choice | Verdict:
+    """The chips that the plan of its job has kept for a pod, if they still can be."""
+    if node != promise.node:
+        return verdicts.ELSEWHERE
+    refused = _stands_against(cache, promise)
+    if refused is not None:
+        return refused
+    record = cache.records[node]
+    now = replace(promise, predicate_time=record.next_time(now_ns), planned=False)
+    return _choice(now, record.product, f"{promise.reason}, as its job was planned")
+
+
+def _stands_against(cache: Cache, promise: Assumed) -> Verdict | None:
+    """Why chips that are promised can no longer be given."""
+    state = cache.cluster.get(promise.node)
+    if state is None or state.barred:
+        return verdicts.CLOSED
+    if promise.chips & ~state.healthy:
+        return Verdict(label=Reason.CHIP_UNHEALTHY, text="chip unhealthy")
+    return None
 
 
 def _again(cache: Cache, promise: Assumed, node: str) -> Choice | Verdict:
@@ -97,6 +124,7 @@ def _choice(promise: Assumed, product: Product | None, reason: str) -> Choice:
         annotations={
             product.resource: names,
             annotations.PREDICATE_TIME: str(promise.predicate_time),
+            **promise.extra,
         },
         reason=reason,
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kube.objects import OwnerReference, Pod
+from scheduler_core.finding import PLAIN, Traits
 
 #: The plain pair: the job's name within its namespace, and its pods that ask for NPUs.
 JOB = "ascend-affinity/job"
@@ -62,6 +63,39 @@ class Membership:
     rank: int | None = None
     #: its place among those that have no number
     order: Order = (0, "", 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """What planning a whole job asks of one of its pods, besides its chips."""
+
+    #: the pod's
+    name: str
+    membership: Membership
+    #: what tells by which rule the job is served
+    traits: Traits = PLAIN
+    priority: int = 0
+    #: the kind of its controller, or ""
+    owner_kind: str = ""
+
+
+def seat(pod: Pod) -> Seat | None:
+    """The pod's seat in its job; None for a pod that is a job by itself."""
+    found = membership(pod)
+    if found is None:
+        return None
+    owner = _Facts(pod).owner
+    return Seat(
+        name=pod.metadata.name,
+        membership=found,
+        traits=Traits(
+            annotations=pod.metadata.annotations or {},
+            labels=pod.metadata.labels or {},
+            node_selector=pod.spec.node_selector or {},
+        ),
+        priority=pod.spec.priority or 0,
+        owner_kind=owner.kind if owner else "",
+    )
 
 
 class _Facts:

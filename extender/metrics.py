@@ -1,10 +1,12 @@
 """What the extender counts, for Prometheus; labels from closed sets only."""
 
 from collections.abc import Callable, Sized
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from extender.cache import Cache
+from extender.gangs import Phase
 from kube.events import Recorder
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the API.
@@ -46,7 +48,26 @@ class Metrics:
 
     def watch_cache(self, cache: Cache) -> None:
         """Show the sizes of the cache whenever someone asks."""
-        self._gauge("assumed_binds", "Binds that no watch shows yet.", cache.assumed)
+        self._show(
+            "assumed_binds",
+            "Binds that no watch shows yet.",
+            lambda: float(sum(not each.planned for each in cache.assumed.values())),
+        )
+        self._show(
+            "planned_pods",
+            "Pods of planned jobs whose chips are kept.",
+            lambda: float(sum(each.planned for each in cache.assumed.values())),
+        )
+        jobs = Gauge(
+            "ascend_extender_jobs",
+            "Jobs of several pods, by how far they are.",
+            ["phase"],
+            registry=self._registry,
+        )
+        for phase in Phase:
+            jobs.labels(phase.name.lower()).set_function(
+                partial(_number_of, cache, phase)
+            )
         self._gauge("cached_nodes", "Nodes with NPUs.", cache.cluster)
         self._gauge("cached_pods", "Pods that ask for NPUs.", cache.pods)
         self._gauge("waiting_shapes", "Shapes with unserved claims.", cache.waiting)
@@ -71,3 +92,7 @@ class Metrics:
         return Counter(
             f"ascend_extender_{name}_total", text, labels, registry=self._registry
         )
+
+
+def _number_of(cache: Cache, phase: Phase) -> float:
+    return float(cache.gangs.counts()[phase])

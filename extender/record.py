@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from extender.changes import Assumed
+from extender.loads import ENDLESS, Ask
 from scheduler_core import chips, occupancy, products
 from scheduler_core.cluster import NodeState
 from scheduler_core.products import Product
@@ -40,6 +41,8 @@ class Report:
     has_holds: bool
     #: seconds since the epoch, the agent's clock
     update_time: int
+    #: id of the SuperPoD that the node is of; negative: of none
+    superpod: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,10 @@ class Record:
     product: Product | None = None
     inventory_text: str = ""
     allocatable: int = 0
+    #: what it offers besides chips
+    room: Ask = ENDLESS
+    #: its InternalIP; "" is not known
+    address: str = ""
     #: (DeviceInfoCfg, AscendAffinity) as the ConfigMap reads; "" if absent
     report_texts: tuple[str, str] = ("", "")
     #: the last ConfigMap that could be read
@@ -257,6 +264,7 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
         lost=chips.mask_of(ours.lost) if ours else 0,
         has_holds=ours is not None,
         update_time=info.update_time,
+        superpod=info.super_pod_id,
     )
 
 

@@ -1,6 +1,6 @@
 """From what the API server shows to what the cache understands: pure translation."""
 
-from extender import changes
+from extender import changes, jobs, loads
 from kube import objects, pods
 from scheduler_core import finding, products
 from scheduler_core.products import Product
@@ -29,12 +29,32 @@ def npu_pod(pod: objects.Pod) -> NpuPod | None:
     return None
 
 
-def pod_change(pod: objects.Pod) -> changes.PodSeen | changes.PodGone:
-    """A pod as the watch shows it; one that asks for no NPU is none of ours."""
+def pod_change(
+    pod: objects.Pod,
+) -> changes.PodSeen | changes.OtherSeen | changes.PodGone:
+    """A pod as the watch shows it; one without NPUs counts for as long as it lives."""
     ours = npu_pod(pod)
     if ours is None:
-        return changes.PodGone(uid=pod.metadata.uid)
-    return changes.PodSeen(pod=ours, rejected=_is_rejected(pod.status))
+        return _other(pod)
+    return changes.PodSeen(
+        pod=ours,
+        rejected=_is_rejected(pod.status),
+        ask=loads.of_pod(pod),
+        seat=jobs.seat(pod),
+    )
+
+
+def _other(pod: objects.Pod) -> changes.OtherSeen | changes.PodGone:
+    uid = pod.metadata.uid
+    if pod.status.phase in {"Failed", "Succeeded"}:
+        return changes.PodGone(uid=uid)
+    found = jobs.membership(pod)
+    return changes.OtherSeen(
+        uid=uid,
+        node=pod.spec.node_name,
+        ask=loads.of_pod(pod),
+        job=found.job if found else "",
+    )
 
 
 def node_change(node: objects.Node) -> changes.NodeSeen:
@@ -46,6 +66,8 @@ def node_change(node: objects.Node) -> changes.NodeSeen:
         product=product,
         inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
         allocatable=_whole(offered),
+        room=loads.of_node(node.allocatable),
+        address=node.internal_ip,
     )
 
 

@@ -6,23 +6,27 @@ say in `Error` what is wrong: a sentence, never a traceback.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 from aiohttp import web
 
-from extender import binding, explain, protocol, seen, verdicts
+from extender import explain, jobs, protocol, seen, verdicts
 from extender.binding import Binder
 from extender.cache import Cache
+from extender.clocks import Clock
 from extender.metrics import Metrics
 from extender.notes import Notes
+from extender.planner import Planner
 from extender.protocol import BodyError, NodesArgs
 from extender.verdicts import Judgement
+from kube import objects
 from scheduler_core.reasons import Reason
+from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
-_Verb = Callable[[bytes], Awaitable[bytes]]
+_Verb = Callable[[bytes, web.Request], Awaitable[bytes]]
 _JSON = "application/json"
 
 
@@ -34,9 +38,10 @@ class Server:
         cache: Cache,
         binder: Binder,
         *,
+        planner: Planner,
         notes: Notes,
         metrics: Metrics,
-        clock: binding.Clock,
+        clock: Clock,
         why_not_ready: Callable[[], str | None],
         on_refused: Callable[[], None],
     ) -> None:
@@ -45,6 +50,7 @@ class Server:
         Args:
             cache: what is known.
             binder: carries binds out.
+            planner: knows the jobs of several pods.
             notes: remembers what filter said.
             metrics: counts.
             clock: for what depends on time.
@@ -56,6 +62,7 @@ class Server:
         self._why_not_ready = why_not_ready
         self._cache = cache
         self._binder = binder
+        self._planner = planner
         self._notes = notes
         self._metrics = metrics
         self._clock = clock
@@ -92,7 +99,7 @@ class Server:
                 start_s = time.perf_counter()
                 waits = self._why_not_ready()
                 said = (
-                    await answer(body)
+                    await answer(body, request)
                     if waits is None
                     else refused(f"the extender is not ready: {waits}")
                 )
@@ -108,7 +115,7 @@ class Server:
 
         return serve
 
-    async def _filter(self, body: bytes) -> bytes:
+    async def _filter(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.nodes_args(body)
         pod = seen.npu_pod(args.pod)
         names = args.candidates.names
@@ -116,14 +123,23 @@ class Server:
             judged = Judgement(fitting=names)
         else:
             now_s = self._clock.now_s()
-            judged = verdicts.judge(self._cache, pod, names, now_s)
+            judged = self._judge(args.pod, pod, names)
             self._notes.judged(pod.uid, judged, now_s)
             self._count(judged)
             if not judged.fitting:
                 self._on_refused()
         return _filter_answer(args, judged)
 
-    async def _prioritize(self, body: bytes) -> bytes:
+    def _judge(self, sent: objects.Pod, pod: NpuPod, names: Sequence[str]) -> Judgement:
+        """Where a pod may go, as its job says or by itself."""
+        if pod.uid not in self._cache.pods and jobs.membership(sent) is not None:
+            return Judgement(fitting=(), refused=((verdicts.UNSEEN, names),))
+        of_job = self._planner.judge(pod, names)
+        if of_job is not None:
+            return of_job
+        return verdicts.judge(self._cache, pod, names, self._clock.now_s())
+
+    async def _prioritize(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.nodes_args(body)
         pod = seen.npu_pod(args.pod)
         names = args.candidates.names
@@ -132,8 +148,10 @@ class Server:
         found = verdicts.scores(self._cache, pod, names, protocol.MAX_SCORE)
         return protocol.scores_answer(found.items())
 
-    async def _bind(self, body: bytes) -> bytes:
-        said = await self._binder.bind(protocol.bind_args(body))
+    async def _bind(self, body: bytes, request: web.Request) -> bytes:
+        said = await self._binder.bind(
+            protocol.bind_args(body), is_there=lambda: _is_there(request)
+        )
         return protocol.error_answer(said)
 
     async def _explain(self, request: web.Request) -> web.Response:
@@ -160,6 +178,12 @@ class Server:
             self._metrics.refused_nodes.labels(verdict.label).inc(len(names))
             if verdict.label is Reason.CONFLICT:
                 self._metrics.conflicts.labels("filter").inc(len(names))
+
+
+def _is_there(request: web.Request) -> bool:
+    """Whether the caller's connection is still open."""
+    transport = request.transport
+    return transport is not None and not transport.is_closing()
 
 
 def _filter_answer(args: NodesArgs, judged: Judgement) -> bytes:

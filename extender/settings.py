@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from extender import jobevents
 from extender.cache import AGENT_SILENT_S
+from scheduler_core.jobs import Profile
 from service import logs
 from service.settings import at_least, one_of, option
 
@@ -36,6 +38,22 @@ class Settings:
         AGENT_SILENT_S,
         "seconds without news of its agent after which a node is left out",
         check=at_least(1),
+    )
+    gate_s: float = option(
+        jobevents.Limits().gate_s,
+        "seconds for which a bind waits for the other pods of its job; well below the "
+        "scheduler's httpTimeout",
+        check=at_least(1),
+    )
+    job_rules: str = option(
+        Profile.SEED.value,
+        "rules for jobs of several pods on an Atlas 800: seed (whole nodes only) or "
+        "per-pod (any number of pods)",
+        check=one_of(*(each.value for each in Profile)),
+    )
+    superpod_size: int = option(48, "nodes of a physical SuperPoD", check=at_least(1))
+    reserve_nodes: int = option(
+        2, "nodes of each SuperPoD that jobs leave free if they can", check=at_least(0)
     )
     log_level: str = option(
         "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)

@@ -22,6 +22,7 @@ class Label(StrEnum):
     STORM = "storm"
     OPEN_BIND = "open-bind"
     NOT_BEST = "not-best"
+    JOB = "job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ NOT_BEST = Verdict(label=Label.NOT_BEST, text="another node fits better")
 OPEN_BIND = Verdict(
     label=Label.OPEN_BIND, text="an earlier bind of this pod has no known outcome yet"
 )
+#: Said of all nodes but the one where a job's plan has the pod.
+ELSEWHERE = Verdict(label=Label.JOB, text="the job's plan has the pod on another node")
+CLOSED = Verdict(label=Label.JOB, text="its node takes no pods now")
+UNSEEN = Verdict(label=Label.JOB, text="the pod is of a job and has not been seen yet")
 ENDING = Verdict(label=Label.POD, text="the pod is ending")
 
 
@@ -100,7 +105,7 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
     )
-    refused = [*_grouped(survey.refused), (NOT_BEST, survey.worse)]
+    refused = [*grouped(survey.refused), (NOT_BEST, survey.worse)]
     return Judgement(
         fitting=survey.best, refused=[group for group in refused if group[1]]
     )
@@ -150,8 +155,9 @@ def of(refusal: Refusal) -> Verdict:
     return Verdict(label=refusal.reason, text=refusal.text)
 
 
-def _grouped(refused: Mapping[str, Refusal]) -> list[tuple[Verdict, list[str]]]:
-    """The nodes of each refusal; alike nodes share one, so identity will do."""
+def grouped(refused: Mapping[str, Refusal]) -> list[tuple[Verdict, list[str]]]:
+    """The nodes of each refusal."""
+    # alike nodes share one, so identity will do
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for name, refusal in refused.items():
         groups[id(refusal)].append(name)

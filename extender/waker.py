@@ -33,12 +33,14 @@ Mark = Callable[[str], Awaitable[None]]
 class Waker:
     """Protects which nodes have become better, and whether a pod waits."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
         """Know of nobody who waits.
 
         Args:
             mark: sets the annotation on a node.
+            any_node: names one that the scheduler sees; "" is none.
         """
+        self._any = any_node
         self._mark = mark
         self._better: set[str] = set()
         self._is_awaited = False
@@ -53,6 +55,12 @@ class Waker:
         if names and self._is_awaited:
             self._better.update(names)
             self._woken.set()
+
+    def again(self) -> None:
+        """Have pods that found no node tried again, though no node is better."""
+        some = next(iter(self._better), None) or self._any()
+        if some:
+            self.better((some,))
 
     async def run(self) -> NoReturn:
         """Wake the scheduler whenever it is worth it, until cancelled."""

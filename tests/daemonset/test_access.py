@@ -16,11 +16,13 @@ import aiohttp
 import pytest
 
 from extender import app as extender_app
+from extender.jobs import Told
 from extender.settings import Settings
 from service.settings import load
 from tests.agent.site import NODE, PODS, RESOURCE, Site
 from tests.daemonset import calls
 from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
+from tests.extender.test_jobs import CASES
 
 PROGRAMS = ("agent", "extender")
 #: What each use of `kube` asks of the API server: verbs, and the resource.
@@ -36,6 +38,7 @@ ASKS = {
     "watch.ListWatch(ConfigMap)": ("list watch", "configmaps"),
     "watch.ListWatch(Node)": ("list watch", "nodes"),
     "watch.ListWatch(Pod)": ("list watch", "pods"),
+    "workloads.get": ("", "what makes jobs, of other groups"),
 }
 USES = {
     "agent": {
@@ -58,7 +61,16 @@ USES = {
         "watch.ListWatch(ConfigMap)",
         "watch.ListWatch(Node)",
         "watch.ListWatch(Pod)",
+        "workloads.get",
     },
+}
+#: Kinds of the training operators; all other groups have one kind that we read.
+OPERATORS = {
+    "kubeflow.org": {
+        *("jaxjobs", "mpijobs", "paddlejobs"),
+        *("pytorchjobs", "tfjobs", "xgboostjobs"),
+    },
+    "mindxdl.gitee.com": {"ascendjobs"},
 }
 #: A function could ask for it, but this program gives it no occasion.
 IDLE = {
@@ -74,8 +86,22 @@ def granted(program: str) -> set[tuple[str, str, str]]:
         (verb, resource, each["metadata"].get("namespace", ""))
         for each in _roles(program)
         for rule in each["rules"]
+        if rule["apiGroups"] == [""]
         for resource in rule["resources"]
         for verb in rule["verbs"]
+    }
+
+
+def read_of_others(program: str) -> set[tuple[str, str, str]]:
+    """(verb, group, resource) outside the core that the manifests allow."""
+    return {
+        (verb, group, resource)
+        for each in _roles(program)
+        for rule in each["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if group
     }
 
 
@@ -92,11 +118,30 @@ def _roles(program: str) -> list[Object]:
 
 @needs_kubectl
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_rules_name_core_resources_and_nothing_by_wildcard(program: str) -> None:
+def test_rules_name_nothing_by_wildcard(program: str) -> None:
     rules = [rule for each in _roles(program) for rule in each["rules"]]
 
-    assert {group for rule in rules for group in rule["apiGroups"]} == {""}
     assert "*" not in {verb for rule in rules for verb in rule["verbs"]}
+
+
+@needs_kubectl
+def test_of_other_groups_only_what_makes_jobs_is_read() -> None:
+    """Group and resource stand in the paths of the table of jobs."""
+    paths = [told.path.split("/") for told in jobs_of_cases()]
+    asked = {
+        ("get", group, resource)
+        for _, _, group, _, _, _, resource, _ in paths
+        for resource in OPERATORS.get(group, {resource})
+    }
+    asked |= {("get", "mindxdl.gitee.com", "ascendjobs")}
+
+    assert read_of_others("agent") == set()
+    assert read_of_others("extender") == asked
+
+
+def jobs_of_cases() -> list[Told]:
+    found = [membership.told for _, membership in CASES.values()]
+    return [told for told in found if told is not None]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

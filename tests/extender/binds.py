@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from extender import changes
-from extender.binding import Binder, Clock
+from extender.binding import Binder
 from extender.cache import Cache
 from extender.choice import Choice
+from extender.clocks import Clock
 from extender.metrics import Metrics
+from extender.planner import Planner
 from extender.protocol import BindArgs
 from scheduler_core.wire.pods import NpuPod
 from tests.extender import apiserver
@@ -23,6 +25,7 @@ from tests.extender.clusters import (
     apply,
     pod,
 )
+from tests.extender.jobsapi import Jobs
 
 ALL_FREE = (0, 1, 2, 3, 4, 5, 6, 7)
 
@@ -65,10 +68,13 @@ class World:
 async def world(cache: Cache, *, open_s: float = 60.0) -> AsyncIterator[World]:
     told: list[tuple[NpuPod, Choice]] = []
     async with apiserver.serving() as (api, pods):
+        wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
+        planner = Planner(cache, Jobs(), clock=wall)
         binder = Binder(
             cache,
             pods,
-            clock=Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS),
+            gate=planner,
+            clock=wall,
             metrics=Metrics(CollectorRegistry()),
             told=lambda pod, made: told.append((pod, made)),
             open_s=open_s,

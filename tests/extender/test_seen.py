@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from extender import changes, seen
+from extender.loads import A_PLACE
 from kube import objects
 from scheduler_core.products import ATLAS_800_TRAINING
 from tests.extender.clusters import RESOURCE
@@ -35,10 +36,14 @@ def test_a_node_with_the_resource_has_its_product() -> None:
     )
 
 
+def test_what_a_node_offers_besides_chips_is_counted() -> None:
+    found = seen.node_change(node(allocatable={"cpu": "4", "memory": "2Gi"}))
+
+    assert found.room[:2] == (4000, 2 << 30)
+
+
 def test_a_node_without_npus_is_none_of_ours() -> None:
-    assert seen.node_change(node(allocatable={"cpu": "4"})) == changes.NodeSeen(
-        name="n1"
-    )
+    assert seen.node_change(node(allocatable={})) == changes.NodeSeen(name="n1")
 
 
 def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -> None:
@@ -76,8 +81,11 @@ def test_only_what_the_kubelet_would_not_admit_is_a_rejection(
     assert found.rejected is is_rejected
 
 
-def test_a_pod_without_npus_is_as_good_as_gone() -> None:
-    assert seen.pod_change(pod("Running", asks=False)) == changes.PodGone(uid="u")
+def test_a_pod_without_npus_takes_room_while_it_lives() -> None:
+    assert seen.pod_change(pod("Running", asks=False)) == changes.OtherSeen(
+        uid="u", node="", ask=A_PLACE
+    )
+    assert seen.pod_change(pod("Failed", asks=False)) == changes.PodGone(uid="u")
 
 
 def test_a_device_configmap_speaks_of_its_node() -> None:

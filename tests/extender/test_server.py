@@ -8,10 +8,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender import changes, seen
-from extender.binding import Binder, Clock
+from extender.binding import Binder
 from extender.cache import Cache
+from extender.clocks import Clock
 from extender.metrics import Metrics
 from extender.notes import Notes
+from extender.planner import Planner
 from extender.server import Server
 from service.endpoints import Endpoints
 from tests.extender import apiserver
@@ -25,6 +27,7 @@ from tests.extender.clusters import (
     pod,
     tenant,
 )
+from tests.extender.jobsapi import Jobs
 from tests.extender.test_protocol import recorded
 
 #: The nodes of the recorded bodies: one with its best ring, one empty, one full.
@@ -74,12 +77,19 @@ async def served(
     metrics.watch_cache(cache)
     wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
     async with apiserver.serving() as (api, pods):
+        planner = Planner(cache, Jobs(), clock=wall)
         binder = Binder(
-            cache, pods, clock=wall, metrics=metrics, told=lambda _pod, _made: None
+            cache,
+            pods,
+            gate=planner,
+            clock=wall,
+            metrics=metrics,
+            told=lambda _pod, _made: None,
         )
         server = Server(
             cache,
             binder,
+            planner=planner,
             notes=Notes(),
             metrics=metrics,
             clock=wall,

@@ -1,0 +1,383 @@
+"""Jobs of several pods, from filter to bind: when they are planned, and what follows.
+
+Filter asks here where a pod of such a job may go, bind whether it may be bound now. The
+decisions are made by `planning` and `gate`; here they are carried out: promises are put
+into the cache and taken back, and bind calls wait for the gate in futures. Between a
+decision and its promise there is no await.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Protocol, assert_never
+
+from extender import changes, choice, jobevents, planning, verdicts
+from extender.cache import Cache, step
+from extender.clocks import Clock
+from extender.gangs import Gang, Phase
+from extender.jobs import Told
+from extender.planning import World
+from extender.sizes import Size
+from extender.verdicts import Judgement, Label, Verdict
+from scheduler_core.wire.pods import NpuPod
+
+#: Above it a gate would not be through before the scheduler gives up: the pods that a
+#: kube-scheduler sends to bind within a second, at the least.
+PODS_PER_S = 100
+
+_STOPPING = "the extender is stopping"
+
+
+class JobsApi(Protocol):
+    """What planning asks of the world; nothing of it is waited for."""
+
+    async def size(self, told: Told) -> Size | str:
+        """How many pods a job has, or why its object cannot be read."""
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        """Say on a pod what became of its job."""
+
+    def wake(self) -> None:
+        """Have the scheduler try pods again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """One bind call that may have to wait."""
+
+    uid: str
+    node: str
+    #: whether somebody still waits for the answer
+    is_there: Callable[[], bool]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A bind call at the gate."""
+
+    caller: Caller
+    #: None: go on; else the sentence that refuses it
+    answer: asyncio.Future[str | None]
+
+
+class Planner:
+    """Plans jobs and keeps their gates. Owner of the planned promises in the cache."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        api: JobsApi,
+        *,
+        clock: Clock,
+        world: Callable[[], World] = lambda: planning.PLAIN,
+    ) -> None:
+        """Plan nothing yet.
+
+        Args:
+            cache: Planned on, and told of each promise.
+            api: The world.
+            clock: For all that depends on time.
+            world: What is known of networks, asked for each plan.
+        """
+        self._cache = cache
+        self._api = api
+        self._clock = clock
+        self._world = world
+        self._calls: dict[int, _Waiting] = {}
+        self._numbers = count(1)
+        #: jobs whose objects are being read
+        self._reading: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: {job: the nodes that were offered to its pods last}
+        self._offered: dict[str, tuple[str, ...]] = {}
+        #: {job: version of the cache on which it had no room}
+        self._tried: dict[str, int] = {}
+        self._is_stopping = False
+
+    @property
+    def largest(self) -> int:
+        """The most pods of a job that get through the gate in time."""
+        return int(self._cache.limits.gate_s * PODS_PER_S)
+
+    # -- filter --------------------------------------------------------------
+
+    def judge(self, pod: NpuPod, names: Sequence[str]) -> Judgement | None:
+        """Where a pod may go; None for a pod that is a job by itself."""
+        gang = self._cache.gangs.of(pod.uid)
+        if gang is None:
+            return None
+        now_s = self._clock.now_s()
+        refused = verdicts.pod_refusal(self._cache, pod, now_s) or self._wait(gang)
+        if refused is not None:
+            return _none(refused, names)
+        if self._is_under_way(pod.uid):
+            return verdicts.judge(self._cache, pod, names, now_s)
+        self._find_place(gang, pod, names)
+        promise = self._cache.assumed.get(pod.uid)
+        if promise is None:
+            return self._without(gang, pod, names)
+        return _only(promise.node, names)
+
+    def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
+        """Plan the job of a pod that has no place, or none that it is offered."""
+        promise = self._cache.assumed.get(pod.uid)
+        if promise is not None and promise.node not in names:
+            self._do(jobevents.Missed(uid=pod.uid, of_one=len(names) == 1))
+        if pod.uid not in gang.places and self._is_due(gang):
+            self._offered[gang.job] = tuple(names)
+            self._plan_in_order(gang)
+
+    def _wait(self, gang: Gang) -> Verdict | None:
+        """Why no pod of the job can be placed now, whatever the nodes."""
+        if gang.size is None:
+            self._read(gang)
+            text = gang.problem or "how many pods its job has is being read"
+        elif gang.missing:
+            text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
+        elif len(gang.unseated) > self.largest:
+            text = (
+                f"its job has {len(gang.unseated)} pods, more than the {self.largest} "
+                "that can be bound together"
+            )
+        elif self._clock.now_s() < gang.again_s:
+            text = gang.said
+        else:
+            return None
+        return Verdict(label=Label.JOB, text=text)
+
+    def _plan_in_order(self, gang: Gang) -> None:
+        """Plan the jobs that come before this one and have waited, then this one."""
+        place = self._order(gang)
+        ahead = [
+            self._cache.gangs.jobs[job]
+            for job in list(self._offered)
+            if job in self._cache.gangs.jobs and job != gang.job
+        ]
+        for one in sorted(ahead, key=self._order):
+            if self._order(one) >= place:
+                break
+            if self._tried.get(one.job) != self._cache.version and self._is_due(one):
+                self._plan(one)
+        if gang.phase is not Phase.HELD:
+            self._plan(gang)
+
+    def _is_due(self, gang: Gang) -> bool:
+        return (
+            gang.phase is Phase.IDLE
+            and bool(gang.unseated)
+            and gang.size is not None
+            and not gang.missing
+            and len(gang.unseated) <= self.largest
+            and self._clock.now_s() >= gang.again_s
+        )
+
+    def _order(self, gang: Gang) -> tuple[int, str, str]:
+        """Priority, then age, then UID."""
+        found = [
+            (-seat.priority, self._cache.pods[uid].created, uid)
+            for uid, seat in gang.seats.items()
+            if uid in self._cache.pods
+        ]
+        return min(found, default=(0, "", ""))
+
+    def _plan(self, gang: Gang) -> None:
+        """Plan a job and promise what the plan needs, without an await between."""
+        names = self._offered.get(gang.job, ())
+        wanted = [name for name in names if name not in gang.avoid]
+        now_ns = self._clock.now_ns()
+        found = planning.plan(self._cache, gang, wanted, now_ns, self._world())
+        if isinstance(found, str) and len(wanted) < len(names):
+            found = planning.plan(self._cache, gang, names, now_ns, self._world())
+        if isinstance(found, str):
+            self._tried[gang.job] = self._cache.version
+            self._do(jobevents.Unplanned(job=gang.job, said=found))
+            return
+        now_s = self._clock.now_s()
+        for promise in found:
+            step(self._cache, promise, now_s)
+        self._offered.pop(gang.job, None)
+        places = {promise.uid: promise.node for promise in found}
+        self._do(jobevents.Planned(job=gang.job, places=places))
+
+    def _without(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> Judgement:
+        """Why a pod has no place: what nodes say of it alone, then what the job is."""
+        survey = self._cache.cluster.survey(
+            pod.shape.resource, pod.total, names, avoid=self._cache.conflicts(pod)
+        )
+        text = f"its job does not fit: {gang.said}" if gang.said else "its job waits"
+        others = [*survey.best, *survey.worse]
+        refused = [*verdicts.grouped(survey.refused)]
+        if others:
+            refused.append((Verdict(label=Label.JOB, text=text), others))
+        return Judgement(fitting=(), refused=refused)
+
+    # -- bind ----------------------------------------------------------------
+
+    async def wait(self, caller: Caller) -> str | None:
+        """Hold a bind until its job is ready: None to go on, or why it is refused."""
+        if self._is_stopping:
+            return _STOPPING
+        gang = self._cache.gangs.of(caller.uid)
+        if gang is None or self._is_under_way(caller.uid):
+            return None
+        number = next(self._numbers)
+        waiting = _Waiting(caller, asyncio.get_running_loop().create_future())
+        if gang.places.keys() - gang.came.keys() <= {caller.uid}:
+            self._sweep(gang)
+        self._calls[number] = waiting
+        self._do(jobevents.Came(uid=caller.uid, node=caller.node, call=number))
+        try:
+            return await waiting.answer
+        finally:
+            self._calls.pop(number, None)
+            self._do(jobevents.Left(uid=caller.uid, call=number))
+
+    def settled(self, uid: str, said: str) -> None:
+        """Note how a bind that the gate let through has ended; "" is bound."""
+        self._do(jobevents.Failed(uid=uid) if said else jobevents.Seated(uid=uid))
+
+    def keeps(self, uid: str) -> bool:
+        """Whether a pod whose bind has not happened keeps its chips for the next."""
+        gang = self._cache.gangs.of(uid)
+        return gang is not None and gang.phase is Phase.OPEN and uid in gang.places
+
+    def _is_under_way(self, uid: str) -> bool:
+        promise = self._cache.assumed.get(uid)
+        return promise is not None and not promise.planned
+
+    def _sweep(self, gang: Gang) -> None:
+        """Drop the calls of a job whose callers have gone."""
+        for uid, number in list(gang.came.items()):
+            waiting = self._calls.get(number)
+            if waiting is None or not waiting.caller.is_there():
+                self._do(jobevents.Left(uid=uid, call=number))
+                self._answer(number, "the caller has gone")
+
+    # -- whatever else happens -------------------------------------------------
+
+    def settle(self) -> None:
+        """Do what changes of the cache have asked for; to be called after each."""
+        if self._cache.gangs.changed:
+            self._cache.gangs.changed.clear()
+            self._api.wake()
+        self._carry_out()
+
+    def tick(self) -> None:
+        """Drop the calls of callers who have gone."""
+        for gang in self._cache.gangs.jobs.values():
+            if gang.came:
+                self._sweep(gang)
+        known = self._cache.gangs.jobs
+        self._offered = {job: n for job, n in self._offered.items() if job in known}
+        self._tried = {job: n for job, n in self._tried.items() if job in known}
+
+    async def stop(self) -> None:
+        """Let no bind through any more, and refuse those that wait."""
+        self._is_stopping = True
+        for number in list(self._calls):
+            self._answer(number, _STOPPING)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- effects ---------------------------------------------------------------
+
+    def _do(self, event: jobevents.Event) -> None:
+        self._cache.of_job(event, self._clock.now_s())
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        while self._cache.effects:
+            effects, self._cache.effects = self._cache.effects, []
+            for effect in effects:
+                self._carry_out_one(effect)
+
+    def _carry_out_one(self, effect: jobevents.Effect) -> None:
+        match effect:
+            case jobevents.Open(job=job, calls=calls):
+                self._open(job, list(calls.values()))
+            case jobevents.Answer(call=call, said=said):
+                self._answer(call, said)
+            case jobevents.GiveBack(uids=uids):
+                self._give_back(uids)
+            case jobevents.Tell(uids=uids, reason=reason, said=said):
+                for uid in uids:
+                    if uid in self._cache.pods:
+                        self._api.tell(self._cache.pods[uid], reason, said)
+            case jobevents.Wake():
+                self._api.wake()
+            case _:
+                assert_never(effect)
+
+    def _open(self, job: str, numbers: Sequence[int]) -> None:
+        """Let these calls through, if all that was promised still holds."""
+        for number in numbers:
+            caller = self._calls[number].caller
+            pod = self._cache.pods[caller.uid]
+            made = choice.choose(
+                self._cache,
+                pod,
+                caller.node,
+                now_s=self._clock.now_s(),
+                now_ns=self._clock.now_ns(),
+            )
+            if isinstance(made, Verdict):
+                said = f"pod {pod.name} of the job can no longer be bound: {made.text}"
+                for each in numbers:
+                    self._answer(each, said)
+                self._do(jobevents.Broken(job=job, said=said))
+                return
+        for number in numbers:
+            self._answer(number, None)
+
+    def _answer(self, number: int, said: str | None) -> None:
+        waiting = self._calls.get(number)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(said)
+
+    def _give_back(self, uids: Sequence[str]) -> None:
+        now_s = self._clock.now_s()
+        for uid in uids:
+            promise = self._cache.assumed.get(uid)
+            if promise is not None and promise.planned:
+                step(self._cache, changes.Dropped(uid=uid), now_s)
+
+    def _read(self, gang: Gang) -> None:
+        if gang.told is not None and gang.job not in self._reading:
+            self._reading.add(gang.job)
+            self._later(self._learn_size(gang.job, gang.told))
+
+    async def _learn_size(self, job: str, told: Told) -> None:
+        try:
+            found = await self._api.size(told)
+        finally:
+            self._reading.discard(job)
+        is_size = isinstance(found, Size)
+        read = changes.SizeRead(
+            job=job,
+            size=found if isinstance(found, Size) else None,
+            problem="" if is_size else str(found),
+        )
+        step(self._cache, read, self._clock.now_s())
+        self.settle()
+
+    def _later(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _none(verdict: Verdict, names: Sequence[str]) -> Judgement:
+    return Judgement(fitting=(), refused=((verdict, names),) if names else ())
+
+
+def _only(node: str, names: Sequence[str]) -> Judgement:
+    if node not in names:
+        return _none(verdicts.ELSEWHERE, names)
+    others = [name for name in names if name != node]
+    refused = ((verdicts.ELSEWHERE, others),) if others else ()
+    return Judgement(fitting=(node,), refused=refused)

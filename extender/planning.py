@@ -1,0 +1,364 @@
+"""Where do all pods of a job go, with the chips, the CPU and the memory there are?
+
+Which nodes suit a job, `scheduler_core.planning` says; it knows chips and networks.
+Here is added what a scheduler's own filters ask for: they have looked at one pod, and
+two of a job's pods may not both fit a node. Nodes with room for fewer pods than they
+have chips for count with as many chips as those pods need.
+
+Pure: the index is changed while a plan is being made, and is as before afterwards.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from extender.cache import Cache
+from extender.changes import Assumed
+from extender.gangs import Gang
+from extender.loads import Ask, total
+from scheduler_core import chips, finding, gangs, jobs, leaves, shapes
+from scheduler_core import planning as core
+from scheduler_core.answers import JobPlacement, LeafUse, Placement, Rejection
+from scheduler_core.cluster import NodeState
+from scheduler_core.finding import SP_BLOCK
+from scheduler_core.jobs import Profile
+from scheduler_core.leaves import TOR_AFFINITY, Network
+from scheduler_core.planning import Terms
+from scheduler_core.rows import JobRule, Product, distributed
+from scheduler_core.superpodgangs import SuperPods
+from scheduler_core.wire.pods import NpuPod
+
+#: Plans that are made anew because several pods do not fit one node together.
+_TRIES = 8
+
+#: What programs read of a pod besides its chips; names and values as MindCluster's
+#: ascend-for-volcano writes them.
+RANK_INDEX = "hccl/rankIndex"
+DISTRIBUTED_JOB = "distributed-job"
+SUPER_POD_RANK = "super-pod-rank"
+SUPER_POD_ID = "super-pod-id"
+IS_SHARED_TOR = "isSharedTor"
+IS_HEALTHY = "isHealthy"
+
+_SUPERPOD_AFFINITY = "super-pod-affinity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What plans depend on besides the cluster."""
+
+    profile: Profile = Profile.SEED
+    #: nodes of a physical SuperPoD, and how many of them are kept free
+    superpod_size: int = 48
+    superpod_reserve: int = 2
+    network: Network | None = None
+    joined: SuperPods | None = None
+
+
+#: Nothing is known of networks.
+PLAIN = World()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Try:
+    """One job that is being planned."""
+
+    cache: Cache
+    gang: Gang
+    world: World
+    #: all its pods that count, by rank
+    pods: Sequence[NpuPod]
+    #: where its pods are that have a node
+    places: dict[str, Placement]
+
+    @property
+    def new(self) -> list[NpuPod]:
+        """Those without a node."""
+        return [pod for pod in self.pods if pod.uid not in self.gang.seated]
+
+    @property
+    def asks(self) -> list[Ask]:
+        return [self.cache.loads.ask(pod.uid) for pod in self.new]
+
+
+def plan(
+    cache: Cache, gang: Gang, names: Sequence[str], now_ns: int, world: World = PLAIN
+) -> tuple[Assumed, ...] | str:
+    """Plan the pods of a job that have no node.
+
+    Args:
+        cache: What is known; as before afterwards.
+        gang: All its pods exist.
+        names: The nodes that the scheduler offers.
+        now_ns: For predicate-times.
+        world: What is known of networks, and settings.
+
+    Returns:
+        A promise for each of them, by rank; or why there is no room for all.
+    """
+    known = (cache.pods.get(uid) for uid in _in_order(gang))
+    pods = [pod for pod in known if pod is not None and not pod.terminal]
+    job = _Try(
+        cache=cache,
+        gang=gang,
+        world=world,
+        pods=pods,
+        places={pod.name: _there(cache, pod) for pod in pods if pod.node},
+    )
+    said = ""
+    for row in _rows(job, names):
+        found = _by_row(job, row, names)
+        if not isinstance(found, str):
+            return _promises(job, found, now_ns)
+        said = said or found
+    return said or "no kind of server that is offered serves such a job"
+
+
+def _in_order(gang: Gang) -> list[str]:
+    some = [uid for uid in gang.seats if uid not in gang.ending]
+    return sorted(some, key=gang.place_in_order)
+
+
+def _there(cache: Cache, pod: NpuPod) -> Placement:
+    tenants = cache.records[pod.node].tenants if pod.node in cache.records else {}
+    tenant = tenants.get(pod.uid)
+    mask = tenant.chips if tenant else 0
+    return Placement(node=pod.node, chips=chips.ids_of(mask), reason="")
+
+
+def _rows(job: _Try, names: Sequence[str]) -> list[Product]:
+    """The rows by which the job may be served: its own, else those of the nodes."""
+    first = job.pods[0]
+    traits = job.gang.seats[first.uid].traits
+    wanted = finding.wanted(first.shape.resource, traits)
+    if not isinstance(wanted, str):
+        return [] if wanted is None else [wanted]
+    states = (job.cache.cluster.get(name) for name in names)
+    there = {
+        s.product for s in states if s is not None and s.product.resource == wanted
+    }
+    return sorted(there, key=lambda row: row.key)
+
+
+def _by_row(
+    job: _Try, row: Product, names: Sequence[str]
+) -> tuple[Placement, ...] | str:
+    """Places for all pods by that row, or why not."""
+    avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in _kinds(job.new)))
+    size = min(pod.total for pod in job.new)
+    survey = job.cache.cluster.survey(row, size, names, avoid=avoid, in_network=True)
+    able = [*survey.best, *survey.worse]
+    capped, offered = _with_room(job, row, able)
+    for _ in range(_TRIES):
+        with _laid_over(job.cache, capped):
+            found = _ask_core(job, row, offered)
+        if isinstance(found, Rejection):
+            return found.job or found.text
+        over = _overfull(job, found)
+        if not over:
+            return found.pods
+        capped |= over
+    return "its pods do not fit their nodes together: CPU, memory, or unlike pods"
+
+
+def _kinds(pods: Sequence[NpuPod]) -> list[NpuPod]:
+    """One pod of each shape."""
+    return list({pod.shape: pod for pod in pods}.values())
+
+
+def _ask_core(
+    job: _Try, row: Product, names: Sequence[str]
+) -> JobPlacement | Rejection:
+    traits = job.gang.seats[job.pods[0].uid].traits
+    labels, said = traits.labels, traits.annotations
+    try:
+        schema = leaves.schema_of(labels.get(TOR_AFFINITY, ""))
+    except ValueError as error:
+        return Rejection(job=str(error), reasons=())
+    block = said.get(SP_BLOCK, "")
+    if block and not (block.isascii() and block.isdigit()):
+        text = f"annotation {SP_BLOCK}: expected a whole number, found {block!r}"
+        return Rejection(job=text, reasons=())
+    asked = jobs.Job(
+        row=row,
+        pods=tuple(jobs.Pod(name=pod.name, chips=pod.total) for pod in job.pods),
+        sp_block=int(block) if block else None,
+        superpod_size=job.world.superpod_size,
+        soft_superpods=labels.get(_SUPERPOD_AFFINITY) == "soft",
+    )
+    if job.places and row.job_rule is not JobRule.SUPERPOD:
+        return _beside(job, row, names)
+    found = core.place_job(
+        asked,
+        job.cache.cluster,
+        terms=Terms(
+            schema=schema,
+            network=job.world.network,
+            joined=job.world.joined,
+            profile=job.world.profile,
+        ),
+        names=names,
+        places=job.places | _lost(job) if job.places else None,
+    )
+    if isinstance(found, JobPlacement) and any(
+        place.pod in job.places and place.node != job.places[place.pod].node
+        for place in found.pods
+    ):
+        return Rejection(job="no room beside its pods that run", reasons=())
+    return found
+
+
+def _beside(job: _Try, row: Product, names: Sequence[str]) -> JobPlacement | Rejection:
+    """Places for pods that join others which run: those stay, whatever they have."""
+    members = [
+        gangs.Member(name=pod.name, chips=pod.total, rank=rank)
+        for rank, pod in enumerate(job.pods)
+        if pod.uid not in job.gang.seated
+    ]
+    return gangs.plan(distributed(row), members, job.cache.cluster, names=names)
+
+
+def _lost(job: _Try) -> dict[str, Placement]:
+    """For pods that take the places of others: somewhere that is no good any more."""
+    return {pod.name: Placement(node="", chips=(), reason="") for pod in job.new}
+
+
+def _left(cache: Cache, name: str) -> Ask:
+    """What a node still offers besides chips, promises counted."""
+    record = cache.records[name]
+    promised = total(cache.loads.ask(uid) for uid in record.assumed)
+    return record.room.minus(cache.loads.of(name)).minus(promised)
+
+
+def _with_room(
+    job: _Try, row: Product, names: Sequence[str]
+) -> tuple[dict[str, NodeState], list[str]]:
+    """Nodes with room for some of the pods only, as they count; and all with room."""
+    asks = job.asks
+    least = Ask(
+        min(ask.cpu for ask in asks),
+        min(ask.memory for ask in asks),
+        min(ask.pods for ask in asks),
+    )
+    size = max(pod.total for pod in job.new)
+    capped: dict[str, NodeState] = {}
+    offered: list[str] = []
+    for name in names:
+        fitting = least.times(_left(job.cache, name))
+        if not fitting:
+            continue
+        offered.append(name)
+        state = job.cache.cluster[name]
+        if fitting * size < state.free.bit_count():
+            capped[name] = replace(state, free=_some(row, state, [size] * fitting))
+    return capped, offered
+
+
+def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
+    """Mask of the chips that pods of these sizes would get."""
+    free, taken = state.free_for(row), 0
+    for size in sizes:
+        chosen = chips.choose(row, free, size)
+        taken |= chosen
+        free &= ~chosen
+    return taken
+
+
+@contextmanager
+def _laid_over(cache: Cache, states: Mapping[str, NodeState]) -> Iterator[None]:
+    """Let the index show these nodes so for a while."""
+    before = [cache.cluster[name] for name in states]
+    try:
+        for state in states.values():
+            cache.cluster.put(state)
+        yield
+    finally:
+        for state in before:
+            cache.cluster.put(state)
+
+
+def _overfull(job: _Try, found: JobPlacement) -> dict[str, NodeState]:
+    """Nodes that got pods which cannot be there together, with what some may have."""
+    by_name = {pod.name: pod for pod in job.new}
+    on: defaultdict[str, list[Placement]] = defaultdict(list)
+    for place in found.pods:
+        if place.pod in by_name:
+            on[place.node].append(place)
+    over: dict[str, NodeState] = {}
+    for node, places in on.items():
+        kept = _kept(job.cache, node, [(by_name[p.pod], p) for p in places])
+        if len(kept) < len(places):
+            mask = sum(chips.mask_of(place.chips) for place in kept)
+            over[node] = replace(job.cache.cluster[node], free=mask)
+    return over
+
+
+def _kept(
+    cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
+) -> list[Placement]:
+    """Those of the pods that fit the node together, the first first."""
+    left = _left(cache, node)
+    there: list[NpuPod] = []
+    kept: list[Placement] = []
+    for pod, place in pods:
+        after = left.minus(cache.loads.ask(pod.uid))
+        is_alike = not any(shapes.conflict(pod.shape, one.shape) for one in there)
+        if min(after) >= 0 and is_alike:
+            left = after
+            there.append(pod)
+            kept.append(place)
+    return kept
+
+
+def _promises(
+    job: _Try, places: Sequence[Placement], now_ns: int
+) -> tuple[Assumed, ...]:
+    new = {pod.name: pod for pod in job.new}
+    times: dict[str, int] = {}
+    found = []
+    for place in places:
+        pod = new.get(place.pod)
+        if pod is None:
+            continue
+        node = place.node
+        times[node] = max(job.cache.records[node].next_time(now_ns), times.get(node, 0))
+        found.append(
+            Assumed(
+                uid=pod.uid,
+                node=node,
+                chips=chips.mask_of(place.chips),
+                predicate_time=times[node],
+                shape=pod.shape,
+                planned=True,
+                extra=_extra(job, pod, place, places),
+                reason=place.reason,
+            )
+        )
+        times[node] += 1
+    return tuple(found)
+
+
+def _extra(
+    job: _Try, pod: NpuPod, place: Placement, places: Sequence[Placement]
+) -> dict[str, str]:
+    """What is written on a pod of a job besides its chips."""
+    seat = job.gang.seats[pod.uid]
+    found = {DISTRIBUTED_JOB: "true"}
+    rank = jobs.rank_to_write(
+        place.rank,
+        written=seat.traits.annotations.get(RANK_INDEX, ""),
+        owner_kind=seat.owner_kind,
+        of_minimum=seat.membership.job.startswith("Minimum/"),
+    )
+    if rank is not None:
+        found[RANK_INDEX] = rank
+    if place.superpod_rank >= 0:
+        found[SUPER_POD_RANK] = str(place.superpod_rank)
+        found[SUPER_POD_ID] = str(place.superpod)
+    if place.leaf:
+        is_one = len({one.leaf for one in places}) == 1
+        use = LeafUse.IDLE if is_one else place.leaf_use
+        found[IS_SHARED_TOR] = str(int(use))
+        found[IS_HEALTHY] = "0" if is_one or place.leaf_healthy else "1"
+    return found

@@ -1,0 +1,44 @@
+"""Pods of a job, as the watch shows them to the cache."""
+
+from extender import changes
+from extender.jobs import Membership, Seat
+from extender.loads import Ask
+from scheduler_core.finding import Traits
+from tests.extender.clusters import Spec, pod, served
+
+#: What a pod asks for besides chips, where a test does not care.
+LITTLE = Ask(100, 1 << 20)
+
+
+def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
+    name: str,
+    *,
+    job: str = "j",
+    size: int = 2,
+    count: int = 8,
+    ask: Ask = LITTLE,
+    priority: int = 0,
+    traits: Traits = Traits(),  # noqa: B008  # a frozen value
+    node: str = "",
+    phase: str = "Pending",
+    deleting: bool = False,
+) -> changes.PodSeen:
+    """A pod of a job that says itself how many pods it has."""
+    spec = Spec(
+        name=name,
+        count=count,
+        node=node,
+        phase=phase,
+        deleting=deleting,
+        annotations=served(range(count)) if node else {},
+    )
+    return changes.PodSeen(
+        pod=pod(spec),
+        ask=ask,
+        seat=Seat(
+            name=name,
+            membership=Membership(job=f"Job of pods/default/{job}", size=size),
+            traits=traits,
+            priority=priority,
+        ),
+    )

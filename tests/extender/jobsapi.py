@@ -1,0 +1,27 @@
+"""What planning whole jobs asks of the world, written down."""
+
+from dataclasses import dataclass, field
+
+from extender.jobs import Told
+from extender.sizes import Size
+from scheduler_core.wire.pods import NpuPod
+
+
+@dataclass(slots=True)
+class Jobs:
+    """Sizes of jobs as their objects say them, and what was said of pods."""
+
+    #: {path of the object: size}
+    sizes: dict[str, Size] = field(default_factory=dict)
+    #: (pod, reason, sentence)
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    wakes: int = 0
+
+    async def size(self, told: Told) -> Size | str:
+        return self.sizes.get(told.path, f"its {told.kind} cannot be read")
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        self.told.append((pod.name, reason, said))
+
+    def wake(self) -> None:
+        self.wakes += 1
