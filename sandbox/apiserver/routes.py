@@ -7,19 +7,28 @@ request sees and leaves a whole state.
 import asyncio
 import collections
 import dataclasses
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from sandbox.apiserver import discovery, lists, paths, requests, statuses
 from sandbox.apiserver.requests import Answer, Request
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub, Watch
+from service import clock
 
 _JSON = "application/json"
 _LARGEST_BODY_BYTES = 3 * 1024 * 1024
 _WATCH_S = 3600
 #: The real server sends a last bookmark this long before a watch times out.
 _LAST_BOOKMARK_S = 2
+#: Under this key a middleware can leave a `Send` in a request: how its watch's bytes go
+#: out. By default they are written as they are.
+SEND = "sandbox.send"
+#: Writes some lines of a watch on its stream.
+Send = Callable[[web.StreamResponse, bytes], Awaitable[None]]
+
 _ANONYMOUS = "system:anonymous"
 _USER_PREFIX = "user:"
 
@@ -35,6 +44,17 @@ class Call:
     namespace: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Outlet:
+    """Where the lines of one watch go."""
+
+    stream: web.StreamResponse
+    send: Send
+
+    async def write(self, lines: bytes) -> None:
+        await self.send(self.stream, lines)
+
+
 class Routes:
     """Answers the requests of one server."""
 
@@ -46,9 +66,15 @@ class Routes:
         #: How often each call was made, since the start.
         self.calls: collections.Counter[Call] = collections.Counter()
 
-    def application(self) -> web.Application:
-        """Return the application that a runner serves."""
-        app = web.Application(client_max_size=_LARGEST_BODY_BYTES)
+    def application(self, middlewares: Sequence[Middleware] = ()) -> web.Application:
+        """Return the application that a runner serves.
+
+        Args:
+            middlewares: What stands between the clients and us.
+        """
+        app = web.Application(
+            client_max_size=_LARGEST_BODY_BYTES, middlewares=middlewares
+        )
         app.router.add_route("*", "/{path:.*}", self.handle)
         return app
 
@@ -81,7 +107,7 @@ class Routes:
             resource = target.resource.qualified
             if target.subresource:
                 resource = f"{resource}/{target.subresource}"
-            call = Call(_user(http), request.verb, resource, target.namespace)
+            call = Call(user_of(http), request.verb, resource, target.namespace)
             self.calls[call] += 1
         if watched and not target.name:
             return await self._watch(http, request)
@@ -100,7 +126,8 @@ class Routes:
         try:
             await stream.prepare(http)
             with_bookmarks = request.query.get("allowWatchBookmarks") in _TRUE
-            await self._feed(stream, watch, lasting_s, with_bookmarks=with_bookmarks)
+            outlet = _Outlet(stream, http.get(SEND, web.StreamResponse.write))
+            await self._feed(outlet, watch, lasting_s, with_bookmarks=with_bookmarks)
             await stream.write_eof()
         except ConnectionError:
             pass  # the client has gone: there is nobody to tell
@@ -128,7 +155,7 @@ class Routes:
 
     async def _feed(
         self,
-        stream: web.StreamResponse,
+        stream: "_Outlet",
         watch: Watch,
         lasting_s: float,
         *,
@@ -144,15 +171,15 @@ class Routes:
                 await stream.write(pending)
                 continue
             now = loop.time()
-            if watch.ended or now >= deadline:
+            if watch.ended or now >= deadline - clock.EARLY_S:
                 return
-            if with_bookmarks and now >= due:
+            if with_bookmarks and now >= due - clock.EARLY_S:
                 revision = self._hub.delivered
                 # The real server sends none that says nothing new.
                 if revision > watch.begun:
                     watch.mark(revision)
                     await stream.write(watch.take())
-                late = now >= last_bookmark
+                late = now >= last_bookmark - clock.EARLY_S
                 due = now + self._bookmark_period_s
                 due = deadline if late else min(due, last_bookmark)
                 continue
@@ -186,7 +213,7 @@ def _media_type(http: web.Request) -> str:
     return http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-def _user(http: web.Request) -> str:
+def user_of(http: web.Request) -> str:
     """Return who asks: a token `user:NAME` is NAME; nobody is refused."""
     scheme, _, token = http.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:

@@ -2,9 +2,10 @@
 
 import collections
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from sandbox.apiserver.routes import Call, Routes
 from sandbox.apiserver.store import Store
@@ -29,16 +30,19 @@ class ApiServer:
         *,
         now_s: Callable[[], float] = clock.wall_s,
         bookmark_period_s: float = _BOOKMARK_PERIOD_S,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         """Make an empty cluster.
 
         Args:
             now_s: The clock of the timestamps in objects.
             bookmark_period_s: How often a watch that asks for it gets a bookmark.
+            middlewares: What stands between the clients and the server.
         """
         self.store = Store(now_s=now_s, new_uid=lambda: str(uuid.uuid4()))
         self._hub = Hub(self.store.log)
         self._routes = Routes(self.store, self._hub, bookmark_period_s)
+        self._middlewares = middlewares
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         self._port = 0
@@ -65,7 +69,7 @@ class ApiServer:
         self._port = port
         # A client that goes away ends its watch at once, not at the next event.
         self._runner = web.AppRunner(
-            self._routes.application(),
+            self._routes.application(self._middlewares),
             access_log=None,
             handler_cancellation=True,
             shutdown_timeout=_SHUTDOWN_S,
