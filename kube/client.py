@@ -79,6 +79,7 @@ class Client:
         *,
         user_agent: str = "ascend-affinity",
         count: Count | None = None,
+        connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -86,16 +87,18 @@ class Client:
             credentials: Server, authority, token.
             user_agent: Our name in the server's audit log.
             count: Told (verb, resource, code) of each request, for metrics.
+            connector: Makes what opens connections; TCP by default.
         """
         self._credentials = credentials
         self._user_agent = user_agent
         self._count = count or _count_nothing
+        self._connector = connector or _tcp
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session; connections come with the first request."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=32, keepalive_timeout=60),
+            connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Deadlines are set per request; aiohttp's own would end every watch.
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
@@ -292,6 +295,10 @@ def _reaching(what: str) -> Iterator[None]:
     except (aiohttp.ClientError, OSError) as error:
         text = f"{what}: {type(error).__name__}: {error}"
         raise UnreachableError(text) from error
+
+
+def _tcp() -> aiohttp.BaseConnector:
+    return aiohttp.TCPConnector(limit=32, keepalive_timeout=60)
 
 
 def _count_nothing(_verb: str, _resource: str, _code: int) -> None:

@@ -5,6 +5,7 @@
     ├── UnreachableError          no answer: network, timeout, cut stream
     │   └── SilentError           a watch without a word, so perhaps without a peer
     ├── MalformedError            an answer that is not what the API promises
+    ├── StaleError                a list that is older than what we knew
     └── ApiError                  the API server said no: status, reason, message
         ├── UnauthorizedError     401  token missing, expired or unknown
         ├── ForbiddenError        403  RBAC lacks a verb
@@ -45,6 +46,10 @@ class SilentError(UnreachableError):
 
 class MalformedError(KubeError):
     """An answer came that does not decode."""
+
+
+class StaleError(KubeError):
+    """A list shows an earlier moment than what came before it: nobody saw it whole."""
 
 
 class ApiError(KubeError):

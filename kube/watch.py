@@ -9,14 +9,20 @@ while they were away. This one:
 2. watches from there with bookmarks, asks the server to end the watch after a random
    time (5 to 10 minutes), and gives up on a stream that is silent for 70 s
    (bookmarks come each minute);
-3. goes on from the last version after a cut; lists again after 410 or an ERROR event;
+3. goes on from the last version after a cut, an overload or an error of the server's
+   own; lists again after 410, an ERROR event, or ten such errors in a row;
 4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
-   starts anew once a watch has brought something or has lived a while.
+   starts anew once a watch has brought something or has lived a while;
+5. takes nothing twice and nothing older than what it knew: versions rise (KEP-5504
+   lets clients compare them). A list from a server that lags behind is not believed
+   for a minute; after that the history itself must have gone back (etcd restored from
+   a backup), and what the list says is what there is.
 """
 
 import asyncio
 import logging
 import random  # noqa: TID251  # jitter must differ between nodes; tests pass their own
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
@@ -31,6 +37,7 @@ from kube.errors import (
     KubeError,
     MalformedError,
     SilentError,
+    StaleError,
     api_error,
 )
 from kube.lines import LineSplitter
@@ -49,7 +56,14 @@ LONGEST_S = 600
 LARGEST_PAGE = 1_000_000
 #: A watch that lived as long as this has worked.
 STEADY_S = 10.0
+#: So long a list that is older than what we knew is taken for a server that lags.
+STALE_S = 60.0
 _LIST_TIMEOUT_S = 60.0
+#: No reason to list: a list is the dearest of requests, and is refused as well.
+_NOT_NOW = frozenset({401, 403, 429})
+#: Nor is this, but so many in a row, two to three minutes, may be the version's fault.
+_IN_TROUBLE = frozenset({500, 502, 503, 504})
+_TROUBLES_MOST = 10
 #: Ends of a working watch that call for the next one at once: the server is not to
 #: blame (a quiet cluster may have no bookmark to send), and no fleet does it in step.
 _AT_ONCE = (GoneError, SilentError)
@@ -140,6 +154,14 @@ class ListWatch(Generic[T]):
         self._known: dict[str, T] = {}
         #: From where to watch; empty when a list is due.
         self._version = ""
+        #: The newest version that was ever seen.
+        self._newest = ""
+        #: Loop time of the first of the stale lists in a row.
+        self._stale_since: float | None = None
+        #: Watches in a row that the server was in too much trouble for.
+        self._troubles = 0
+        #: Loop times of the last lists: two of them may follow each other at once.
+        self._listed: deque[float] = deque(maxlen=2)
         self._watching_since: float | None = None
         #: Whether a whole list has ever been delivered.
         self.synced = False
@@ -180,6 +202,7 @@ class ListWatch(Generic[T]):
         except KubeError as error:
             failure = error
         worked = self.event_count > before or self._steady()
+        worked = worked and not self._is_listing_much()
         if worked:
             self._backoff.reset()
         if worked and (failure is None or isinstance(failure, _AT_ONCE)):
@@ -206,17 +229,32 @@ class ListWatch(Generic[T]):
             await self._watch(deliver)
         except (ApiError, MalformedError) as error:
             # What the server refuses or garbles from here it will again: start afresh.
-            # Overload is no reason to: a list is the dearest of requests.
-            if not isinstance(error, ApiError) or error.status not in (401, 403, 429):
+            if not self._may_go_on(error):
                 self._version = ""
             raise
         finally:
             self.restarts += 1
 
+    def _may_go_on(self, error: KubeError) -> bool:
+        """Say whether the version is not to blame for the end of a watch."""
+        status = error.status if isinstance(error, ApiError) else 0
+        self._troubles += status in _IN_TROUBLE
+        is_patient = status in _IN_TROUBLE and self._troubles < _TROUBLES_MOST
+        return status in _NOT_NOW or is_patient
+
+    def _is_listing_much(self) -> bool:
+        """Say whether a list is due, again, shortly after two others."""
+        now = asyncio.get_running_loop().time()
+        is_third = len(self._listed) == self._listed.maxlen
+        return not self._version and is_third and now - self._listed[0] < STEADY_S
+
     async def _relist(self, deliver: Callable[[Change[T]], None]) -> None:
         """Deliver the difference between what is there and what was known."""
         self.relists += 1
+        self._troubles = 0
         found, version = await self._list()
+        self._check_age(version)
+        self._listed.append(asyncio.get_running_loop().time())
         vanished = [uid for uid in self._known if uid not in found]
         changed = [
             obj
@@ -226,7 +264,7 @@ class ListWatch(Generic[T]):
             != obj.metadata.resource_version
         ]
         gone = [self._known[uid] for uid in vanished]
-        self._known, self._version = found, version
+        self._known, self._version, self._newest = found, version, version
         # Deletions first: a name may have been taken by a new object meanwhile.
         for obj in gone:
             deliver(Deleted(obj))
@@ -235,6 +273,20 @@ class ListWatch(Generic[T]):
         self.synced = True
         self.last_event_s = asyncio.get_running_loop().time()
         deliver(Synced(version))
+
+    def _check_age(self, version: str) -> None:
+        """Refuse a list that is older than what we knew, for a while."""
+        if not _is_older(version, self._newest):
+            self._stale_since = None
+            return
+        now = asyncio.get_running_loop().time()
+        if self._stale_since is None:
+            self._stale_since = now
+        if now - self._stale_since < STALE_S:
+            raise StaleError(
+                f"LIST {self._path}: expected version {self._newest} or newer, "
+                f"found {version}"
+            )
 
     async def _list(self) -> tuple[dict[str, T], str]:
         """Return all objects by UID, and the version of the list."""
@@ -280,6 +332,7 @@ class ListWatch(Generic[T]):
         loop = asyncio.get_running_loop()
         async with self._client.stream(self._path, params=params) as stream:
             self._watching_since = loop.time()
+            self._troubles = 0
             while chunk := await stream.read(self._idle_s):
                 self.last_event_s = loop.time()
                 for line in lines.feed(chunk):
@@ -293,25 +346,35 @@ class ListWatch(Generic[T]):
                 self._advance(self._decoded(event.object, _ANY_OBJECT))
             case "ADDED" | "MODIFIED":
                 obj = self._decoded(event.object, self._objects)
-                self._advance(obj)
-                self._known[_uid(obj)] = obj
-                self.event_count += 1
-                deliver(Upserted(obj))
+                if self._advance(obj):
+                    self._known[_uid(obj)] = obj
+                    self.event_count += 1
+                    deliver(Upserted(obj))
             case "DELETED":
                 obj = self._decoded(event.object, self._objects)
-                self._advance(obj)
-                self._known.pop(_uid(obj), None)
-                self.event_count += 1
-                deliver(Deleted(obj))
+                if self._advance(obj) and self._known.pop(_uid(obj), None):
+                    self.event_count += 1
+                    deliver(Deleted(obj))
             case "ERROR":
+                self._version = ""
                 raise api_error(0, bytes(event.object), what=f"WATCH {self._path}")
             case _:
                 found = f"WATCH {self._path}: unknown event type {event.type!r}"
                 raise MalformedError(found)
 
-    def _advance(self, obj: HasMeta) -> None:
-        """Note that we have come as far as this object."""
-        self._version = obj.metadata.resource_version or self._version
+    def _advance(self, obj: HasMeta) -> bool:
+        """Note that we have come as far as this object; False: we were there before.
+
+        The events of a watch have rising versions, so one that does not rise is one
+        that came already.
+        """
+        version = obj.metadata.resource_version
+        if not version:
+            return True
+        if version == self._version or _is_older(version, self._version):
+            return False
+        self._version = self._newest = version
+        return True
 
     def _decoded(
         self, raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[S]"
@@ -330,3 +393,10 @@ class ListWatch(Generic[T]):
 
 def _uid(obj: HasMeta) -> str:
     return obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Compare two resource versions; those that are no numbers are not comparable."""
+    if not (version.isdecimal() and than.isdecimal()):
+        return False
+    return int(version) < int(than)

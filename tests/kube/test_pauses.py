@@ -12,6 +12,7 @@ from tests.kube.server import (
     page,
     pod,
     refusal,
+    status,
 )
 from tests.kube.watches import steps, watch_of
 
@@ -77,3 +78,18 @@ async def test_a_server_that_always_expires_does_not_spin(
     pauses = [await watch.attempt(lambda _: None) for _ in range(4)]
 
     assert pauses[3] >= 4.0
+
+
+async def test_a_server_that_brings_one_event_and_expires_does_not_spin(
+    script: Script, client: Client
+) -> None:
+    gone = line("ERROR", status(410, "Expired"))
+    for version in range(5, 50, 10):
+        event = line("ADDED", pod("a", version + 1))
+        script.will(page(version), Watch(chunks=(event + gone,)))
+    watch = watch_of(client)
+
+    pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
+
+    assert pauses[0] == 0.0
+    assert pauses[4] >= 4.0

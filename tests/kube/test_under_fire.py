@@ -1,0 +1,250 @@
+"""Every fault of an API server against our list-watch, in simulated time."""
+
+import asyncio
+import itertools
+import random  # noqa: TID251  # seeded: the same faults each time
+from dataclasses import dataclass
+
+import pytest
+
+from sandbox.faults.troubles import Trouble, What
+from tests.kube.fire import burning, settled
+
+pytestmark = pytest.mark.looptime
+
+WATCH, LIST = frozenset({"watch"}), frozenset({"list"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What befalls the client, for how long, and what it may cost."""
+
+    name: str
+    troubles: tuple[Trouble, ...]
+    lasts_s: float = 60.0
+    #: lists besides the first
+    lists: int
+    watches: int
+
+
+ROWS = (
+    Row(
+        name="slow", troubles=(Trouble(what=What.SLOW, delay_s=3),), lists=0, watches=3
+    ),
+    Row(
+        name="409 to all reads",
+        troubles=(Trouble(what=What.REFUSED, status=409, verbs=WATCH | LIST),),
+        lists=1,
+        watches=9,
+    ),
+    Row(
+        name="410 to the next watch",
+        troubles=(
+            Trouble(what=What.CUT, verbs=WATCH, count=1),
+            Trouble(what=What.REFUSED, status=410, verbs=WATCH, count=1),
+        ),
+        lists=1,
+        watches=4,
+    ),
+    Row(
+        name="410 as an event",
+        troubles=(Trouble(what=What.ERROR_EVENT, status=410, count=1),),
+        lists=1,
+        watches=2,
+    ),
+    Row(
+        name="410 as an event, each time",
+        troubles=(Trouble(what=What.ERROR_EVENT, status=410),),
+        lists=9,
+        watches=9,
+    ),
+    Row(
+        name="500 as an event",
+        troubles=(Trouble(what=What.ERROR_EVENT, status=500, count=1),),
+        lists=1,
+        watches=2,
+    ),
+    Row(
+        name="429 with Retry-After",
+        troubles=(
+            Trouble(what=What.CUT, verbs=WATCH, count=1),
+            Trouble(what=What.REFUSED, status=429, retry_after_s=10),
+        ),
+        lists=0,
+        watches=9,
+    ),
+    Row(
+        name="429 without",
+        troubles=(
+            Trouble(what=What.CUT, verbs=WATCH, count=1),
+            Trouble(what=What.REFUSED, status=429),
+        ),
+        lists=0,
+        watches=9,
+    ),
+    Row(
+        name="500 to everything",
+        troubles=(
+            Trouble(what=What.CUT, verbs=WATCH, count=1),
+            Trouble(what=What.REFUSED, status=500),
+        ),
+        lists=1,
+        watches=9,
+    ),
+    Row(
+        name="503 to everything",
+        troubles=(
+            Trouble(what=What.CUT, verbs=WATCH, count=1),
+            Trouble(what=What.REFUSED, status=503, retry_after_s=5),
+        ),
+        lists=1,
+        watches=9,
+    ),
+    Row(
+        name="cut in the middle of a line",
+        troubles=(Trouble(what=What.CUT, verbs=WATCH, count=1),),
+        lists=0,
+        watches=2,
+    ),
+    Row(
+        name="cut in the middle of each line",
+        troubles=(Trouble(what=What.CUT, verbs=WATCH),),
+        lists=0,
+        watches=9,
+    ),
+    Row(
+        name="silent for minutes",
+        troubles=(Trouble(what=What.SILENT),),
+        lasts_s=200,
+        lists=0,
+        watches=5,
+    ),
+    Row(
+        name="no bookmarks",
+        troubles=(Trouble(what=What.NO_BOOKMARKS),),
+        lasts_s=700,
+        lists=0,
+        watches=3,
+    ),
+    Row(name="doubled", troubles=(Trouble(what=What.DOUBLED),), lists=0, watches=2),
+    Row(
+        name="a stale list",
+        troubles=(
+            Trouble(what=What.STALE),
+            Trouble(what=What.ERROR_EVENT, status=410, spared=9, count=1),
+        ),
+        lists=9,  # one after each pause
+        watches=2,
+    ),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+async def test_after_a_fault_the_cache_is_what_the_server_has(row: Row) -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        lists, watches = bed.count("list"), bed.count("watch")
+        ends = [bed.troubles.begin(trouble) for trouble in row.troubles]
+        await asyncio.sleep(row.lasts_s)
+        for end in ends:
+            end()
+
+        await settled(bed)
+
+        assert bed.count("list") - lists <= row.lists
+        assert bed.count("watch") - watches <= row.watches
+
+
+async def test_a_server_that_is_down_is_asked_seldom_and_listed_never() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.pipes.go_down()
+        await asyncio.sleep(60)
+        bed.pipes.is_down = False
+
+        await settled(bed)
+
+        assert bed.count("list") == 1
+        assert bed.pipes.refused <= 9
+
+
+async def test_a_history_that_was_forgotten_costs_one_list() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.pipes.go_down()
+        await asyncio.sleep(20)
+        bed.hub.expire()
+        bed.pipes.is_down = False
+
+        await settled(bed)
+
+        assert bed.count("list") == 2
+
+
+async def test_what_retry_after_asks_for_is_waited() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
+        bed.troubles.begin(
+            Trouble(what=What.REFUSED, status=429, retry_after_s=17, count=3)
+        )
+        await asyncio.sleep(80)
+
+        await settled(bed)
+
+        asked = [at for at, verb in bed.asked if at > 20]
+        pauses = [b - a for a, b in itertools.pairwise(asked)]
+        assert len(pauses) == 3
+        assert min(pauses) > 16.9
+
+
+async def test_a_watch_that_is_always_broken_is_followed_by_a_list_in_the_end() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
+        bed.troubles.begin(Trouble(what=What.REFUSED, status=500, verbs=WATCH))
+        await asyncio.sleep(60)
+        assert bed.count("list") == 1
+
+        await asyncio.sleep(240)
+
+        assert bed.count("list") == 2
+
+
+async def test_a_history_that_stays_older_is_believed_after_a_minute() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        was = bed.at_server()
+        bed.troubles.begin(Trouble(what=What.STALE))
+        await asyncio.sleep(20)
+        bed.troubles.begin(Trouble(what=What.ERROR_EVENT, status=410, count=1))
+        await asyncio.sleep(40)
+        assert bed.mirror.pods != was
+
+        bed.mirror.pods.clear()  # a consumer that is told all over again
+        bed.troubles.begin(Trouble(what=What.REFUSED, status=429, verbs=WATCH))
+        await asyncio.sleep(80)
+
+        known = {p.metadata.uid for p in bed.watch.known()}
+        assert known == set(was)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_faults_one_after_the_other_leave_nothing_behind(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311  # not a secret
+    troubles = [trouble for row in ROWS for trouble in row.troubles]
+    async with burning(seed) as bed:
+        for _ in range(12):
+            await asyncio.sleep(chance.uniform(1, 60))
+            end = bed.troubles.begin(chance.choice(troubles))
+            if chance.random() < 0.2:
+                bed.hub.expire()
+            if chance.random() < 0.1:
+                bed.pipes.go_down()
+            await asyncio.sleep(chance.uniform(1, 59))
+            bed.pipes.is_down = False
+            end()
+
+        await settled(bed, within_s=300)
+
+        assert bed.mirror.synced_count <= bed.count("list") < 80
