@@ -11,13 +11,12 @@ import logging
 import uuid
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from agent import holdbook, picture
+from agent import equipment, holdbook, picture
 from agent.api import Api
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, settling
@@ -25,8 +24,6 @@ from agent.claims.events import Effect, Noted, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
-from agent.devices import choosing
-from agent.devices.driver import Driver
 from agent.devices.reading import Reading
 from agent.devices.source import Source
 from agent.diagnosis import Clocks, Diagnosis
@@ -93,53 +90,19 @@ async def main(settings: Settings) -> None:
         )
         ready.has("directory")
         source = Source(
-            _driver(stack, settings),
+            equipment.driver(stack, settings),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
-        reading = await _first_reading(source, settings, ready)
+        reading = await equipment.first_reading(source, settings, ready)
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
         await agent.run(source)
 
 
-def _driver(stack: AsyncExitStack, settings: Settings) -> Driver:
-    """Take the driver of this node; it is let go of at the end."""
-    choice = choosing.choose(
-        choosing.Wish(
-            kind=settings.driver,
-            file=settings.driver_file,
-            library=settings.dcmi_library,
-            product=settings.product,
-            call_s=settings.driver_deadline_s,
-        ),
-        wall_ms=_wall_ms,
-    )
-    log.info("driver", extra={"driver": choice.kind, "reason": choice.why})
-    stack.push_async_callback(choice.driver.close)
-    return choice.driver
-
-
 def _waiting(ready: Readiness, text: str) -> None:
     log.error(text)
     ready.lacks("directory", text)
-
-
-async def _first_reading(
-    source: Source, settings: Settings, ready: Readiness
-) -> Reading:
-    """Wait until the hardware has been seen once: without it there is no product."""
-    said = ""
-    while True:
-        seen = await source.look()
-        if seen.reading is not None:
-            ready.has("driver")
-            return seen.reading
-        if seen.problem != said:
-            said = seen.problem
-            log.error("driver cannot be read", extra={"reason": said})
-            ready.lacks("driver", f"driver: {said}")
-        await asyncio.sleep(settings.driver_poll_s)
 
 
 class Agent:
@@ -187,13 +150,16 @@ class Agent:
             recover_s=settings.recover_s,
             news=self._news,
             metrics=metrics,
-            clocks=Clocks(loop_s=self._loop_s, wall_ms=_wall_ms),
+            clocks=Clocks(loop_s=self._loop_s, wall_ms=equipment.wall_ms),
         )
         self._fault_watch = FaultWatch(
             api.client,
             namespace=settings.namespace,
             apply=self._diagnosis.configured,
             complain=self._news.fault_config,
+        )
+        self._mounting = equipment.mounting(
+            settings, reading, hardware=lambda: self._diagnosis.reading
         )
         boot = boot_id()
         self._holdbook = Holdbook(
@@ -251,8 +217,8 @@ class Agent:
         metrics.events_dropped.set_function(lambda: api.recorder.dropped)
         # until we have looked whether the node is another plugin's to report
         self._reporter.hush(is_silent=True)
-        ready.ask(self._server.problem)
-        ready.ask(self._reporter.problem)
+        for part in (self._mounting, self._server, self._reporter):
+            ready.ask(part.problem)
         self._pods: ListWatch[Pod] = api.pods_of(settings.node_name)
         self._synced = asyncio.Event()
         self._news.watches(
@@ -286,6 +252,7 @@ class Agent:
 
     async def close(self) -> None:
         """Let go of what is ours in the cluster and on the node."""
+        self._mounting.farewell(is_needed=bool(self._current.ledger.holds))
         await self._reporter.farewell()
         await self._resources.close()
 
@@ -378,13 +345,12 @@ class Agent:
             kubelet_pods=self._kubelet_pods,
             write_journal=self._holdbook.write,
             observe_allocate_s=self._metrics.allocate_s.observe,
-            hardware=self._shown_to_kubelet,
+            numa=self._numa,
+            mounting=self._mounting,
         )
 
-    def _shown_to_kubelet(self) -> Reading:
-        if self._settings.numa_topology:
-            return self._diagnosis.reading
-        return replace(self._diagnosis.reading, numa=())
+    def _numa(self) -> tuple[int, ...]:
+        return self._diagnosis.reading.numa if self._settings.numa_topology else ()
 
     async def _report(self) -> NoReturn:
         """Have the newest state published."""
@@ -402,7 +368,3 @@ class Agent:
                 )
             )
             await self._current.changed(version)
-
-
-def _wall_ms() -> int:
-    return clock.wall_ns() // 1_000_000

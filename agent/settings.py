@@ -98,6 +98,16 @@ class Settings:
         Path("/etc/ascend-agent/npu.yaml"),
         "the machine that the simulated driver shows; may be edited at any time",
     )
+    mount: str = option(
+        "auto",
+        "how chips come into containers: runtime (Ascend Docker Runtime), native (the "
+        "kubelet, device by device), cdi (by names in a spec), or auto: runtime or "
+        "native, whichever is there",
+        check=one_of("auto", "runtime", "native", "cdi"),
+    )
+    cdi_dir: Path = option(
+        Path("/var/run/cdi"), "where the container runtime reads CDI specs (mount cdi)"
+    )
     driver_poll_s: float = option(
         0.2, "longest pause between two looks at the hardware", check=at_least(0.01)
     )

@@ -19,6 +19,7 @@ from agent.devices.reading import Reading
 from agent.holdbook import Holdbook
 from agent.journal import Journal
 from agent.observe.metrics import Metrics
+from agent.plugin.mounting import Mount, Mounting
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
@@ -105,7 +106,12 @@ async def serve(socket: Path, directory: Path, claims: int) -> None:
         kubelet_pods=no_pods,
         write_journal=holdbook.write,
         observe_allocate_s=served,
-        hardware=lambda: Reading(product=PRODUCT, chips=()),
+        numa=tuple,
+        mounting=Mounting(
+            Mount.RUNTIME,
+            hardware=lambda: Reading(product=PRODUCT, chips=()),
+            cdi_dir=directory,
+        ),
     )
     server = grpc.aio.server()
     api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)

@@ -132,6 +132,8 @@ class Reading:
     chips: tuple[int, ...]
     #: NUMA node of each chip by physical id, vanished ones too; () when unknown.
     numa: tuple[int, ...] = ()
+    #: Under what name the cards are sold ("Atlas 300I Duo"); "" when unknown.
+    product_type: str = ""
     #: Ordered by chip; () when there are none.
     details: tuple[ChipDetails, ...] = ()
     #: Which SuperPoD the server belongs to; -1 when it could and does not.

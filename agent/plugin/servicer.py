@@ -15,8 +15,10 @@ from collections.abc import (
     Callable,
     Iterable,
     Iterator,
+    Sequence,
 )
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 import grpc
 
@@ -30,8 +32,8 @@ from agent.claims.events import (
 )
 from agent.claims.values import Hold
 from agent.current import Current
-from agent.devices.reading import Reading
 from agent.plugin import translate
+from agent.plugin.mounting import Mounting
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.wire.pods import NpuPod
@@ -56,7 +58,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     and when a preference last waited for a claim in vain.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
         current: Current,
         *,
@@ -64,7 +66,8 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         kubelet_pods: KubeletPods,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
-        hardware: Callable[[], Reading],
+        numa: Callable[[], Sequence[int]],
+        mounting: Mounting,
     ) -> None:
         """Serve from a ledger.
 
@@ -75,10 +78,11 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             write_journal: Puts the ledger's holds on disk, bounded in time;
                 returns even if it could not.
             observe_allocate_s: Told how long each Allocate took.
-            hardware: The last look at it: with NUMA nodes only if the kubelet is to
-                align by them.
+            numa: NUMA node of each chip; none if the kubelet is not to align by them.
+            mounting: How chips come into containers.
         """
-        self._hardware = hardware
+        self._numa = numa
+        self._mounting = mounting
         self._current = current
         self._traffic = traffic
         self._kubelet_pods = kubelet_pods
@@ -145,7 +149,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         try:
             while not self._closing:
                 version = self._current.version
-                devices = translate.listed(self._current.ledger, self._hardware().numa)
+                devices = translate.listed(self._current.ledger, self._numa())
                 if devices != sent and not self._frozen:
                     yield translate.device_list(devices)
                     self._followers += sent is None
@@ -187,18 +191,23 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         with self._answering(), self._traffic.allocating():
             answers = []
             for each in request.container_requests:
+                problem = self._mounting.problem()
+                if problem:
+                    await self._refuse(context, problem)
                 decision = await self._decide(tuple(each.devices_ids))
                 if isinstance(decision, Refused):
-                    log.warning("allocate refused", extra={"reason": decision.text})
-                    await context.abort(
-                        grpc.StatusCode.FAILED_PRECONDITION, decision.text
-                    )
+                    await self._refuse(context, decision.text)
                 await self._write_journal()
-                answers.append(
-                    translate.allocation(decision, self._hardware().stand_in)
-                )
+                answers.append(self._mounting.answer(decision))
         self._observe_allocate_s(time.perf_counter() - started)
         return api_pb2.AllocateResponse(container_responses=answers)
+
+    @staticmethod
+    async def _refuse(
+        context: grpc.aio.ServicerContext[object, object], text: str
+    ) -> NoReturn:
+        log.warning("allocate refused", extra={"reason": text})
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
 
     async def PreStartContainer(
         self, request: api_pb2.PreStartContainerRequest, context: object

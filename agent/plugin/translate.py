@@ -4,20 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.claims import occupancy
-from agent.claims.values import Hold, Ledger
+from agent.claims.values import Ledger
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
 from scheduler_core import chips as chip_sets
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
-
-#: What Ascend Docker Runtime reads to mount the chips of a container.
-VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
-#: "" for whole chips, "VIRTUAL" for virtual devices.
-RUNTIME_OPTIONS = "ASCEND_RUNTIME_OPTIONS"
-#: How the driver names the device of a chip, before the chip's number.
-DEVICE = "/dev/davinci"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +66,6 @@ def _topology(nodes: tuple[int, ...]) -> deviceplugin.TopologyInfo | None:
         return None
     return deviceplugin.TopologyInfo(
         nodes=[deviceplugin.NUMANode(ID=node) for node in nodes]
-    )
-
-
-def allocation(hold: Hold, stand_in: str) -> deviceplugin.ContainerAllocateResponse:
-    """Render what a container gets: the physical ids of its chips, ascending.
-
-    Args:
-        hold: Its chips.
-        stand_in: Device of the host that it gets for each of them; "" for none: then
-            Ascend Docker Runtime mounts them, told by the environment.
-    """
-    chips = sorted(set(hold.chips))
-    return deviceplugin.ContainerAllocateResponse(
-        envs={VISIBLE_DEVICES: ",".join(map(str, chips)), RUNTIME_OPTIONS: ""},
-        devices=[
-            deviceplugin.DeviceSpec(
-                container_path=f"{DEVICE}{chip}", host_path=stand_in, permissions="rw"
-            )
-            for chip in chips
-            if stand_in
-        ],
     )
 
 

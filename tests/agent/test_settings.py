@@ -51,6 +51,8 @@ def test_the_node_name_alone_is_enough() -> None:
         driver="auto",
         dcmi_library=None,
         product="",
+        mount="auto",
+        cdi_dir=Path("/var/run/cdi"),
         driver_file=Path("/etc/ascend-agent/npu.yaml"),
         driver_poll_s=0.2,
         driver_deadline_s=5.0,

@@ -14,6 +14,7 @@ from tests.daemonset.rendered import ROOT
 #: in /readyz.
 SPEAKING = (
     "agent/app.py",
+    "agent/equipment.py",
     "agent/faultwatch.py",
     "agent/claims/*.py",
     "agent/observe/news.py",

@@ -65,6 +65,7 @@ class Conversion:
             product=product,
             chip_name=first.name if first else "",
             ai_core_count=first.ai_core_count if first else 0,
+            product_type=first.product_type if first else "",
             chips=chips,
             numa=self._numa(product),
             details=tuple(_details(looks[chip].identity) for chip in chips),

@@ -9,6 +9,7 @@ import pytest
 
 from agent.current import Current
 from agent.devices.reading import Reading
+from agent.plugin.mounting import Mount, Mounting
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
@@ -58,8 +59,13 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 kubelet_pods=kubelet_pods,
                 write_journal=write_journal,
                 observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
-                hardware=lambda: Reading(
-                    product=PRODUCT, chips=(), stand_in=made.stand_in, numa=made.numa
+                numa=lambda: made.numa,
+                mounting=Mounting(
+                    Mount.RUNTIME,
+                    hardware=lambda: Reading(
+                        product=PRODUCT, chips=(), stand_in=made.stand_in
+                    ),
+                    cdi_dir=tmp_path,
                 ),
             )
             server = grpc.aio.server()

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from agent.devices.reading import Reading
+from agent.plugin.mounting import Mount, Mounting
 from agent.plugin.server import FLUSH_S, Server
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
@@ -134,7 +135,12 @@ async def serving(
             kubelet_pods=no_pods,
             write_journal=write_journal,
             observe_allocate_s=lambda _: None,
-            hardware=lambda: Reading(product=PRODUCT, chips=()),
+            numa=tuple,
+            mounting=Mounting(
+                Mount.RUNTIME,
+                hardware=lambda: Reading(product=PRODUCT, chips=()),
+                cdi_dir=Path(),
+            ),
         ),
         product=PRODUCT,
         kubelet_dir=directory,

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 
 import pytest
 
 from agent.claims.events import PodSeen
 from agent.current import Current
 from agent.devices.reading import Reading
+from agent.plugin.mounting import Mount, Mounting
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
@@ -49,7 +51,12 @@ def servicer(
         kubelet_pods=own_pods,
         write_journal=write_journal,
         observe_allocate_s=lambda _: None,
-        hardware=lambda: Reading(product=PRODUCT, chips=()),
+        numa=tuple,
+        mounting=Mounting(
+            Mount.RUNTIME,
+            hardware=lambda: Reading(product=PRODUCT, chips=()),
+            cdi_dir=Path(),
+        ),
     )
 
 

@@ -1,0 +1,69 @@
+"""What the agent works with on its node: the driver, and how chips are mounted.
+
+Told by the settings, or found out where they leave it open; the log says which.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from agent.devices import choosing
+from agent.devices.driver import Driver
+from agent.devices.reading import Reading
+from agent.devices.source import Source
+from agent.plugin.mounting import Mounting, resolve
+from agent.readiness import Readiness
+from agent.settings import Settings
+from service import clock
+
+log = logging.getLogger(__name__)
+
+
+def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
+    """Take the driver of this node; it is let go of at the end."""
+    choice = choosing.choose(
+        choosing.Wish(
+            kind=settings.driver,
+            file=settings.driver_file,
+            library=settings.dcmi_library,
+            product=settings.product,
+            call_s=settings.driver_deadline_s,
+        ),
+        wall_ms=wall_ms,
+    )
+    log.info("driver", extra={"driver": choice.kind, "reason": choice.why})
+    stack.push_async_callback(choice.driver.close)
+    return choice.driver
+
+
+async def first_reading(
+    source: Source, settings: Settings, ready: Readiness
+) -> Reading:
+    """Wait until the hardware has been seen once: without it there is no product."""
+    said = ""
+    while True:
+        seen = await source.look()
+        if seen.reading is not None:
+            ready.has("driver")
+            return seen.reading
+        if seen.problem != said:
+            said = seen.problem
+            log.error("driver cannot be read", extra={"reason": said})
+            ready.lacks("driver", f"driver: {said}")
+        await asyncio.sleep(settings.driver_poll_s)
+
+
+def mounting(
+    settings: Settings, reading: Reading, *, hardware: Callable[[], Reading]
+) -> Mounting:
+    """Say how chips come into containers, told or found out."""
+    mount = resolve(settings.mount, os.environ, reading)
+    log.info("mount", extra={"mount": mount.value, "told": settings.mount})
+    return Mounting(mount, hardware=hardware, cdi_dir=settings.cdi_dir)
+
+
+def wall_ms() -> int:
+    """Return Unix milliseconds now."""
+    return clock.wall_ns() // 1_000_000
