@@ -33,6 +33,7 @@ from agent.journal import Journal, JournalProblem, ProblemKind
 from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.owner import Owner
+from agent.picture import addresses
 from agent.plugin.exclusive import exclusive
 from agent.plugin.resources import Resources
 from agent.plugin.server import Server
@@ -205,6 +206,7 @@ class Agent:
             send=api.send,
             host_ip=lambda: self._reporter.host_ip,
             is_silent=lambda: bool(self._server.rival),
+            addresses=lambda: addresses(self._diagnosis.reading),
         )
         self._server = Server(
             self._servicer,

@@ -4,8 +4,10 @@ A `Picture` is all that the ConfigMap and the Node object say about the chips of
 node, without the moment in which it is written. Two equal pictures need no write.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from agent.devices.reading import Level, Reading
 from agent.health import Condition, Health
@@ -13,8 +15,12 @@ from kube.objects import Node
 from scheduler_core.products import Product
 from scheduler_core.rows import GroupKind
 from scheduler_core.wire import deviceinfo, faults, inventory
+from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
+
+#: What a label's value may be; the empty one is left out.
+_LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 #: Shared with people; `agent.faults.separation` says how.
 MANUAL_KEY = faults.SEPARATED_KEY
@@ -40,6 +46,10 @@ class Picture:
     #: As `Reading` has them.
     chip_name: str
     ai_core_count: int
+    driver_version: str = ""
+    #: Of its first chip; 0 when unknown. Unit: MB.
+    memory_mb: int = 0
+    addresses: Addresses = field(default_factory=Addresses)
     #: Its `update_time` is 0: the moment belongs to the write.
     info: DeviceInfo
     affinity: Affinity
@@ -80,7 +90,6 @@ def picture(
         affinity: What the agent says about holds.
         findings: What is known of faults beyond the reading.
     """
-    has_switches = reading.product.group_kind is GroupKind.MODULE  # A3 servers
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
         unhealthy=health.having(Condition.UNHEALTHY),
@@ -88,17 +97,22 @@ def picture(
         recovering=health.having(Condition.RECOVERING),
         faults=(*_reported(reading), *_without_code(reading, health)),
         update_time=0,
+        super_pod_id=reading.super_pod_id,
+        server_index=reading.server_index,
     )
     return Picture(
         product=reading.product,
         chips=tuple(sorted(health.chips)),
         chip_name=reading.chip_name,
         ai_core_count=reading.ai_core_count,
+        driver_version=reading.driver_version,
+        memory_mb=next((each.memory_mb for each in reading.details), 0),
+        addresses=addresses(reading),
         info=info,
         affinity=affinity,
         separated=findings.separated,
         upgrades=findings.upgrades,
-        switch=findings.switch if has_switches else None,
+        switch=findings.switch if _is_a3(reading.product) else None,
     )
 
 
@@ -156,21 +170,70 @@ class NodeMarks:
 def node_marks(picture: Picture) -> NodeMarks:
     """What the Node object of a picture carries.
 
+    What is not known is not set, and what cannot be a label is left out.
+
     Source:
         MindCluster's device plugin, `pkg/server/manager.go` (at 22bb3d98).
     """
-    family = picture.product.chip_prefix.removesuffix("-")
-    labels = {"accelerator": f"huawei-{family}"}
-    if picture.chip_name:
-        labels["node.kubernetes.io/npu.chip.name"] = picture.chip_name
+    product, where = picture.product, picture.addresses
+    family = product.chip_prefix.removesuffix("-")
+    labels = {
+        "accelerator": f"huawei-{family}",
+        "node.kubernetes.io/npu.chip.name": picture.chip_name,
+        "huawei.com/driver.version": picture.driver_version,
+    }
+    if picture.memory_mb:
+        labels["mind-cluster/npu-chip-memory"] = f"{picture.memory_mb // 1024}G"
+    if product.key.startswith("atlas-300i-duo"):
+        labels["infer-card-type"] = "card-300i-duo"
     defaults = {}
     if picture.ai_core_count:
-        defaults["servertype"] = f"{family}-{picture.ai_core_count}"
-    base = inventory.render(picture.chips, picture.product)
+        real = _real_card(picture)
+        defaults["servertype"] = f"{real}-{picture.ai_core_count}"
+    annotations = {
+        inventory.BASE_DEVICE_INFOS: inventory.render(picture.chips, product, where)
+    }
+    if _is_a3(product):
+        if where.super_pod_id >= 0:
+            labels["huawei.com/topotree.superpodid"] = str(where.super_pod_id)
+        annotations |= {
+            "superPodID": str(where.super_pod_id),
+            "serverIndex": str(where.server_index),
+            "serverType": "A3",
+        }
     return NodeMarks(
-        labels=labels,
-        annotations={inventory.BASE_DEVICE_INFOS: base},
+        labels={key: text for key, text in labels.items() if _LABEL.fullmatch(text)},
+        annotations=annotations,
         defaults=defaults,
+    )
+
+
+def _is_a3(product: Product) -> bool:
+    return product.group_kind is GroupKind.MODULE
+
+
+def _real_card(picture: Picture) -> str:
+    """What `servertype` calls the chips: their family, told finer for the 910."""
+    if _is_a3(picture.product):
+        return "Ascend910A3"
+    if re.match(r"910B\d|A2G\d", picture.chip_name):
+        return "Ascend910B"
+    if picture.chip_name.startswith("310B"):
+        return "Ascend310B"
+    return picture.product.chip_prefix.removesuffix("-")
+
+
+def addresses(reading: Reading) -> Addresses:
+    """Where a server and its chips are, as far as the driver knows it."""
+    return Addresses(
+        super_pod_id=reading.super_pod_id,
+        server_index=reading.server_index,
+        chips=MappingProxyType(
+            {
+                each.chip: Address(ip=each.ip, super_device_id=each.super_device_id)
+                for each in reading.details
+            }
+        ),
     )
 
 

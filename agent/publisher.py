@@ -15,6 +15,7 @@ from agent.claims import publishing
 from agent.claims.events import PodSeen
 from agent.claims.publishing import Patch
 from agent.current import Current
+from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 from service.backoff import Backoff
@@ -58,6 +59,7 @@ class Publisher:
         send: SendPatch,
         host_ip: Callable[[], str],
         is_silent: Callable[[], bool],
+        addresses: Callable[[], Addresses] = Addresses,
         new_backoff: Callable[[], Backoff] = lambda: Backoff(cap_s=LONGEST_PAUSE_S),
     ) -> None:
         """Do nothing yet.
@@ -67,12 +69,14 @@ class Publisher:
             send: Sends one patch to the API server.
             host_ip: The node's InternalIP, as far as it is known.
             is_silent: Whether another plugin serves the node, and annotates its pods.
+            addresses: Of the node and its chips, as far as they are known.
             new_backoff: Pauses of a pod whose patch did not land.
         """
         self._current = current
         self._send = send
         self._host_ip = host_ip
         self._is_silent = is_silent
+        self._addresses = addresses
         self._new_backoff = new_backoff
         self._gone: frozenset[str] = frozenset()
         self._put_off: dict[str, _PutOff] = {}
@@ -110,6 +114,7 @@ class Publisher:
         return publishing.patches(
             self._current.ledger,
             host_ip=self._host_ip(),
+            addresses=self._addresses(),
             unsure=self._gone | self._put_off.keys(),
         )
 

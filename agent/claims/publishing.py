@@ -15,8 +15,12 @@ from agent.claims.values import Hold, Ledger
 from scheduler_core import chips as chip_sets
 from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations, configuration
+from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.pods import NpuPod
+
+#: Of a node of which nobody has said anything.
+NOWHERE = Addresses()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +35,11 @@ class Patch:
 
 
 def patches(
-    ledger: Ledger, *, host_ip: str, unsure: Collection[str] = ()
+    ledger: Ledger,
+    *,
+    host_ip: str,
+    addresses: Addresses = NOWHERE,
+    unsure: Collection[str] = (),
 ) -> tuple[Patch, ...]:
     """Return the patches that may be sent now, at most one for each pod.
 
@@ -41,6 +49,7 @@ def patches(
     Args:
         ledger: The state.
         host_ip: The node's InternalIP, for the configuration JSON.
+        addresses: Of the node and its chips, for the same.
         unsure: Uids of pods that may have been patched without our knowing.
     """
     batch: list[Patch] = []
@@ -48,7 +57,7 @@ def patches(
         pod = ledger.pods.get(uid)
         if pod is None or pod.terminal:
             continue
-        truth = _truth(ledger, pod, host_ip)
+        truth = _truth(ledger, pod, host_ip, addresses)
         claim = _claim(ledger, pod)
         # what was mounted comes first; a container that was made anew on other
         # chips has to be claimed before its old chips are let go
@@ -90,7 +99,9 @@ def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
     }
 
 
-def _truth(ledger: Ledger, pod: NpuPod, host_ip: str) -> dict[str, str]:
+def _truth(
+    ledger: Ledger, pod: NpuPod, host_ip: str, addresses: Addresses
+) -> dict[str, str]:
     """Return the keys that tell what a pod has got; empty while that is open."""
     mine = values.holds_of_pod(ledger, pod.uid)
     if not mine or not _is_served(ledger, pod):
@@ -104,7 +115,11 @@ def _truth(ledger: Ledger, pod: NpuPod, host_ip: str) -> dict[str, str]:
         chips, ledger.product, lexicographic=True
     )
     truth[annotations.CONFIGURATION] = configuration.render(
-        pod_name=pod.name, pod_uid=pod.uid, host_ip=host_ip, chips=chips
+        pod_name=pod.name,
+        pod_uid=pod.uid,
+        host_ip=host_ip,
+        chips=chips,
+        addresses=addresses,
     )
     return truth
 

@@ -1,19 +1,25 @@
 """The configuration annotation: a pod's chips with their addresses, as JSON.
 
-Written for the training program and the operators that start it. This is its
-minimal form: addresses that we do not know are given as the reference gives them.
+Written for the training program and the operators that start it, who make a rank
+table of it. Addresses that nobody knows are given as the reference gives them.
 """
 
 import json
 from collections.abc import Iterable
 
+from scheduler_core.wire.addresses import Addresses
+
 #: what stands for an address that the driver did not give
 _NO_ADDRESS = "-1"
-#: what stands for a number that the server type does not have
-_UNKNOWN = -2
 
 
-def render(pod_name: str, pod_uid: str, host_ip: str, chips: Iterable[int]) -> str:
+def render(
+    pod_name: str,
+    pod_uid: str,
+    host_ip: str,
+    chips: Iterable[int],
+    addresses: Addresses,
+) -> str:
     """The annotation's text.
 
     Args:
@@ -21,6 +27,7 @@ def render(pod_name: str, pod_uid: str, host_ip: str, chips: Iterable[int]) -> s
         pod_uid: `metadata.uid`.
         host_ip: The node's InternalIP; "" when it has none.
         chips: Physical ids of the mounted chips, in any order.
+        addresses: Of the server and its chips, as far as they are known.
 
     Source:
         MindCluster device plugin, `ascend-910-configuration`: order of keys, devices
@@ -30,17 +37,17 @@ def render(pod_name: str, pod_uid: str, host_ip: str, chips: Iterable[int]) -> s
         "pod_name": pod_name,
         "server_id": pod_uid,
         "host_ip": host_ip,
-        "super_pod_id": _UNKNOWN,
+        "super_pod_id": addresses.super_pod_id,
         "devices": [
             {
                 "device_id": str(chip),
-                "device_ip": _NO_ADDRESS,
-                "super_device_id": str(_UNKNOWN),
+                "device_ip": addresses.of(chip).ip or _NO_ADDRESS,
+                "super_device_id": str(addresses.of(chip).super_device_id),
             }
             for chip in sorted(chips)
         ],
         "rack_id": 0,
-        "server_index": str(_UNKNOWN),
+        "server_index": str(addresses.server_index),
         "server_ip": host_ip,
     }
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)

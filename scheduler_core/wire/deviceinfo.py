@@ -33,6 +33,8 @@ DEVICE_INFO_KEY = "DeviceInfoCfg"
 AFFINITY_KEY = "AscendAffinity"
 
 _AFFINITY_VERSION = 1
+#: resources of chips without a parameter plane, which have fewer lists
+_INFERENCE = ("huawei.com/Ascend310", "huawei.com/Ascend310P")
 _DESCRIPTION = (
     "The list under huawei.com/<resource> is kept for schedulers that read it; it is "
     "going to be removed, because a scheduler keeps the free chips of a node itself."
@@ -139,13 +141,36 @@ def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
     def text(chips: Iterable[int]) -> str:
         return render_chips(chips, product, lexicographic=True)
 
-    return {
+    listed = {
         product.resource: text(info.available),
-        f"{product.resource}-Fault": go_json(_fault_objects(info.faults, product)),
-        f"{product.resource}-NetworkUnhealthy": text(info.network_unhealthy),
-        f"{product.resource}-Recovering": text(info.recovering),
-        f"{product.resource}-Unhealthy": text(info.unhealthy),
+        _fault_key(product): go_json(_fault_objects(info.faults, product)),
     }
+    if _is_inference(product):
+        # they have no lists for these: a chip that recovers is not to be used yet
+        listed[f"{product.resource}-Unhealthy"] = text(
+            {*info.unhealthy, *info.recovering}
+        )
+    else:
+        listed |= {
+            f"{product.resource}-NetworkUnhealthy": text(info.network_unhealthy),
+            f"{product.resource}-Recovering": text(info.recovering),
+            f"{product.resource}-Unhealthy": text(info.unhealthy),
+        }
+    return {key: listed[key] for key in sorted(listed)}
+
+
+def _is_inference(product: Product) -> bool:
+    return product.resource in _INFERENCE
+
+
+def _fault_key(product: Product) -> str:
+    """Where the faults stand: those of the 310 under the name of the 310P.
+
+    Source:
+        MindCluster device plugin, `pkg/common/constants.go`.
+    """
+    resource = product.resource
+    return f"{'huawei.com/Ascend310P' if resource in _INFERENCE else resource}-Fault"
 
 
 def check_code(device_list: Mapping[str, str], update_time: int) -> str:
@@ -289,7 +314,7 @@ def _seriousness(level: str) -> int:
 def _parse_faults(
     listed: Mapping[str, object], product: Product, path: str
 ) -> tuple[Fault, ...]:
-    key = f"{product.resource}-Fault"
+    key = _fault_key(product)
     path = f"{path}[{key!r}]"
     text = as_string(listed.get(key, ""), path)
     if not text:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 
 from scheduler_core.products import Product
+from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.annotations import (
     annotation_path,
     chip_name,
@@ -16,14 +17,23 @@ from scheduler_core.wire.typed import as_object, parse_json
 BASE_DEVICE_INFOS = "baseDeviceInfos"
 
 
-def render(chips: Iterable[int], product: Product) -> str:
+def render(
+    chips: Iterable[int], product: Product, addresses: Addresses | None = None
+) -> str:
     """The annotation's text for a node with these chips, in any order.
 
-    Addresses and SuperPoD numbers are left as unknown.
+    Args:
+        chips: Physical ids.
+        product: The node's row.
+        addresses: Of its chips, as far as they are known.
     """
+    known = addresses or Addresses()
     document = {
-        name: {"IP": "", "SuperDeviceID": -2}
-        for name in sorted(chip_name(chip, product) for chip in chips)
+        chip_name(chip, product): {
+            "IP": known.of(chip).ip,
+            "SuperDeviceID": known.of(chip).super_device_id,
+        }
+        for chip in sorted(chips, key=lambda chip: chip_name(chip, product))
     }
     return json.dumps(document, separators=(",", ":"))
 

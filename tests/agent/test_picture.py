@@ -2,19 +2,21 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent import picture
 from agent.devices import driver_file
-from agent.devices.reading import Reading
+from agent.devices.reading import ChipDetails, Reading, SwitchFault
 from agent.health import Health, Look, step
-from agent.picture import NodeMarks, NodePatch, Picture
+from agent.picture import Findings, NodeMarks, NodePatch, Picture, Separated
 from kube.objects import Meta, Node
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products import ATLAS_800_TRAINING, by_key
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -201,3 +203,111 @@ def test_only_what_differs_is_set_and_a_servertype_is_left_alone() -> None:
     assert picture.node_patch(
         node(labels, dict(MARKS.annotations)), MARKS
     ) == NodePatch(labels={"accelerator": "huawei-Ascend910"}, annotations={})
+
+
+DETAILS = tuple(
+    ChipDetails(
+        chip=chip,
+        logic_id=chip,
+        ip=f"192.168.20.{chip}",
+        memory_mb=65536,
+        super_device_id=chip + 100,
+    )
+    for chip in range(16)
+)
+A3 = Reading(
+    product=by_key("atlas-a3-16-superpod"),
+    chip_name="Ascend910_9391",
+    ai_core_count=24,
+    chips=tuple(range(16)),
+    details=DETAILS,
+    super_pod_id=3,
+    server_index=7,
+    driver_version="25.2.0",
+    switch_faults=(
+        SwitchFault(
+            code="[0x08520003,na,npu,na]", peer=1, port=4, severity=2, since_ms=5
+        ),
+    ),
+)
+
+
+def of_a3(reading: Reading = A3) -> Picture:
+    health, _ = step(Health(), Look(reading=reading), 0.0)
+    event = SwitchEvent(
+        event_type=0,
+        code="[0x08520003,na,npu,na]",
+        peer=1,
+        peer_port=0,
+        chip=0,
+        port=4,
+        severity=2,
+        level="SeparateFault",
+        time_ms=5,
+    )
+    findings = Findings(
+        separated=Separated(text="Ascend910-15"),
+        upgrades=(
+            UpgradeReason(
+                chip=15,
+                code="80E01801",
+                level="ManuallySeparateNPU",
+                type="FaultFrequency",
+                time_ms=9,
+            ),
+        ),
+        switch=SwitchInfo(events=(event,), level="SeparateFault"),
+    )
+    return picture.picture(
+        reading,
+        health,
+        taken=(),
+        affinity=Affinity(sequence=0),
+        findings=findings,
+    )
+
+
+@pytest.mark.parametrize("name", ["configmap-a3.txt", "configmap-separated.txt"])
+def test_the_keys_of_faults_byte_for_byte(
+    name: str, pytestconfig: pytest.Config
+) -> None:
+    shown = of_a3()
+    if name == "configmap-separated.txt":  # a server without switches of its own
+        shown = replace(drawn(GOOD), separated=Separated(text="Ascend910-3"))
+    text = as_text(picture.wanted(shown, update_time=1_700_000_000))
+
+    if pytestconfig.getoption("--update-golden"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_the_marks_of_a_server_of_a_superpod(pytestconfig: pytest.Config) -> None:
+    marks = picture.node_marks(of_a3())
+    text = as_text({**marks.labels, **marks.defaults, **marks.annotations})
+
+    if pytestconfig.getoption("--update-golden"):
+        (GOLDEN / "node-a3.txt").write_text(text)
+    assert text == (GOLDEN / "node-a3.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("product", "chip_name", "servertype"),
+    [
+        ("atlas-800-training", "910A", "Ascend910-20"),
+        ("atlas-a2-8", "910B3", "Ascend910B-20"),
+        ("atlas-a3-16", "9391", "Ascend910A3-20"),
+        ("atlas-310p", "310P3", "Ascend310P-20"),
+    ],
+)
+def test_what_a_server_is_called(product: str, chip_name: str, servertype: str) -> None:
+    reading = Reading(
+        product=by_key(product), chip_name=chip_name, ai_core_count=20, chips=(0,)
+    )
+
+    assert picture.node_marks(of_a3(reading)).defaults == {"servertype": servertype}
+
+
+def test_what_cannot_be_a_label_is_left_out() -> None:
+    marks = picture.node_marks(of_a3(replace(A3, driver_version="25.2 (beta)")))
+
+    assert "huawei.com/driver.version" not in marks.labels

@@ -1,11 +1,15 @@
 """What was confirmed is published, and nothing else: rule 8."""
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from agent.claims.events import PodSeen
 from agent.claims.publishing import patches
 from agent.current import Current
 from scheduler_core.wire import annotations, configuration
+from scheduler_core.wire.addresses import Address, Addresses
 from tests.agent.node import RESOURCE, current, pod
 from tests.agent.rules.kubelet import app, init, mounts, shows
 
@@ -37,7 +41,11 @@ def test_a_confirmed_pod_says_its_chips_its_ids_and_that_it_was_served() -> None
             annotations.ASCEND_REAL: "Ascend910-0,Ascend910-1",
             annotations.KLT_DEV: "Ascend910-6,Ascend910-7",
             annotations.CONFIGURATION: configuration.render(
-                pod_name="train", pod_uid="uid-train", host_ip=HOST, chips=[0, 1]
+                pod_name="train",
+                pod_uid="uid-train",
+                host_ip=HOST,
+                chips=[0, 1],
+                addresses=Addresses(),
             ),
             annotations.PREDICATE_TIME: "18446744073709551615",
         }
@@ -90,6 +98,49 @@ def test_a_swap_begins_with_what_its_holder_really_has() -> None:
             annotations.KLT_DEV,
         ]
     }
+
+
+def devices(now: Current, name: str) -> list[dict[str, str]]:
+    """The devices that a pod's configuration names, as far as it may be set now."""
+    where = Addresses(
+        chips={chip: Address(ip=f"192.168.20.{chip}") for chip in range(8)}
+    )
+    found = {
+        patch.name: patch.annotations.get(annotations.CONFIGURATION, "{}")
+        for patch in patches(now.ledger, host_ip=HOST, addresses=where)
+    }
+    named: list[dict[str, str]] = json.loads(found.get(name, "{}")).get("devices", [])
+    return named
+
+
+@pytest.mark.seed("000-03")
+def test_addresses_are_those_of_the_chips_that_were_mounted_never_of_the_claim() -> (
+    None
+):
+    now = current(pod("first", [0, 1], 1), pod("second", [2, 3], 2))
+    mounts(now, 0, 1)
+    claimed = devices(now, "first"), devices(now, "second")
+    shows(now, "second", main=(0, 1))
+
+    assert claimed == ([], [])  # nobody knows whose they are yet
+    assert devices(now, "first") == []
+    assert devices(now, "second") == [
+        {"device_id": "0", "device_ip": "192.168.20.0", "super_device_id": "-2"},
+        {"device_id": "1", "device_ip": "192.168.20.1", "super_device_id": "-2"},
+    ]
+
+
+def test_addresses_are_corrected_when_the_driver_knows_others() -> None:
+    now = current(pod("train", [0, 1]))
+    mounts(now, 0, 1)
+    shows(now, "train", main=(0, 1))
+    land(now, "train")
+
+    assert written(now) == {}
+    assert [each["device_ip"] for each in devices(now, "train")] == [
+        "192.168.20.0",
+        "192.168.20.1",
+    ]
 
 
 def test_then_the_first_gives_up_chips_that_stand_elsewhere_by_now() -> None:

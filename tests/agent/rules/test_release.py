@@ -76,6 +76,7 @@ def test_a_pod_that_pod_resources_still_shows_keeps_its_chips(end: Event) -> Non
     assert affinity(now.ledger).held == (0,)
 
 
+@pytest.mark.seed("004-13")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_process_on_a_chip_keeps_it(end: Event) -> None:
     now = confirmed()
@@ -176,6 +177,7 @@ def test_while_it_may_belong_to_a_living_pod_it_is_held() -> None:
     assert affinity(now.ledger).held == (0,)
 
 
+@pytest.mark.seed("004-13")
 def test_a_process_that_no_living_pod_explains_keeps_its_chip_from_all() -> None:
     now = current(pod("train", [1]))
 

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import by_key
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import (
     Affinity,
@@ -316,3 +318,33 @@ def test_a_report_is_sealed_when_its_check_code_is_right() -> None:
     edited = text.replace("Ascend910-3", "Ascend910-4")
     later = text.replace("1234", "1235")
     assert [sealed_at(each) for each in (edited, later, "{}", "no", "")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("key", "resource"),
+    [
+        ("atlas-310p", "huawei.com/Ascend310P"),
+        ("atlas-300i-chip", "huawei.com/Ascend310"),
+    ],
+)
+def test_chips_for_inference_have_three_lists_and_a_recovering_one_is_unhealthy(
+    key: str, resource: str
+) -> None:
+    product = by_key(key)
+    fault = Fault(chip=1, code="80E01801", level="SeparateNPU")
+    info = DeviceInfo(
+        available=(0,), unhealthy=(1,), recovering=(2,), faults=(fault,), update_time=1
+    )
+
+    listed = deviceinfo.render_device_list(info, product)
+
+    prefix = product.chip_prefix
+    assert listed.keys() == {
+        resource,
+        f"{resource}-Unhealthy",
+        "huawei.com/Ascend310P-Fault",  # that of the 310 too
+    }
+    assert listed[f"{resource}-Unhealthy"] == f"{prefix}1,{prefix}2"
+    data = deviceinfo.render(info, Affinity(sequence=0), product)
+    parsed = deviceinfo.parse_device_info(data["DeviceInfoCfg"], product)
+    assert parsed == replace(info, unhealthy=(1, 2), recovering=())

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
+from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError
 
 WHERE = "metadata.annotations['baseDeviceInfos']"
@@ -50,3 +51,12 @@ def test_addresses_of_other_makes_are_read_over_and_virtual_devices_left_out() -
 def test_what_is_not_an_inventory_is_refused(text: str, message: str) -> None:
     with pytest.raises(WireError, match=re.escape(message)):
         inventory.parse(text, PRODUCT)
+
+
+def test_addresses_stand_beside_the_chips_that_have_one() -> None:
+    where = Addresses(chips={2: Address(ip="192.168.20.102", super_device_id=8)})
+
+    assert inventory.render((0, 2), PRODUCT, where) == (
+        '{"Ascend910-0":{"IP":"","SuperDeviceID":-2},'
+        '"Ascend910-2":{"IP":"192.168.20.102","SuperDeviceID":8}}'
+    )
