@@ -30,6 +30,14 @@ sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try
 test: check ## everything that CI checks: format, lint, types, contracts, stubs, tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
+.PHONY: fuzz
+# FUZZ_INPUTS=1000000, FUZZ_SECONDS=60, FUZZ_SEED=1, FUZZ_ONLY=annotation
+fuzz: $(VENV)/dev.stamp ## hostile input for every parser of what comes from outside
+	@$(BIN)/python -W error -m tests.hostile \
+	  $(if $(FUZZ_INPUTS),--inputs $(FUZZ_INPUTS)) $(if $(FUZZ_SECONDS),--seconds $(FUZZ_SECONDS)) \
+	  $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) $(if $(FUZZ_ONLY),--only '$(FUZZ_ONLY)') \
+	  $(if $(FUZZ_INPUTS)$(FUZZ_SECONDS),,--seconds 60)
+
 check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .

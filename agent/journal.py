@@ -28,6 +28,9 @@ from pathlib import Path
 
 import msgspec
 
+from service.decoding import UNDECODABLE, undecodable
+from service.shown import shown
+
 _MAGIC = "ascend-affinity-journal"
 _VERSION = 1
 
@@ -241,17 +244,17 @@ def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
     """
     try:
         body = _DECODER.decode(_checked_body(content))
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise UnusableError(
-            ProblemKind.DAMAGED, expected="entries", found=str(error)
+            ProblemKind.DAMAGED, expected="entries", found=undecodable("body", error)
         ) from error
     if body.node != node:
         raise UnusableError(
-            ProblemKind.OTHER_NODE, expected=repr(node), found=repr(body.node)
+            ProblemKind.OTHER_NODE, expected=repr(node), found=shown(body.node)
         )
     if body.boot_id != boot_id:
         raise UnusableError(
-            ProblemKind.OTHER_BOOT, expected=repr(boot_id), found=repr(body.boot_id)
+            ProblemKind.OTHER_BOOT, expected=repr(boot_id), found=shown(body.boot_id)
         )
     return body.entries
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from kube import objects
+from service.decoding import UNDECODABLE, undecodable
 
 #: The scheduler's scale for prioritize: 0 to 10, higher is better.
 MAX_SCORE = 10
@@ -167,5 +168,5 @@ def _read(
 ) -> _T:
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BodyError(f"{where}: {error}") from error
+    except UNDECODABLE as error:
+        raise BodyError(undecodable(where, error)) from error

@@ -7,10 +7,10 @@ import msgspec
 from kube import objects
 from kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client, object_path
 from kube.errors import (
-    UNDECODABLE,
     MalformedError,
 )
 from kube.objects import ConfigMap, OwnerReference
+from service.decoding import UNDECODABLE, undecodable
 
 
 async def get(client: Client, namespace: str, name: str) -> ConfigMap:
@@ -140,4 +140,4 @@ def _config_map(body: bytes, path: str) -> ConfigMap:
     try:
         return msgspec.json.decode(body, type=ConfigMap)
     except UNDECODABLE as error:
-        raise MalformedError(f"{path}: {error}") from error
+        raise MalformedError(undecodable(path, error)) from error

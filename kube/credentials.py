@@ -12,14 +12,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from yarl import URL
+
 from kube.errors import CredentialsError
 from kube.plugin_tokens import PluginTokens
+from scheduler_core.wire.shown import shown
 from service.settings import SettingsError
 
 #: How long a token or CA is used before its file is read again. client-go: one minute.
 REREAD_S = 60.0
 #: Tokens are about 1 kB and CA bundles some 10 kB; more is not such a file.
 _FILE_BYTES = 1 << 20
+#: The most of the official client's own words that are repeated. Unit: characters.
+_SAID = 500
 
 T = TypeVar("T")
 
@@ -188,6 +193,9 @@ def in_cluster(
     host = environ["KUBERNETES_SERVICE_HOST"]
     host = f"[{host}]" if ":" in host else host
     server = f"https://{host}:{environ['KUBERNETES_SERVICE_PORT']}"
+    if not _is_url(server):
+        text = "expected the API server's address in KUBERNETES_SERVICE_HOST and _PORT"
+        raise CredentialsError(f"environment: {text}, found {shown(server)}")
     return Credentials(server, tls=authority.value, tokens=tokens)
 
 
@@ -209,8 +217,9 @@ def direct(
         CredentialsError: The URL is none, or the folder has no token.
     """
     server = server_url.rstrip("/")
-    if not server.startswith(("http://", "https://")):
-        text = f"API server: expected http://… or https://…, found {server_url!r}"
+    if not _is_url(server):
+        found = shown(server_url)
+        text = f"API server: expected http://… or https://…, found {found}"
         raise CredentialsError(text)
     if service_account_dir is None:
         return Credentials(server)
@@ -247,7 +256,8 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
         secure = configuration.host.startswith("https://")
         context_of_tls = _tls_of(configuration) if secure else None
     except Exception as error:  # a wrong file makes that package throw anything
-        text = f"kubeconfig {path or ''}: {type(error).__name__}: {error}"
+        found = f"{type(error).__name__}: {str(error)[:_SAID]}"
+        text = f"kubeconfig {path or ''}: expected one that can be used, found {found}"
         raise CredentialsError(text) from error
     return Credentials(
         configuration.host.rstrip("/"),
@@ -285,6 +295,16 @@ def given(
         raise SettingsError(str(error).splitlines()) from error
 
 
+def _is_url(server: str) -> bool:
+    if not server.startswith(("http://", "https://")) or not server.isprintable():
+        return False
+    try:
+        url = URL(server)  # refuses a port that is none
+    except ValueError:
+        return False
+    return bool(url.host)
+
+
 def _tls_of(configuration: Any) -> ssl.SSLContext:
     made = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if not configuration.verify_ssl:  # the kubeconfig's insecure-skip-tls-verify
@@ -314,8 +334,10 @@ def _parse_token(raw: bytes) -> str:
 
 
 def _parse_ca(raw: bytes) -> ssl.SSLContext:
+    if not raw.strip():  # of nothing, ssl would trust all that the system trusts
+        raise ValueError("expected PEM certificates, found an empty file")
     try:
-        return ssl.create_default_context(cadata=raw.decode("ascii", errors="replace"))
-    except ssl.SSLError as error:
+        return ssl.create_default_context(cadata=raw.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError) as error:
         text = f"expected PEM certificates, found {len(raw)} bytes that are not"
         raise ValueError(text) from error

@@ -20,9 +20,7 @@ Attributes carry the facts; the text is made from them.
 
 import msgspec
 
-#: What msgspec raises for bytes that are not what was expected: also for text that is
-#: not UTF-8, and for nesting without end.
-UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+from service.decoding import UNDECODABLE
 
 
 class KubeError(Exception):
@@ -121,6 +119,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 #: An error page of a proxy may be long; its beginning says enough.
 _MESSAGE_CHARACTERS = 500
+_REASON_CHARACTERS = 100
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +148,7 @@ def api_error(
     code = status or said.code or 500
     return _BY_STATUS.get(code, ApiError)(
         code,
-        said.reason or "",
+        (said.reason or "")[:_REASON_CHARACTERS],
         (said.message or "")[:_MESSAGE_CHARACTERS],
         retry_after_s=retry_after_s,
         what=what,

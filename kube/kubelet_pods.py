@@ -11,10 +11,10 @@ import msgspec
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import (
-    UNDECODABLE,
     MalformedError,
 )
 from kube.objects import ObjectList, Pod
+from service.decoding import UNDECODABLE, undecodable
 
 _PODS = msgspec.json.Decoder(Pod)
 
@@ -54,8 +54,21 @@ async def pods(
     credentials = Credentials(url.rstrip("/"), tls=context, tokens=_Given(token))
     async with Client(credentials) as client:
         body = await client.request("GET", "/pods", timeout_s=timeout_s)
+    return decoded(body, url)
+
+
+def decoded(body: bytes, url: str) -> list[Pod]:
+    """Return the pods of the kubelet's answer.
+
+    Args:
+        body: The answer.
+        url: Whose, for the error.
+
+    Raises:
+        MalformedError: It is no list of pods.
+    """
     try:
         page = msgspec.json.decode(body, type=ObjectList)
         return [_PODS.decode(item) for item in page.items or ()]
     except UNDECODABLE as error:
-        raise MalformedError(f"{url}/pods: {error}") from error
+        raise MalformedError(undecodable(f"{url}/pods", error)) from error

@@ -7,10 +7,10 @@ import msgspec
 from kube import objects
 from kube.client import MERGE_PATCH, Client, object_path
 from kube.errors import (
-    UNDECODABLE,
     MalformedError,
 )
 from kube.objects import Node
+from service.decoding import UNDECODABLE, undecodable
 
 
 async def get(client: Client, name: str) -> Node:
@@ -65,4 +65,4 @@ def _node(body: bytes, path: str) -> Node:
     try:
         return msgspec.json.decode(body, type=Node)
     except UNDECODABLE as error:
-        raise MalformedError(f"{path}: {error}") from error
+        raise MalformedError(undecodable(path, error)) from error

@@ -10,13 +10,13 @@ import msgspec
 from kube import objects
 from kube.client import MERGE_PATCH, Client, object_path
 from kube.errors import (
-    UNDECODABLE,
     ConflictError,
     InvalidError,
     MalformedError,
 )
 from kube.objects import Container, Env, Meta, Pod
 from scheduler_core.wire import pods as wire
+from service.decoding import UNDECODABLE, undecodable
 
 
 def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
@@ -167,7 +167,7 @@ def _pod(body: bytes, path: str) -> Pod:
     try:
         return msgspec.json.decode(body, type=Pod)
     except UNDECODABLE as error:
-        raise MalformedError(f"{path}: {error}") from error
+        raise MalformedError(undecodable(path, error)) from error
 
 
 def _container(container: Container, *, is_init: bool) -> wire.RawContainer:

@@ -31,7 +31,6 @@ import msgspec
 
 from kube.client import Client
 from kube.errors import (
-    UNDECODABLE,
     ApiError,
     GoneError,
     KubeError,
@@ -43,6 +42,7 @@ from kube.errors import (
 from kube.lines import LineSplitter
 from kube.objects import Meta, ObjectList, OnlyMeta, WatchEvent
 from service.backoff import Backoff
+from service.decoding import UNDECODABLE, undecodable
 
 log = logging.getLogger(__name__)
 
@@ -315,7 +315,8 @@ class ListWatch(Generic[T]):
 
     def _checked(self, version: str) -> str:
         if not version:
-            raise MalformedError(f"LIST {self._path}: no metadata.resourceVersion")
+            found = "found no metadata.resourceVersion"
+            raise MalformedError(f"LIST {self._path}: expected a version, {found}")
         return version
 
     async def _watch(self, deliver: Callable[[Change[T]], None]) -> None:
@@ -359,8 +360,8 @@ class ListWatch(Generic[T]):
                 self._version = ""
                 raise api_error(0, bytes(event.object), what=f"WATCH {self._path}")
             case _:
-                found = f"WATCH {self._path}: unknown event type {event.type!r}"
-                raise MalformedError(found)
+                found = f"expected a type of event, found {event.type[:40]!r}"
+                raise MalformedError(f"WATCH {self._path}: {found}")
 
     def _advance(self, obj: HasMeta) -> bool:
         """Note that we have come as far as this object; False: we were there before.
@@ -382,7 +383,7 @@ class ListWatch(Generic[T]):
         try:
             return decoder.decode(raw)
         except UNDECODABLE as error:
-            raise MalformedError(f"{self._path}: {error}") from error
+            raise MalformedError(undecodable(self._path, error)) from error
 
     def _steady(self) -> bool:
         now = asyncio.get_running_loop().time()

@@ -6,7 +6,8 @@ They belong to others and come from many API groups; we read a number from each.
 import msgspec
 
 from kube.client import Client
-from kube.errors import UNDECODABLE, MalformedError
+from kube.errors import MalformedError
+from service.decoding import UNDECODABLE, undecodable
 
 
 async def get(client: Client, path: str) -> object:
@@ -24,4 +25,4 @@ async def get(client: Client, path: str) -> object:
     try:
         return msgspec.json.decode(body)
     except UNDECODABLE as error:
-        raise MalformedError(f"{path}: {error}") from error
+        raise MalformedError(undecodable(path, error)) from error

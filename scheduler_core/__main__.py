@@ -9,6 +9,7 @@ answered by one line; then 0 says that every line could be read.
 """
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -173,6 +174,8 @@ def _takes(command: argparse.ArgumentParser, **files: str | None) -> None:
 
 def _answer_lines(profile: Profile) -> int:
     code = 0
+    if isinstance(sys.stdin, io.TextIOWrapper):  # one bad line ends none of the others
+        sys.stdin.reconfigure(errors="surrogateescape")
     for line in sys.stdin:
         if not line.strip():
             continue

@@ -5,6 +5,7 @@ while the process is not ready. `/metrics` is Prometheus' text format.
 """
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,12 +14,14 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from service.settings import SettingsError
+from service.shown import shown
 
 #: None when ready, else the reason why not.
 Ready = Callable[[], str | None]
 #: A kube-scheduler sends 5,000 node names in some 250 kB, or whole nodes in 60 MB.
 LARGEST_REQUEST_BYTES = 64 << 20
 _STOP_S = 5.0
+_PORT = re.compile("[0-9]{1,5}")
 
 
 class Endpoints:
@@ -106,8 +109,9 @@ def parse_listen(listen: str) -> tuple[str, int]:
     """
     host, colon, port = listen.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        text = f"listen: expected host:port with a port up to 65535, found {listen!r}"
+    if not colon or not _PORT.fullmatch(port) or int(port) > 65535:
+        found = shown(listen)
+        text = f"listen: expected host:port with a port up to 65535, found {found}"
         raise SettingsError([text])
     return bare or "0.0.0.0", int(port)  # noqa: S104  # an empty host asks for it
 

@@ -11,18 +11,19 @@ import enum
 import os
 import sys
 import textwrap
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
+from service.kinds import is_truth, parsed
+from service.shown import shown, shown_key
 from service.version import version
 
 #: The file is written by hand; more than this is not a settings file.
 _FILE_BYTES = 1 << 20
-_TRUE = frozenset({"true", "1", "yes", "on"})
-_FALSE = frozenset({"false", "0", "no", "off"})
+#: Unknown settings of a file that are told one by one.
+_MOST = 20
 
 
 class _Required(enum.Enum):
@@ -205,7 +206,7 @@ def _from_flags(
             problems.append(_unknown(word, name, fields, "command line"))
             continue
         if not equals and name != "config" and fields[name].type in (bool, "bool"):
-            value = rest.pop(0) if rest[:1] and _is_truth(rest[0]) else "true"
+            value = rest.pop(0) if rest[:1] and is_truth(rest[0]) else "true"
         elif not equals:
             if not rest or rest[0].startswith("--"):
                 problems.append(f"--{name}: expected a value, found nothing")
@@ -237,6 +238,10 @@ def _from_file(
     if config is None:
         return {}
     path = Path(str(config.value))
+    if "\0" in str(path):  # to the file system it is no path at all
+        text = f"expected a readable file, found {shown(str(path))}"
+        problems.append(f"{config.where}: {text}")
+        return {}
     try:
         found = _mapping(path)
     except OSError as error:
@@ -245,9 +250,12 @@ def _from_file(
         problems.append(f"{config.where}: expected a readable file, found {reason}")
     except ValueError as error:
         found = {}
-        problems.append(f"{path}: expected {error}")
-    strange = [str(key) for key in found if key not in fields]
-    problems += [_unknown(key, key, fields, str(path)) for key in strange]
+        problems.append(str(error))
+    strange = [shown_key(key) for key in found if key not in fields]
+    problems += [_unknown(key, key, fields, str(path)) for key in strange[:_MOST]]
+    if strange[_MOST:]:
+        more = f"{len(strange) - _MOST} more"
+        problems.append(f"{path}: expected known settings, found {more}")
     return {k: _Said(v, f"{path}: {k}") for k, v in found.items() if k in fields}
 
 
@@ -258,18 +266,22 @@ def _mapping(path: Path) -> dict[str, object]:
         OSError: It cannot be read.
         ValueError: It is no mapping; the text says what was expected and found.
     """
-    import yaml  # noqa: PLC0415  # most processes have no file and need no parser
+    from service import yaml_files  # noqa: PLC0415  # most processes have no file
 
     with path.open("rb") as file:
-        raw = file.read(_FILE_BYTES)
+        raw = file.read(_FILE_BYTES + 1)
+    if len(raw) > _FILE_BYTES:
+        raise ValueError(f"{path}: expected at most {_FILE_BYTES} bytes, found more")
     try:
-        found = yaml.safe_load(raw)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"YAML, found: {error}") from error
+        found = yaml_files.parse(raw)
+    except yaml_files.YamlError as error:
+        raise ValueError(f"{path}: {error}") from error
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ValueError(f"`name: value` lines, found {found!r:.200}")  # noqa: TRY004  # the file is wrong, not a type
+        raise ValueError(  # noqa: TRY004  # the file is wrong, not a type
+            f"{path}: expected `name: value` lines, found {shown(found)}"
+        )
     return found
 
 
@@ -286,78 +298,14 @@ def _value(
             problems.append(f"--{_key(field)}: expected a value, found none anywhere")
         return default
     try:
-        value = _parsed(kind, said.value)
+        value = parsed(kind, said.value)
         check = field.metadata["check"]
         expected = check(value) if check else None
     except ValueError as error:
         value, expected = None, str(error)
     if expected:
-        problems.append(f"{said.where}: expected {expected}, found {said.value!r}")
+        problems.append(f"{said.where}: expected {expected}, found {shown(said.value)}")
     return value
-
-
-def _parsed(kind: object, value: object) -> object:
-    """Return a value of the wanted type.
-
-    Raises:
-        ValueError: It is not one; the text says what was expected.
-    """
-    if isinstance(kind, types.UnionType):
-        kind = next(k for k in typing.get_args(kind) if k is not types.NoneType)
-    parse = _PARSERS.get(kind)
-    if parse is None:
-        raise TypeError(f"a setting cannot be of type {kind}")
-    return parse(value)
-
-
-def _whole_number(value: object) -> int:
-    text = str(value)
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdecimal():
-        return int(text)
-    raise ValueError("a whole number")
-
-
-def _number(value: object) -> float:
-    try:
-        number = float(str(value))
-    except ValueError:
-        raise ValueError("a number") from None
-    if number - number != 0:  # infinite, or not a number
-        raise ValueError("a number")
-    return number
-
-
-def _truth(value: object) -> bool:
-    text = str(value).lower()
-    if text in _TRUE | _FALSE:
-        return text in _TRUE
-    raise ValueError("true or false")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, (dict, list)) or value is None:
-        raise ValueError("one value")
-    return str(value)
-
-
-def _path(value: object) -> Path:
-    if text := _text(value):
-        return Path(text)
-    raise ValueError("a path")
-
-
-_PARSERS: Mapping[object, Callable[[object], object]] = {
-    str: _text,
-    bool: _truth,
-    int: _whole_number,
-    float: _number,
-    Path: _path,
-}
-
-
-def _is_truth(word: str) -> bool:
-    return word.lower() in _TRUE | _FALSE
 
 
 def _key(field: "dataclasses.Field[Any]") -> str:
@@ -371,4 +319,4 @@ def _env_name(cls: type[T], field: "dataclasses.Field[Any]") -> str:
 def _unknown(word: str, name: str, fields: Mapping[str, object], where: str) -> str:
     near = difflib.get_close_matches(name, [*fields, "config"], n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{where}: expected a known setting, found {word!r}{hint}"
+    return f"{where}: expected a known setting, found {shown(word)}{hint}"

@@ -17,15 +17,15 @@ be a chip that is silently healthy. All errors of one file are reported at once.
 """
 
 import re
-import reprlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, TypeGuard, TypeVar
-
-import yaml
 
 from agent.devices.driver import Flaw
 from agent.devices.reading import ChipFault, Level, Process, Reading
 from scheduler_core import products
+from service import yaml_files
+from service.shown import shown, shown_key
+from service.yaml_files import YamlError
 
 #: Error codes are 32 bits in hexadecimal, some with one leading digit more
 #: ("020001002"): MindCluster's faultCode.json.
@@ -49,12 +49,8 @@ _CRITICAL = 3
 #: Linux counts at most 1,024 of them (MAX_NUMNODES).
 _LAST_NUMA_NODE = 1023
 
-#: The most of a wrong value that an error message repeats. Unit: characters.
-_SHOWN = 60
-
-#: Bounded: a short YAML text can stand for a value without end (aliases of aliases).
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 2 * _SHOWN
+#: Flaws of one file that are told: more nobody reads at once.
+_MOST_FLAWS = 100
 
 T = TypeVar("T")
 
@@ -79,28 +75,12 @@ def parse(text: str) -> Reading:
     """
     reader = _Reader()
     reading = reader.reading(_load(text))
+    more = reader.count - len(reader.flaws)
+    if more:
+        reader.flaws.append(Flaw(at="", expected="no more flaws", found=f"{more} more"))
     if reading is None or reader.flaws:
         raise FlawsError(tuple(reader.flaws))
     return reading
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML without surprises: a key that stands twice is an error."""
-
-    def construct_mapping(
-        self,
-        node: yaml.MappingNode,
-        deep: bool = False,  # noqa: FBT001, FBT002  # PyYAML's signature
-    ) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for index, (key, (key_node, _)) in enumerate(
-            zip(keys, node.value, strict=True)
-        ):
-            if key in keys[:index]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} twice", key_node.start_mark
-                )
-        return super().construct_mapping(node, deep)
 
 
 def _load(text: str) -> object:
@@ -109,17 +89,10 @@ def _load(text: str) -> object:
             (Flaw(at="", expected="a YAML mapping", found="an empty file"),)
         )
     try:
-        # A SafeLoader: it builds plain values only.
-        return yaml.load(text, _StrictLoader)  # noqa: S506
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
-        raise FlawsError((_syntax(error),)) from error
-
-
-def _syntax(error: Exception) -> Flaw:
-    mark = getattr(error, "problem_mark", None)
-    where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    found = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return Flaw(at=where, expected="YAML", found=found)
+        return yaml_files.parse(text)
+    except YamlError as error:
+        flaw = Flaw(at=error.at, expected="YAML", found=error.found)
+        raise FlawsError((flaw,)) from error
 
 
 class _Reader:
@@ -127,6 +100,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
+        #: How many there were, those that are not told included.
+        self.count = 0
         #: How many chips the product has; None while it is not known.
         self._chip_count: int | None = None
 
@@ -175,7 +150,7 @@ class _Reader:
         return ""
 
     def _fault(self, at: str, value: object) -> ChipFault | None:
-        before = len(self.flaws)
+        before = self.count
         fields = self._mapping(at, value, _FAULT_KEYS)
         if fields is None:
             return None
@@ -186,7 +161,7 @@ class _Reader:
         network = fields.get("network", False)
         if not isinstance(network, bool):
             self._flaw(f"{at}.network", "true or false", network)
-        if len(self.flaws) > before or chip is None:
+        if self.count > before or chip is None:
             return None
         return ChipFault(
             chip=chip,
@@ -212,7 +187,7 @@ class _Reader:
         if nodes and self._chip_count not in (None, len(nodes)):
             found = f"{len(nodes)} of them"
             expected = f"a NUMA node for each of {self._chip_count} chips"
-            self.flaws.append(Flaw(at="numa", expected=expected, found=found))
+            self._add(Flaw(at="numa", expected=expected, found=found))
         return tuple(nodes)
 
     def _numa_node(self, at: str, value: object) -> int | None:
@@ -258,14 +233,10 @@ class _Reader:
             return None
         for key in value:
             if key not in keys:
-                place = f"{at}.{key}" if at else str(key)
-                self.flaws.append(
-                    Flaw(
-                        at=place,
-                        expected=f"one of the keys {', '.join(keys)}",
-                        found=_shown(key),
-                    )
-                )
+                name = shown_key(key)
+                place = f"{at}.{name}" if at else name
+                expected = f"one of the keys {', '.join(keys)}"
+                self._add(Flaw(at=place, expected=expected, found=shown(key)))
         return {key: value[key] for key in keys if key in value}
 
     def _list(
@@ -280,20 +251,23 @@ class _Reader:
         return [each for each in found if each is not None]
 
     def _distinct(self, at: str, keys: list[Any], what: str) -> None:
-        for index, key in enumerate(keys):
-            if key in keys[:index]:
+        known = set()
+        for key in keys:
+            if key in known:
                 self._flaw(at, f"each {what} once", key)
+            known.add(key)
 
     def _flaw(self, at: str, expected: str, value: object) -> None:
-        found = "nothing" if value is None else _shown(value)
-        self.flaws.append(Flaw(at=at, expected=expected, found=found))
+        found = "nothing" if value is None else shown(value)
+        self._add(Flaw(at=at, expected=expected, found=found))
+
+    def _add(self, flaw: Flaw) -> None:
+        """Keep a flaw; of too many, that there are more."""
+        self.count += 1
+        if self.count <= _MOST_FLAWS:
+            self.flaws.append(flaw)
 
 
 def _is_int(value: object) -> TypeGuard[int]:
     # To Python True is the number 1; to a reader of the file it is not.
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _shown(value: object) -> str:
-    text = _REPR.repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

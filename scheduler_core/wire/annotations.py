@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.products import Product
+from scheduler_core.wire.shown import shown
 
 #: when the scheduler decided, in nanoseconds; compared as a number, never as a date
 PREDICATE_TIME = "predicate-time"
@@ -37,7 +38,7 @@ class WireError(SchedulerCoreError, ValueError):
 
     def __init__(self, path: str, *, expected: str, found: object) -> None:
         """Remember where, what was expected, and what was found."""
-        super().__init__(f"{path}: expected {expected}, found {found!r}")
+        super().__init__(f"{path}: expected {expected}, found {shown(found)}")
         self.path = path
         self.expected = expected
         self.found = found

@@ -26,6 +26,8 @@ from scheduler_core.nodes import NodeState
 from scheduler_core.reasons import refusal
 from scheduler_core.rows import Product, distributed
 from scheduler_core.wire.reader import Reader, SnapshotError
+from scheduler_core.wire.shown import shown
+from scheduler_core.wire.snapshot_job import is_block
 from scheduler_core.wire.typed import (
     as_integer,
     as_name,
@@ -160,8 +162,9 @@ def _on_node(
 
 def _problems(case: Case, row: Product | None, profile: Profile) -> list[str]:
     block = case.job.annotations.get(SP_BLOCK)
-    if block is not None and not (block.isascii() and block.isdigit()):
-        return [f"annotation {SP_BLOCK}: expected a whole number, found {block!r}"]
+    if block is not None and not is_block(block):
+        found = shown(block)
+        return [f"annotation {SP_BLOCK}: expected a whole number, found {found}"]
     job = Job(
         row=row,
         pods=tuple(Pod(name=f"pod-{i}", chips=case.count) for i in range(case.pods)),

@@ -19,6 +19,7 @@ from scheduler_core.wire.annotations import (
     parse_chip_names,
     render_chips,
 )
+from scheduler_core.wire.shown import shown
 from scheduler_core.wire.typed import (
     as_array,
     as_integer,
@@ -336,7 +337,7 @@ def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
     )
     codes = as_string(fields.get("fault_code"), f"{path}.fault_code")
     for code in codes.split(","):
-        where = f"{path}.fault_time_and_level_map[{code!r}]"
+        where = f"{path}.fault_time_and_level_map[{shown(code)}]"
         detail = as_object(details.get(code, {}), where)
         yield Fault(
             chip=chip,

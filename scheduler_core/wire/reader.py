@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.shown import shown, shown_key
 from scheduler_core.wire.typed import (
     as_array,
     as_integer,
@@ -16,6 +17,9 @@ from scheduler_core.wire.typed import (
 )
 
 T = TypeVar("T")
+
+#: Problems of one document that are told one by one: more nobody reads at once.
+MOST_PROBLEMS = 100
 
 
 class SnapshotError(SchedulerCoreError, ValueError):
@@ -36,10 +40,19 @@ class Reader:
     """Reads one document and remembers everything that is wrong with it."""
 
     problems: list[str] = field(default_factory=list)
+    #: how many more there were
+    more: int = 0
 
     def say(self, path: str, expected: str, found: object) -> None:
         """Remember that something else was expected at `path`."""
-        self.problems.append(f"{path}: expected {expected}, found {found!r}")
+        self.note(f"{path}: expected {expected}, found {shown(found)}")
+
+    def note(self, problem: str) -> None:
+        """Remember one thing that is wrong; of too many, that there are more."""
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+        else:
+            self.more += 1
 
     def finish(self) -> None:
         """Raise if anything was wrong.
@@ -47,6 +60,8 @@ class Reader:
         Raises:
             SnapshotError: With all of it.
         """
+        if self.more:
+            self.problems.append(f"document: expected no more, found {self.more} more")
         if self.problems:
             raise SnapshotError(self.problems)
 
@@ -88,13 +103,15 @@ class Reader:
             return {}
         known = (*required, *optional)
         for key in fields:
-            if key not in known:
+            if key not in known and len(self.problems) >= MOST_PROBLEMS:
+                self.more += 1  # without looking for what was meant
+            elif key not in known:
                 close = get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else _listed(known)
-                self.problems.append(f"{_under(path, key)}: no such key, {hint}")
+                self.note(f"{_under(path, key)}: no such key, {hint}")
         for key in required:
             if key not in fields:
-                self.problems.append(f"{_under(path, key)}: expected, not found")
+                self.note(f"{_under(path, key)}: expected, not found")
         return fields
 
     def get(
@@ -123,7 +140,7 @@ class Reader:
         try:
             return narrow(value, path)
         except WireError as error:
-            self.problems.append(str(error))
+            self.note(str(error))
             return default
 
     def items(self, value: object, path: str) -> Sequence[object]:
@@ -187,4 +204,5 @@ def _listed(known: Sequence[str]) -> str:
 
 
 def _under(path: str, key: str) -> str:
+    key = shown_key(key)
     return f"{path}.{key}" if path else key

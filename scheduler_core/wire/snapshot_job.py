@@ -10,6 +10,7 @@ annotations are those of the job. `accelerator-type` says which kind of server i
 meant; what else the node selector says, the nodes' labels must have.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -23,6 +24,7 @@ from scheduler_core.wire.typed import as_string
 
 #: the job's label that says whether logical SuperPoDs may be spread, and its values
 _SUPERPOD_AFFINITY = "super-pod-affinity"
+_BLOCK = re.compile("[0-9]{1,9}")
 _SOFT, _HARD = "soft", "hard"
 
 _NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
@@ -100,6 +102,11 @@ def parse(text: str) -> Job:
     return job
 
 
+def is_block(text: str) -> bool:
+    """Whether a text can be the chips of a logical SuperPoD: some nine digits."""
+    return _BLOCK.fullmatch(text) is not None
+
+
 def _check_words(reader: Reader, job: Job) -> None:
     """Values of labels and annotations that mean something here must mean one thing."""
     tor, spread = job.labels.get(TOR_AFFINITY), job.labels.get(_SUPERPOD_AFFINITY)
@@ -109,5 +116,5 @@ def _check_words(reader: Reader, job: Job) -> None:
     if spread not in {None, _SOFT, _HARD}:
         reader.say(f"labels.{_SUPERPOD_AFFINITY}", f"one of {_SOFT}, {_HARD}", spread)
     block = job.annotations.get(SP_BLOCK)
-    if block is not None and not (block.isascii() and block.isdigit()):
+    if block is not None and not is_block(block):
         reader.say(f"annotations.{SP_BLOCK}", "a whole number", block)

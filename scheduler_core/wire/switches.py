@@ -54,10 +54,11 @@ def parse(
         _leaf(item, nodes, f"{path}[{index}]")
         for index, item in enumerate(as_array(root.get("server_list"), path))
     )
-    names = [leaf.name for leaf in leaves]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise WireError(path, expected="each tor_id once", found=twice)
+    names: set[str] = set()
+    for leaf in leaves:
+        if leaf.name in names:
+            raise WireError(path, expected="each tor_id once", found=leaf.name)
+        names.add(leaf.name)
     is_single = tor_level == Version.SINGLE_LAYER.value
     return Network(
         leaves=leaves,

@@ -41,7 +41,7 @@ def test_addresses_of_other_makes_are_read_over_and_virtual_devices_left_out() -
     [
         ("", f"{WHERE}: expected JSON ("),
         ("{", f"{WHERE}: expected JSON ("),
-        ("[" * 100_000, f"{WHERE}: expected JSON ("),
+        ("[" * 100_000, f"{WHERE}: expected JSON of fewer levels, found '[[["),
         ("[]", f"{WHERE}: expected an object, found []"),
         ('{"Ascend910-8":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),
         ('{"Ascend310-0":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),

@@ -1,0 +1,378 @@
+"""Parsers of what the API server, kube-scheduler and the kubelet send.
+
+Not only the decoding: each object goes on into the ledger, the cache or the report,
+because a text that decodes can do its harm there.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from agent import reporter
+from agent.claims import ledger as ledgers
+from agent.claims import occupancy, publishing, settling
+from agent.claims.events import (
+    AllocateAsked,
+    PodSeen,
+    PreferenceAsked,
+    ResourcesRead,
+)
+from agent.claims.values import Ledger
+from agent.devices import driver_file
+from agent.health import Health, Look
+from agent.health import step as health_step
+from agent.picture import NodeMarks, node_patch, picture, wanted
+from agent.plugin import translate
+from agent.report import Drawn, Landed, State, Watched
+from agent.report import step as report_step
+from extender import protocol, seen
+from extender.cache import Cache, step
+from extender.protocol import BodyError
+from kube import kubelet_pods
+from kube.errors import KubeError, api_error
+from kube.objects import ConfigMap, Node, Pod
+from kube.pods import npu_pod
+from kube.watch import Change, Deleted, HasMeta, ListWatch, Upserted
+from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
+from kubelet_api.podresources.v1 import api_pb2 as podresources
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire.deviceinfo import Affinity
+from tests.agent.node import NODE, ids, pod
+from tests.extender.test_protocol import recorded
+from tests.hostile.row import Row
+from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
+
+_NOW_S = 1_800_000_000.0
+_LOOP = asyncio.new_event_loop()
+
+
+def _picture() -> Any:
+    reading = driver_file.parse("product: atlas-800-training\nvanished: [1]\n")
+    look = Look(reading=reading, in_use=frozenset(), recover_s=1.0)
+    health, _ = health_step(Health(), look, 0.0)
+    return picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+
+
+_PICTURE = _picture()
+_REPORT: dict[str, Any] = {
+    "metadata": {
+        "name": f"mindx-dl-deviceinfo-{NODE}",
+        "namespace": "kube-system",
+        "uid": "uid-c",
+        "resourceVersion": "19",
+        "labels": {"mx-consumer-cim": "true"},
+        "annotations": {"ascend-affinity/writer": "me"},
+    },
+    "data": wanted(_PICTURE, update_time=int(_NOW_S)),
+}
+
+
+class _Stream:
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+
+    async def read(self, _idle_s: float) -> bytes:
+        return self._chunks.pop(0) if self._chunks else b""
+
+
+class _Server:
+    """An API server whose list and watch say what they are told to."""
+
+    def __init__(self) -> None:
+        self.page = b""
+        self.lines: list[bytes] = []
+
+    async def request(self, *_words: object, **_more: object) -> bytes:
+        return self.page
+
+    @asynccontextmanager
+    async def stream(self, *_words: object, **_more: object) -> AsyncIterator[_Stream]:
+        yield _Stream(self.lines)
+
+
+def _page(*items: object, more: str = "") -> bytes:
+    metadata = {"resourceVersion": "20", "continue": more}
+    return json.dumps({"metadata": metadata, "items": items}).encode()
+
+
+class _Followed:
+    """One collection, followed by a real `ListWatch`, and what becomes of it."""
+
+    def __init__(self, kind: type[Any], known: object) -> None:
+        self._kind = kind
+        self._known = known
+        self._start()
+
+    def _start(self) -> None:
+        self._server = _Server()
+        client: Any = self._server
+        self._watch: ListWatch[Any] = ListWatch(client, "/api/v1/things", self._kind)
+        self._server.page = _page(self._known)
+        self._changes: list[Change[Any]] = []
+        _LOOP.run_until_complete(self._watch.step(self._changes.append))
+
+    def state(self) -> object:
+        return self._watch.known()
+
+    def line(self, content: bytes) -> object:
+        if not content.strip() or b"\n" in content:
+            return None  # no line, or several of which the first may be good
+        self._start()  # so that each input meets the same
+        self._server.lines = [content + b"\n"]
+        return self._step()
+
+    def list(self, content: bytes) -> object:
+        self._start()
+        self._watch._version = ""  # as after a 410
+        self._server.page = content
+        return self._step()
+
+    def _step(self) -> object:
+        self._changes.clear()
+        _LOOP.run_until_complete(self._watch.step(self._changes.append))
+        took = tuple(self._changes)
+        self._start()  # what was taken is no half of anything
+        return took
+
+
+def _obj(kind: type[Any], content: bytes) -> Any:
+    """An object as a watch would deliver it; nothing where it does not decode."""
+    server = _Server()
+    client: Any = server
+    watch: ListWatch[HasMeta] = ListWatch(client, "/api/v1/things", kind)
+    server.page = b'{"metadata":{"resourceVersion":"1"},"items":[%s]}' % content
+    found: list[Change[HasMeta]] = []
+    _LOOP.run_until_complete(watch.step(found.append))
+    return [each.obj for each in found if isinstance(each, (Upserted, Deleted))]
+
+
+def _into_cache(kind: type[Any], content: bytes) -> object:
+    cache = Cache()
+    node = _obj(Node, json.dumps(NODE_OBJECT).encode())[0]
+    report = seen.report_change(_obj(ConfigMap, json.dumps(_REPORT).encode())[0])
+    assert report is not None
+    for change in (seen.node_change(node), report):
+        step(cache, change, _NOW_S)
+    for obj in _obj(kind, content):
+        change = _CHANGES[kind](obj)
+        if change is not None:
+            step(cache, change, _NOW_S)
+            step(cache, change, _NOW_S + 1)
+    list(cache.cluster)
+    return cache
+
+
+_CHANGES: Mapping[type[Any], Any] = {
+    Pod: seen.pod_change,
+    Node: seen.node_change,
+    ConfigMap: seen.report_change,
+}
+
+
+def _ledger(*, standalone: bool) -> Ledger:
+    ledger = Ledger(product=PRODUCT, node=NODE, standalone=standalone)
+    return ledgers.step(ledger, PodSeen(pod("other", (4, 5))))[0]
+
+
+def _into_ledger(content: bytes) -> object:
+    made = []
+    for obj in _obj(Pod, content):
+        found = npu_pod(obj, PRODUCT.resource)
+        for standalone in (False, True) if found else ():
+            assert found is not None
+            ledger, _ = ledgers.step(_ledger(standalone=standalone), PodSeen(found))
+            asked = AllocateAsked(ids(1), last_call=True)
+            ledger, said = ledgers.step(ledger, asked)
+            patches = publishing.patches(ledger, host_ip="", unsure=frozenset())
+            made += [occupancy.devices(ledger), patches, said]
+            settling.wants_reading(ledger, thorough=True)
+    return made
+
+
+def _into_report(content: bytes) -> object:
+    state, _ = report_step(State(me="me", heartbeat_s=300.0), Drawn(_PICTURE), 0.0)
+    ours = _obj(ConfigMap, json.dumps(_REPORT).encode())[0]
+    landed = Landed(_PICTURE, dict(ours.data), reporter.seen(ours))
+    state, _ = report_step(state, landed, 0.0)
+    for obj in _obj(ConfigMap, content):
+        state, effects = report_step(state, Watched(reporter.seen(obj)), 1.0)
+        repr(effects).encode()
+    return state
+
+
+def _into_marks(content: bytes) -> object:
+    marks = NodeMarks(labels={"a": "b"}, annotations={"c": "d"}, defaults={"e": "f"})
+    return [node_patch(obj, marks) for obj in _obj(Node, content)]
+
+
+def _no(content: bytes) -> object:
+    said = str(api_error(0, content, what="WATCH /api/v1/pods"))
+    said.encode()
+    assert len(said) < 2_000
+    return said
+
+
+_ALLOCATED = _ledger(standalone=False)
+
+
+def _preference(content: bytes) -> object:
+    request = deviceplugin.PreferredAllocationRequest.FromString(content)
+    for each in request.container_requests:
+        asked = PreferenceAsked(
+            tuple(each.available_deviceIDs),
+            tuple(each.must_include_deviceIDs),
+            each.allocation_size,
+        )
+        _, effects = ledgers.step(_ALLOCATED, asked)
+        given = [i for effect in effects for i in getattr(effect, "kubelet_ids", ())]
+        assert set(given) <= set(each.available_deviceIDs) | set(
+            each.must_include_deviceIDs
+        )
+    return request
+
+
+def _allocate(content: bytes) -> object:
+    request = deviceplugin.AllocateRequest.FromString(content)
+    for each in request.container_requests:
+        asked = AllocateAsked(tuple(each.devices_ids), last_call=True)
+        after, effects = ledgers.step(_ALLOCATED, asked)
+        refused = [effect.text for effect in effects if hasattr(effect, "text")]
+        assert all(len(text) <= 1_000 for text in refused), refused
+        assert bool(refused) == (after.holds == _ALLOCATED.holds)
+    return request
+
+
+def _resources(content: bytes) -> object:
+    answer = podresources.GetPodResourcesResponse.FromString(content)
+    containers = translate.device_ids(answer.pod_resources, PRODUCT.resource)
+    ledger = _ledger(standalone=False)
+    ledger, _ = ledgers.step(ledger, AllocateAsked(ids(4, 5), last_call=True))
+    read = ResourcesRead(
+        uid="uid-other",
+        containers=containers,
+        as_of=ledger.sequence,
+        until=ledger.sequence,
+        quiet=True,
+    )
+    return ledgers.step(ledger, read)
+
+
+def _message(message: Any) -> bytes:
+    content: bytes = message.SerializeToString()
+    return content
+
+
+def _event(kind: str, obj: object) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode()
+
+
+_PODS = _Followed(Pod, {**POD, "metadata": {**POD["metadata"], "uid": "uid-0"}})
+_BODIES = ("filter-names", "filter-nodes", "prioritize-names", "prioritize-nodes")
+_ANY = re.compile(r".+", re.DOTALL)
+_OBJECT_SEEDS: Mapping[Any, tuple[bytes, ...]] = {
+    Pod: (json.dumps(POD).encode(),),
+    Node: (json.dumps(NODE_OBJECT).encode(),),
+    ConfigMap: (json.dumps(_REPORT).encode(),),
+}
+
+
+def _cached(kind: type[Any]) -> Row:
+    return Row(
+        name=f"object: {kind.__name__}, into the extender's cache",
+        read=lambda content: _into_cache(kind, content),
+        seeds=_OBJECT_SEEDS[kind],
+        errors=(KubeError,),
+    )
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        name="watch: a line",
+        read=_PODS.line,
+        state=_PODS.state,
+        seeds=(
+            _event("ADDED", POD),
+            _event("MODIFIED", POD),
+            _event("DELETED", POD),
+            _event("BOOKMARK", {"metadata": {"resourceVersion": "30"}}),
+        ),
+        errors=(KubeError,),
+    ),
+    Row(
+        name="list: a page",
+        read=_PODS.list,
+        state=_PODS.state,
+        seeds=(_page(POD), _page()),
+        errors=(KubeError,),
+    ),
+    Row(
+        name="kubelet: /pods",
+        read=lambda content: kubelet_pods.decoded(content, "http://kubelet"),
+        seeds=(_page(POD, POD),),
+        errors=(KubeError,),
+    ),
+    Row(
+        name="API server: an error's body",
+        read=_no,
+        seeds=(b'{"code": 409, "reason": "Conflict", "message": "no"}',),
+    ),
+    _cached(Pod),
+    _cached(Node),
+    _cached(ConfigMap),
+    Row(
+        name="object: Pod, into the agent's ledger",
+        read=_into_ledger,
+        seeds=_OBJECT_SEEDS[Pod],
+        errors=(KubeError,),
+    ),
+    Row(
+        name="object: ConfigMap, into the agent's report",
+        read=_into_report,
+        seeds=_OBJECT_SEEDS[ConfigMap],
+        errors=(KubeError,),
+    ),
+    Row(
+        name="object: Node, into the agent's marks",
+        read=_into_marks,
+        seeds=_OBJECT_SEEDS[Node],
+        errors=(KubeError,),
+    ),
+    Row(
+        name="kube-scheduler: filter, prioritize",
+        read=protocol.nodes_args,
+        seeds=tuple(recorded(f"kube-scheduler-{name}.json") for name in _BODIES),
+        errors=(BodyError,),
+    ),
+    Row(
+        name="kube-scheduler: bind",
+        read=protocol.bind_args,
+        seeds=(recorded("kube-scheduler-bind.json"),),
+        errors=(BodyError,),
+    ),
+    Row(
+        name="kubelet: GetPreferredAllocation",
+        read=_preference,
+        seeds=(_message(LIKED),),
+        errors=(DecodeError,),
+        says=_ANY,
+    ),
+    Row(
+        name="kubelet: Allocate",
+        read=_allocate,
+        seeds=(_message(WANTED),),
+        errors=(DecodeError,),
+        says=_ANY,
+    ),
+    Row(
+        name="kubelet: pod-resources",
+        read=_resources,
+        seeds=(_message(GIVEN),),
+        errors=(DecodeError,),
+        says=_ANY,
+    ),
+)

@@ -1,0 +1,271 @@
+"""Valid documents of every kind, from which hostile ones are made."""
+
+from typing import Any
+
+from agent import journal
+from agent.journal import HoldEntry
+from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
+from kubelet_api.podresources.v1 import api_pb2 as podresources
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import deviceinfo
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from tests.agent.node import NODE, ids
+
+REPORT = deviceinfo.render(
+    DeviceInfo(
+        available=(0, 1, 2),
+        unhealthy=(7,),
+        faults=(Fault(chip=7, code="80E01801", level="SeparateNPU", time_ms=5),),
+        update_time=1_790_000_000,
+    ),
+    Affinity(held=(3,), releasing=(4,), lost=(5,), sequence=9),
+    PRODUCT,
+)
+SNAPSHOT = {
+    "version": 1,
+    "nodes": [
+        {
+            "name": "node-1",
+            "product": "atlas-800-training",
+            "chips": [0, 1, 2, 3, 4, 5, 6, 7],
+            "unhealthy": [3],
+            "network_unhealthy": [1],
+            "held": [0],
+            "releasing": [2],
+            "listed": [0],
+            "barred": "agent-silent",
+            "superpod": 0,
+            "labels": {"zone": "a"},
+            "annotations": {"a": "b"},
+        },
+        {"name": "node-2", "product": "atlas-800-training"},
+    ],
+    "pods": [
+        {
+            "name": "default/train-0",
+            "node": "node-1",
+            "chips": [0, 1],
+            "phase": "Running",
+            "terminating": False,
+            "priority": 0,
+            "started_s": 1790000000,
+            "job": "default/train",
+            "rank": 0,
+            "budgets": ["default/slow"],
+        }
+    ],
+    "jobs": [
+        {"name": "default/train", "min_available": 1, "schema": "large-model-schema"}
+    ],
+    "budgets": [{"name": "default/slow", "allowed": 1}],
+    "switches": {
+        "version": "2.0",
+        "shared_leaves": 2,
+        "leaves": [
+            {
+                "name": "0",
+                "use": "idle",
+                "healthy": True,
+                "servers": [{"node": "node-1", "slice": 0}, {}],
+            }
+        ],
+    },
+    "superpods": {"size": 48, "reserve": 2},
+    "profile": "seed",
+}
+JOB = {
+    "version": 1,
+    "resource": "huawei.com/Ascend910",
+    "chips": 8,
+    "pods": 4,
+    "labels": {"tor-affinity": "large-model-schema", "super-pod-affinity": "soft"},
+    "annotations": {"sp-block": "32"},
+    "node_selector": {"accelerator-type": "module"},
+    "priority": 0,
+}
+CASE = {
+    "resource": "huawei.com/Ascend910",
+    "node_selector": {},
+    "labels": {"a": "b"},
+    "annotations": {"sp-block": "8"},
+    "node_labels": {},
+    "count": 2,
+    "pods": 1,
+    "node": {
+        "chips": 8,
+        "free": [0, 1, 4],
+        "unhealthy": [2],
+        "network_unhealthy": [],
+    },
+}
+TORS = {
+    "version": "1.0",
+    "tor_count": 1,
+    "server_list": [
+        {
+            "tor_id": 0,
+            "tor_ip": "1.0.0.0",
+            "IsSharedTor": 1,
+            "IsHealthy": 0,
+            "server": [{"server_ip": "1.1.0.0", "npu_count": 8, "slice_id": 0}],
+        }
+    ],
+}
+DRIVER_FILE = b"""
+product: atlas-800-training
+faults:
+  - {chip: 3, code: "80E01801", level: SeparateNPU}
+  - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
+processes:
+  - {chip: 0, pid: 4711}
+vanished: [5]
+stand_in: /dev/null
+numa: [0, 0, 0, 0, 1, 1, 1, 1]
+"""
+SETTINGS = b"""
+node-name: n1
+numa-topology: true
+mode: standalone
+driver-poll-s: 0.5
+state-dir: /var/lib/ascend-agent
+log-level: info
+"""
+HOLD = HoldEntry(
+    sequence=1,
+    kubelet_ids=("Ascend910-7", "Ascend910-0"),
+    chips=(0, 1),
+    claim_uid="uid-a",
+    pod_uid="",
+    namespace="default",
+    pod="train-0",
+    container="main",
+    need=0,
+    boot_id="boot-1",
+)
+JOURNAL = journal.encode([HOLD], boot_id="boot-1", node="n1")
+TOKEN = b"eyJhbGciOi.eyJpc3MiOi.c2ln\n"
+KUBECONFIG = b"""
+apiVersion: v1
+kind: Config
+current-context: here
+clusters:
+- name: here
+  cluster: {server: "http://127.0.0.1:8001"}
+contexts:
+- name: here
+  context: {cluster: here, user: me}
+users:
+- name: me
+  user: {token: abc}
+"""
+CA = """\
+-----BEGIN CERTIFICATE-----
+MIIBczCCARmgAwIBAgIUMxPHxq1MgmqSW3Ng2tK7a9DRGQIwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAeFw0yNjExMjExNDU2MjVaFw0zNjExMTgxNDU2MjVa
+MA8xDTALBgNVBAMMBHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATWfTeN
+nt6WWhozkDuUTcGxT36A7sdKSBBp1Odsw/hB5MoVBtiOgEyFMzyV/PUChgmHTmDk
+VI/K3VM0w9bVBbkho1MwUTAdBgNVHQ4EFgQUFeJsklSht1DaNDFEMtSHLVlOYsIw
+HwYDVR0jBBgwFoAUFeJsklSht1DaNDFEMtSHLVlOYsIwDwYDVR0TAQH/BAUwAwEB
+/zAKBggqhkjOPQQDAgNIADBFAiEA2IwU6th5rq01fwFVQA55d/ZwLLVRqSSs+3dp
+VKGgNf4CID66Qqwy28J3jfVLPVEnqNhBi3T4WK/WRCSnZ4TVOVA+
+-----END CERTIFICATE-----
+"""
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "train-0",
+        "namespace": "default",
+        "uid": "uid-1",
+        "resourceVersion": "17",
+        "labels": {"a": "b"},
+        "annotations": {
+            "huawei.com/Ascend910": "Ascend910-0,Ascend910-1",
+            "predicate-time": "1790000000000000000",
+            "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
+            "huawei.com/kltDev": "Ascend910-0,Ascend910-1",
+            "huawei.com/schedule_policy": "chip8-node8",
+        },
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Job", "name": "j", "controller": True}
+        ],
+        "creationTimestamp": "2026-11-21T10:00:00Z",
+        "deletionTimestamp": None,
+    },
+    "spec": {
+        "nodeName": NODE,
+        "initContainers": [
+            {
+                "name": "prepare",
+                "restartPolicy": "Always",
+                "resources": {"limits": {"huawei.com/Ascend910": "1"}},
+            }
+        ],
+        "containers": [
+            {
+                "name": "main",
+                "resources": {"limits": {"huawei.com/Ascend910": "1"}},
+                "env": [
+                    {
+                        "name": "ASCEND_VISIBLE_DEVICES",
+                        "valueFrom": {
+                            "fieldRef": {
+                                "fieldPath": (
+                                    "metadata.annotations['huawei.com/Ascend910']"
+                                )
+                            }
+                        },
+                    }
+                ],
+            }
+        ],
+    },
+    "status": {
+        "phase": "Pending",
+        "startTime": "2026-11-21T10:00:00Z",
+        "extendedResourceClaimStatus": {
+            "requestMappings": [{"containerName": "x", "resourceName": "y"}]
+        },
+    },
+}
+NODE_OBJECT = {
+    "metadata": {
+        "name": NODE,
+        "uid": "uid-n",
+        "resourceVersion": "18",
+        "labels": {"accelerator": "huawei-Ascend910", "accelerator-type": "module"},
+        "annotations": {
+            "baseDeviceInfos": '{"Ascend910-0": {"IP": "", "SuperDeviceID": -2}}'
+        },
+    },
+    "spec": {"unschedulable": False},
+    "status": {
+        "capacity": {"huawei.com/Ascend910": "8", "cpu": "4"},
+        "allocatable": {"huawei.com/Ascend910": "8", "cpu": "4"},
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    },
+}
+GIVEN = podresources.GetPodResourcesResponse(
+    pod_resources=podresources.PodResources(
+        name="other",
+        namespace="default",
+        containers=[
+            podresources.ContainerResources(
+                name="main",
+                devices=[
+                    podresources.ContainerDevices(
+                        resource_name=PRODUCT.resource, device_ids=ids(4, 5)
+                    )
+                ],
+            )
+        ],
+    )
+)
+WANTED = deviceplugin.AllocateRequest(
+    container_requests=[deviceplugin.ContainerAllocateRequest(devices_ids=ids(4, 5))]
+)
+LIKED = deviceplugin.PreferredAllocationRequest(
+    container_requests=[
+        deviceplugin.ContainerPreferredAllocationRequest(
+            available_deviceIDs=ids(*range(8)), allocation_size=2
+        )
+    ]
+)

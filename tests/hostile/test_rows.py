@@ -1,0 +1,73 @@
+"""Whatever comes from outside: a value, or an error that says what is wrong."""
+
+import pytest
+from hypothesis import given, settings
+
+from tests.hostile import mutations
+from tests.hostile.row import LawError, Row, check
+from tests.hostile.rows import ROWS
+
+EVERY_ROW = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+@EVERY_ROW
+def test_a_valid_document_is_taken(row: Row) -> None:
+    for seed in row.seeds:
+        assert check(row, seed)
+
+
+@EVERY_ROW
+def test_what_is_always_asked_breaks_no_parser(row: Row) -> None:
+    asked = list(mutations.always(row.seeds, row.put, alone=not row.is_slow))
+    # of a slow one every third: `make fuzz` asks everything, at every place
+    for _, content in asked[:: 3 if row.is_slow else 1]:
+        check(row, content)
+
+
+@EVERY_ROW
+def test_what_is_almost_valid_breaks_no_parser(row: Row) -> None:
+    @settings(derandomize=True, database=None, max_examples=10 if row.is_slow else 25)
+    @given(mutations.mutated(row.seeds, tuple(row.put.values())))
+    def always_holds(content: bytes) -> None:
+        check(row, content)
+
+    always_holds()
+
+
+def test_the_law_is_broken_by_what_is_not_documented() -> None:
+    def read(_content: bytes) -> None:
+        raise KeyError("a")
+
+    row = Row(name="a parser", read=read, seeds=(b"",), errors=(ValueError,))
+
+    with pytest.raises(LawError, match=r"a parser: KeyError of b''"):
+        check(row, b"")
+
+
+def test_the_law_is_broken_by_an_error_that_does_not_help() -> None:
+    def read(_content: bytes) -> None:
+        raise ValueError("invalid argument")
+
+    row = Row(name="a parser", read=read, seeds=(b"",), errors=(ValueError,))
+
+    with pytest.raises(LawError, match="does not say what was expected"):
+        check(row, b"")
+
+
+def test_the_law_is_broken_by_half_a_change() -> None:
+    changed: list[bytes] = []
+
+    def read(content: bytes) -> None:
+        changed.append(content)
+        raise ValueError("document: expected nothing, found something")
+
+    row = Row(
+        name="a parser",
+        read=read,
+        seeds=(b"",),
+        errors=(ValueError,),
+        state=lambda: tuple(changed),
+    )
+
+    with pytest.raises(LawError, match="half applied"):
+        check(row, b"x")
