@@ -64,7 +64,7 @@ def _pods(
         chips=draw(_some(tuple(range(node.product.chip_count)))),
         phase=draw(st.sampled_from(["Pending", "Running", "Succeeded"])),
         terminating=draw(st.booleans()),
-        priority=draw(st.integers()),
+        priority=draw(st.integers(-(2**31), 10**9)),
         started_s=draw(st.none() | st.integers(0, 2**40)),
         job=draw(st.sampled_from(["", *jobs])),
         rank=draw(st.none() | st.integers(0, 9)),
