@@ -8,18 +8,26 @@ from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire.pods import NpuPod
 
 
-def own(ledger: Ledger, pod: NpuPod, *, since: int) -> Ledger:
+def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
     """Give a pod what its init containers got.
 
     pod-resources never shows ordinary init containers; that their pod is this
     one follows from the slot and from their ids, which later containers got.
+
+    Args:
+        ledger: The state.
+        pod: One of its other containers was found to hold something.
+        since: The sequence up to which nothing of this is theirs.
+        near: Look beyond the pod's slot: at what was given out just before. Not for
+            a container that asked by itself, long after them.
     """
     mine = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
     inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
     lasting = [hold for need, hold in mine.items() if need not in inits]
     shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
-    before = _just_before(ledger, min(lasting, key=_sequence), len(inits))
+    first = min(lasting, key=_sequence)
+    before = _just_before(ledger, first, len(inits)) if near else []
     for index in sorted(inits, reverse=True):  # the last one was served just before
         need = pod.needs[index]
         last = before[-1] if before else None

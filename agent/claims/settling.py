@@ -123,7 +123,7 @@ def _confirm(
             return ledger, ()
         if hold is None or hold.sequence < mine.sequence:
             ledger = values.with_hold(ledger, replace(mine, lost=False))
-            return inits.own(ledger, pod, since=0), ()
+            return inits.own(ledger, pod, since=0, near=False), ()
     if hold is None:
         return _adopt(ledger, owner, found.ids)
     if mine is not None:
@@ -132,13 +132,15 @@ def _confirm(
     if swapped:
         ledger = exchanging.exchange(ledger, pod, hold, instead_of=mine)
     need = next(i for i, each in enumerate(pod.needs) if each.name == container)
+    # served in its turn from the pod's own slot: so were its init containers, if any
+    near = swapped or hold.need != need
     hold = replace(
         ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
     )
     ledger = replace(values.with_hold(ledger, hold), bare=ledger.bare - {pod.uid})
     if mine is None or not mine.lost:  # else made anew by itself, without init ones
         since = 0 if mine is None else mine.sequence  # what was before is known
-        ledger = inits.own(ledger, pod, since=since)
+        ledger = inits.own(ledger, pod, since=since, near=near)
     ledger = releasing.without_idle_slots(ledger)
     return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
 

@@ -267,3 +267,16 @@ def test_nor_what_another_got_when_what_lasts_is_made_anew_by_itself() -> None:
     assert [held for owner, _, held in holds(now).values() if "other" in owner] == [
         (chip,)
     ]
+
+
+def test_nor_when_it_gets_its_own_chips_again() -> None:
+    now = confirmed()
+    shows(now, "train", main=())
+    now.apply(PodSeen(pod("rejected", [4], 2)))
+    mounts(now, 6)
+    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
+    assert mounts(now, 6) == (0,)
+
+    shows(now, "train", main=(6,))
+
+    assert owners(now) == {1: "", 3: "", 4: "train/main"}
