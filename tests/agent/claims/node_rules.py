@@ -63,7 +63,7 @@ class Node(Pods):
             kubelet.restart_container(lasting[index % len(lasting)], manner)
 
     @precondition(Pods.can_race)
-    @rule(shape=st.integers(0, 6), seed=indexes, manner=manners)
+    @rule(shape=st.integers(0, 7), seed=indexes, manner=manners)
     def equals_race_and_the_kubelet_loses_them(
         self, shape: int, seed: int, manner: Manner
     ) -> None:

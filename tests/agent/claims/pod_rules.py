@@ -17,6 +17,7 @@ SHAPES: tuple[tuple[Needs, bool], ...] = (
     (((APP, 1), (APP, 1)), False),
     (((INIT, 1), (APP, 1)), False),
     (((INIT, 2), (APP, 1), (APP, 1)), False),
+    (((INIT, 1), (INIT, 1), (APP, 1)), False),
     (((SIDECAR, 1), (APP, 1)), False),
     (((INIT, 1), (SIDECAR, 1), (APP, 1)), False),
     (((APP, 4),), False),
@@ -66,7 +67,7 @@ class Pods(RuleBasedStateMachine):
                 self.world.fresh.append(uid)
 
     @precondition(lambda self: self.world.cluster.is_up)
-    @rule(shape=st.sampled_from([0, 1, 7]), name=indexes)
+    @rule(shape=st.sampled_from([0, 1, 8]), name=indexes)
     def bind_without_the_scheduler(self, shape: int, name: int) -> None:
         needs, _ = SHAPES[shape]
         if self.world.cluster.bind_directly(needs, name=f"p{name}"):
@@ -107,13 +108,13 @@ class Pods(RuleBasedStateMachine):
         return world.agent.is_up and world.cluster.is_up and not world.kubelet.admission
 
     @precondition(can_race)
-    @rule(shape=st.integers(0, 6), seed=indexes, obeys=st.booleans())
+    @rule(shape=st.integers(0, 7), seed=indexes, obeys=st.booleans())
     def equals_race(self, shape: int, seed: int, obeys: bool) -> None:
         """Several equal pods at once, admitted in another order."""
         self._race(shape, seed, obeys=obeys)
 
     @precondition(can_race)
-    @rule(shape=st.integers(0, 6), seed=indexes, sent=st.integers(1, 4))
+    @rule(shape=st.integers(0, 7), seed=indexes, sent=st.integers(1, 4))
     def equals_race_and_the_agent_dies(self, shape: int, seed: int, sent: int) -> None:
         self._race(shape, seed, obeys=False)
         agent = self.world.agent
@@ -165,7 +166,7 @@ class Pods(RuleBasedStateMachine):
         self._begin(index, Manner(obeys=False, seed=seed, forgets=forgets))
 
     @precondition(can_race)
-    @rule(shape=st.integers(0, 6), seed=indexes)
+    @rule(shape=st.integers(0, 7), seed=indexes)
     def equals_race_and_one_gets_an_id_again(self, shape: int, seed: int) -> None:
         self._race(shape, seed, obeys=True)
         if self.can_admit() and self.confirmed():
@@ -221,7 +222,7 @@ class Pods(RuleBasedStateMachine):
         ]
 
     @precondition(can_race)
-    @rule(shape=st.sampled_from([0, 1, 7]), index=indexes)
+    @rule(shape=st.sampled_from([0, 1, 8]), index=indexes)
     def start_without_devices(self, shape: int, index: int) -> None:
         self._bind(shape, index, 1)
         simple = self.simple()
