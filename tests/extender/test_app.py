@@ -38,7 +38,8 @@ class World:
         meta = {"name": name, "annotations": {inventory.BASE_DEVICE_INFOS: chips}}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
         await self.api.create("/api/v1/nodes", node)
-        offered = {"capacity": {RESOURCE: "8"}, "allocatable": {RESOURCE: "8"}}
+        has = {RESOURCE: "8", "pods": "110"}
+        offered = {"capacity": has, "allocatable": has}
         await self.api.patch_status(f"/api/v1/nodes/{name}", {"status": offered})
         report = {
             "apiVersion": "v1",
@@ -105,11 +106,17 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with beside_an_api_server(tmp_path) as found:
+        yield found
+
+
+@asynccontextmanager
+async def beside_an_api_server(tmp_path: Path, *arguments: str) -> AsyncIterator[World]:
     server = ApiServer()
     await server.start()
     address_file = tmp_path / "address"
     await asyncio.to_thread((tmp_path / "token").write_text, "user:ascend-extender")
-    async with started(server.url, address_file) as process:
+    async with started(server.url, address_file, *arguments) as process:
         url = f"http://{address_file.read_text().strip()}"
         async with (
             ApiClient(server.url, "user:test") as api,
@@ -129,12 +136,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def started(
-    api_url: str, address_file: Path
+    api_url: str, address_file: Path, *arguments: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "extender", "--listen", "127.0.0.1:0"),
         *("--api-server", api_url, "--address-file", str(address_file)),
-        *("--service-account-dir", str(address_file.parent)),
+        *("--service-account-dir", str(address_file.parent), *arguments),
         env={**os.environ, "PYTHONWARNINGS": ""},
     )
     try:

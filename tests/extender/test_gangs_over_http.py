@@ -1,0 +1,128 @@
+"""Jobs of several pods, end to end: a scheduling loop calls the extender as a program.
+
+The loop sends filter, prioritize and bind as kube-scheduler does, one pod after the
+other and binds beside it; what it knows of nodes, the extender is not told.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sandbox.scheduler import ExtenderSettings, SchedulingLoop
+from tests.extender.clusters import RESOURCE
+from tests.extender.test_app import PODS, World, beside_an_api_server, until
+
+
+@asynccontextmanager
+async def scheduled(tmp_path: Path, *arguments: str) -> AsyncIterator[World]:
+    """An extender and a scheduler that calls it."""
+    async with beside_an_api_server(tmp_path, *arguments) as world:
+        url = str(world.extender._base_url)
+        loop = SchedulingLoop(
+            world.server.url,
+            "user:system:kube-scheduler",
+            extender=ExtenderSettings(url=url, http_timeout_s=30),
+            backoff_s=0.05,
+        )
+        await loop.start()
+        try:
+            yield world
+        finally:
+            await loop.stop()
+
+
+async def add_member(
+    world: World, name: str, *, size: int, count: int = 8, job: str = "train"
+) -> None:
+    await world.api.create(PODS, member(name, size=size, count=count, job=job))
+
+
+def member(name: str, *, size: int, count: int, job: str) -> dict[str, Any]:
+    limits = {RESOURCE: str(count)}
+    container = {"name": "c", "image": "x", "resources": {"limits": limits}}
+    marks = {"ascend-affinity/job": job, "ascend-affinity/job-size": str(size)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": marks},
+        "spec": {"containers": [container]},
+    }
+
+
+async def nodes_of(world: World) -> dict[str, str]:
+    """{pod: node}, of pods that have one."""
+    pods = await world.api.items(PODS)
+    return {
+        pod["metadata"]["name"]: pod["spec"]["nodeName"]
+        for pod in pods
+        if pod["spec"].get("nodeName")
+    }
+
+
+async def events(world: World, reason: str) -> set[str]:
+    """Names of the pods that were told so."""
+    found = await world.api.items("/api/v1/namespaces/default/events")
+    return {
+        event["involvedObject"]["name"] for event in found if event["reason"] == reason
+    }
+
+
+async def test_a_job_of_eight_pods_is_bound_on_four_nodes(tmp_path: Path) -> None:
+    async with scheduled(tmp_path, "--job-rules", "per-pod") as world:
+        for number in range(1, 5):
+            await world.add_node(f"n{number}")
+        for number in range(7):
+            await add_member(world, f"p{number}", size=8, count=4)
+        await until(lambda: told(world, "waits for 1 of the 8 pods of its job"))
+        assert await nodes_of(world) == {}
+
+        await add_member(world, "p7", size=8, count=4)
+        await until(lambda: are_bound(world, 8))
+
+        pods = await world.api.items(PODS)
+        given = sorted(
+            (pod["spec"]["nodeName"], pod["metadata"]["annotations"][RESOURCE])
+            for pod in pods
+        )
+        rings = (
+            ",".join(f"Ascend910-{chip}" for chip in chips)
+            for chips in (range(4), range(4, 8))
+        )
+        ring, other = rings
+        assert given == [
+            (f"n{number}", chips) for number in range(1, 5) for chips in (ring, other)
+        ]
+
+
+async def test_while_one_pod_is_kept_by_something_else_none_is_bound(
+    tmp_path: Path,
+) -> None:
+    async with scheduled(tmp_path, "--gate-s", "1") as world:
+        for number in range(1, 4):
+            await world.add_node(f"n{number}")
+        await add_member(world, "a", size=2)
+        picky = member("b", size=2, count=8, job="train")
+        picky["spec"]["nodeSelector"] = {"disk": "ssd"}
+        await world.api.create(PODS, picky)
+
+        await until(lambda: has_event(world, "AscendGangTimeout", "b"))
+
+        assert await nodes_of(world) == {}
+        await add_member(world, "c", size=2, job="other")
+        await add_member(world, "d", size=2, job="other")
+        await until(lambda: are_bound(world, 2))  # nothing was kept for the first
+        assert set(await nodes_of(world)) == {"c", "d"}
+
+
+async def are_bound(world: World, count: int) -> bool:
+    return len(await nodes_of(world)) == count
+
+
+async def has_event(world: World, reason: str, name: str) -> bool:
+    return name in await events(world, reason)
+
+
+async def told(world: World, text: str) -> bool:
+    found = await world.api.items("/api/v1/namespaces/default/events")
+    return any(text in event["message"] for event in found)

@@ -1,0 +1,230 @@
+"""Many jobs at one gate, in any order of what can happen.
+
+The machine is the scheduler, the API server and the world at once: it asks for places,
+sends binds, gives calls up, refuses binds, deletes pods and lets time pass. Whatever it
+does: no chip is promised twice, nobody is bound before all have come, and once all is
+quiet no job is bound in part by us and no plan is left.
+"""
+
+import asyncio
+from collections import defaultdict
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from extender import changes
+from extender.cache import Cache, step
+from extender.clocks import Clock
+from extender.gangs import Phase
+from extender.planner import Caller, Planner
+from scheduler_core import chips
+from tests.extender.clusters import NOW_S, apply, cluster
+from tests.extender.jobpods import member
+from tests.extender.jobsapi import Jobs
+
+NODES = ("n1", "n2", "n3", "n4")
+#: {job: its pods}
+JOBS = {
+    "j": ("j0", "j1"),
+    "k": ("k0", "k1", "k2"),
+    "l": ("l0", "l1"),
+    "m": ("m0", "m1"),
+}
+PODS = tuple(name for names in JOBS.values() for name in names)
+
+pods = st.sampled_from(PODS)
+lists = st.lists(st.sampled_from(NODES), unique=True, min_size=1).map(tuple)
+
+
+class ManyJobs(RuleBasedStateMachine):
+    """Everything runs on a loop that is turned until it is idle after each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.now_s = NOW_S
+        self.cache: Cache = cluster(nodes=NODES)
+        self.planner = Planner(
+            self.cache,
+            Jobs(),
+            clock=Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9)),
+        )
+        #: {pod: its call that waits}
+        self.calls: dict[str, asyncio.Task[str | None]] = {}
+        #: pods whose callers have gone
+        self.gone: set[str] = set()
+        #: {pod: node} as the API server has it
+        self.bound: dict[str, str] = {}
+        #: {pod: node} that the gate let through, and that nobody has bound yet
+        self.open: dict[str, str] = {}
+        for job, names in JOBS.items():
+            for name in names:
+                apply(self.cache, member(name, job=job, size=len(names)))
+        self.settle()
+
+    def settle(self) -> None:
+        self.planner.settle()
+        for _ in range(4):
+            self.loop.run_until_complete(asyncio.sleep(0))
+        let: set[str] = set()
+        for name, task in list(self.calls.items()):
+            if task.done():
+                del self.calls[name]
+                self.gone.discard(name)
+                if task.result() is None:
+                    let.add(name)
+        for names in JOBS.values():
+            if let & {*names} and not {*self.open, *self.bound} & {*names}:
+                assert let & {*names} == {*names}  # the first come all at once
+        for name in let:
+            self.go_on(name)
+
+    def go_on(self, name: str) -> None:
+        """The gate let a bind through: it is promised for good, as binding does."""
+        promise = self.cache.assumed[f"uid-{name}"]
+        now = changes.Assumed(
+            uid=promise.uid,
+            node=promise.node,
+            chips=promise.chips,
+            predicate_time=promise.predicate_time,
+            shape=promise.shape,
+        )
+        step(self.cache, now, self.now_s)
+        self.open[name] = promise.node
+
+    def idle(self, name: str) -> bool:
+        return (
+            name not in self.bound
+            and name not in self.calls
+            and name not in self.open
+            and f"uid-{name}" in self.cache.pods
+        )
+
+    @rule(name=pods, offered=lists)
+    def filter_and_bind(self, name: str, offered: tuple[str, ...]) -> None:
+        if not self.idle(name):
+            return
+        judged = self.planner.judge(self.cache.pods[f"uid-{name}"], offered)
+        assert judged is not None
+        assert set(judged.fitting) <= set(offered)
+        if judged.fitting:
+            self.send_bind(name, judged.fitting[0])
+        self.settle()
+
+    def send_bind(self, name: str, node: str) -> None:
+        caller = Caller(
+            uid=f"uid-{name}", node=node, is_there=lambda: name not in self.gone
+        )
+        self.gone.discard(name)
+        self.calls[name] = self.loop.create_task(self.planner.wait(caller))
+
+    @rule(name=pods)
+    def give_a_call_up(self, name: str) -> None:
+        if name in self.calls:
+            self.gone.add(name)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), is_bound=st.booleans())
+    def end_a_bind(self, data: st.DataObject, *, is_bound: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.open)))
+        node = self.open.pop(name)
+        if is_bound:
+            self.bound[name] = node
+            self.planner.settled(f"uid-{name}", "")
+            self.show(name)
+        else:
+            if not self.planner.keeps(f"uid-{name}"):
+                step(self.cache, changes.Dropped(uid=f"uid-{name}"), self.now_s)
+            self.planner.settled(f"uid-{name}", "the API server refused the bind")
+        self.settle()
+
+    def show(self, name: str) -> None:
+        job = next(job for job, names in JOBS.items() if name in names)
+        seen = member(name, job=job, size=len(JOBS[job]), node=self.bound[name])
+        apply(self.cache, seen, now_s=self.now_s)
+
+    @rule(name=pods)
+    def delete(self, name: str) -> None:
+        if name in self.open:
+            return  # what becomes of a bind under way is binding's own business
+        apply(self.cache, changes.PodGone(uid=f"uid-{name}"), now_s=self.now_s)
+        self.bound.pop(name, None)
+        self.settle()
+
+    @rule(job=st.sampled_from(sorted(JOBS)))
+    def make_again(self, job: str) -> None:
+        for name in JOBS[job]:
+            if f"uid-{name}" not in self.cache.pods and name not in self.calls:
+                seen = member(name, job=job, size=len(JOBS[job]))
+                apply(self.cache, seen, now_s=self.now_s)
+        self.settle()
+
+    @rule(seconds=st.sampled_from((1, 5, 25, 70, 700)))
+    def pass_time(self, seconds: int) -> None:
+        self.now_s += seconds
+        apply(self.cache, changes.Ticked(), now_s=self.now_s)
+        self.planner.settle()
+        self.planner.tick()
+        self.settle()
+
+    @invariant()
+    def no_chip_is_promised_twice(self) -> None:
+        taken: defaultdict[str, int] = defaultdict(int)
+        for promise in self.cache.assumed.values():
+            assert not taken[promise.node] & promise.chips, chips.ids_of(promise.chips)
+            taken[promise.node] |= promise.chips
+
+    @invariant()
+    def what_is_planned_has_its_promise(self) -> None:
+        for gang in self.cache.gangs.jobs.values():
+            for uid, node in gang.places.items():
+                assert self.cache.assumed[uid].node == node
+        planned = {u for u, p in self.cache.assumed.items() if p.planned}
+        places = {u for g in self.cache.gangs.jobs.values() for u in g.places}
+        assert planned <= places
+
+    def teardown(self) -> None:
+        """Let everything come to rest: nothing of ours is left in between."""
+        for name in list(self.open):
+            self.bound[name] = self.open.pop(name)
+            self.planner.settled(f"uid-{name}", "")
+            self.show(name)
+        self.gone.update(self.calls)
+        for _ in range(4):
+            self.pass_time(700)
+        assert not self.calls
+        assert not [p for p in self.cache.assumed.values() if p.planned]
+        assert {g.phase for g in self.cache.gangs.jobs.values()} <= {Phase.IDLE}
+        self.loop.run_until_complete(self.planner.stop())
+        self.loop.close()
+
+
+ManyJobs.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=40, deadline=None
+)
+TestManyJobs = ManyJobs.TestCase
+
+
+def test_jobs_that_are_left_alone_all_get_through() -> None:
+    """No livelock: with a scheduler that goes on trying, each job is bound in turn."""
+    machine = ManyJobs()
+    done: set[str] = set()
+    for _ in range(200):
+        for name in PODS:
+            machine.filter_and_bind(name, NODES)
+        for name in list(machine.open):
+            machine.bound[name] = machine.open.pop(name)
+            machine.planner.settled(f"uid-{name}", "")
+            machine.show(name)
+        for names in JOBS.values():
+            if all(name in machine.bound for name in names):
+                done.update(names)
+                for name in names:  # the job ends, and makes room
+                    machine.delete(name)
+        machine.pass_time(1)
+        if done == set(PODS):
+            break
+
+    assert done == set(PODS)
+    machine.teardown()
