@@ -77,8 +77,8 @@ class Gate(Protocol):
     def settled(self, uid: str, said: str) -> None:
         """Note how a bind that went on has ended; "" is bound."""
 
-    def keeps(self, uid: str) -> bool:
-        """Whether a pod whose bind has not happened keeps its chips for the next."""
+    def voided(self, uid: str) -> None:
+        """Note that a bind has not happened: its chips are free, or kept by its job."""
 
 
 @dataclass(slots=True)
@@ -316,8 +316,10 @@ class Binder:
         """Give the promised chips back: this bind never happens."""
         self._open.pop(uid, None)
         self._unseen.pop(uid, None)
-        if sentence == _GONE or not self._gate.keeps(uid):
+        if sentence == _GONE:
             step(self._cache, changes.Dropped(uid=uid), self._clock.now_s())
+        else:
+            self._gate.voided(uid)
         return sentence
 
 

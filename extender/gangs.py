@@ -48,6 +48,8 @@ class Gang:
     places: dict[str, str] = field(default_factory=dict)
     #: {uid: number of the bind call that waits at the gate}
     came: dict[str, int] = field(default_factory=dict)
+    #: pods that the gate let through and whose binds have not ended
+    going: set[str] = field(default_factory=set)
     #: when what the phase waits for must have happened
     until_s: float = 0.0
     #: when the gate was opened
@@ -166,7 +168,7 @@ class Gangs:
         gang.seats.pop(uid, None)
         gang.places.pop(uid, None)
         gang.missed.discard(uid)
-        for some in (gang.seated, gang.ending, gang.others):
+        for some in (gang.seated, gang.ending, gang.others, gang.going):
             some.discard(uid)
         if not gang.seats and not gang.others and not gang.came:
             del self.jobs[job]

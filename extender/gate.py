@@ -11,7 +11,8 @@ CPU, a volume or a quota, of which we know nothing.
     planned  Came, not the last                        its answer waits
     planned  Came, the last; or one runs already       being bound: Open
     planned  Ticked, too late; Missed; Lost; Broken    waiting: all refused, given back
-    being …  Failed                                    its chips stay for the next try
+    being …  Failed                                    its chips stay for the next try;
+                                                       planned again if all have failed
     being …  Seated, the last                          waiting, with nothing to wait for
     being …  Ticked, later than people should wait     people are told
     being …  Ticked, far too late                      waiting: the rest is given back
@@ -116,6 +117,7 @@ def _came(gang: Gang | None, event: Came, now_s: float, limits: Limits) -> Effec
     if gang.phase is Phase.OPEN or gang.seated:
         if gang.phase is not Phase.OPEN:
             _open(gang, now_s)
+        gang.going.add(event.uid)
         yield Open(job=gang.job, calls={event.uid: event.call})
         return
     before = gang.came.pop(event.uid, None)
@@ -127,6 +129,7 @@ def _came(gang: Gang | None, event: Came, now_s: float, limits: Limits) -> Effec
     if gang.came.keys() == gang.places.keys():
         calls, gang.came = gang.came, {}
         _open(gang, now_s)
+        gang.going = set(calls)
         yield Open(job=gang.job, calls=calls)
 
 
@@ -142,7 +145,11 @@ def _of_pod(
                 del gang.came[uid]
         case Seated(uid=uid):
             _seat(gang, uid)
-        case Failed():
+        case Failed(uid=uid):
+            gang.going.discard(uid)
+            if gang.phase is Phase.OPEN and not gang.going and not gang.seated:
+                gang.phase = Phase.HELD  # nobody got through: all are to come again
+                gang.until_s = now_s + limits.plan_s
             yield Wake()
         case Lost(uid=uid):
             yield from _lost(gang, uid)
@@ -154,6 +161,7 @@ def _of_pod(
 
 def _seat(gang: Gang, uid: str) -> None:
     gang.seated.add(uid)
+    gang.going.discard(uid)
     gang.places.pop(uid, None)
     if gang.phase is Phase.OPEN and not gang.places:
         _close(gang)
@@ -257,6 +265,7 @@ def _void(gang: Gang, said: str) -> Effects:
     gang.said = said
     came, gang.came = gang.came, {}
     places, gang.places = gang.places, {}
+    gang.going.clear()
     gang.missed.clear()
     for call in came.values():
         yield Answer(call=call, said=said)

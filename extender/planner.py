@@ -8,7 +8,7 @@ decision and its promise there is no await.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol, assert_never
 
@@ -237,10 +237,15 @@ class Planner:
         """Note how a bind that the gate let through has ended; "" is bound."""
         self._do(jobevents.Failed(uid=uid) if said else jobevents.Seated(uid=uid))
 
-    def keeps(self, uid: str) -> bool:
-        """Whether a pod whose bind has not happened keeps its chips for the next."""
+    def voided(self, uid: str) -> None:
+        """Note that a bind has not happened: its chips are free, or kept by its job."""
+        now_s = self._clock.now_s()
         gang = self._cache.gangs.of(uid)
-        return gang is not None and gang.phase is Phase.OPEN and uid in gang.places
+        promise = self._cache.assumed.get(uid)
+        if gang is not None and promise is not None and uid in gang.places:
+            step(self._cache, replace(promise, planned=True), now_s)
+        else:
+            step(self._cache, changes.Dropped(uid=uid), now_s)
 
     def _is_under_way(self, uid: str) -> bool:
         promise = self._cache.assumed.get(uid)

@@ -370,6 +370,7 @@ async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
         assert w.jobs.told == [(left, "AscendGangIncomplete", text)]
         w.pass_s(600)
         assert w.is_(Phase.IDLE)
+        assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == ALL_FREE
 
 
 async def test_a_pod_that_is_made_again_joins_its_job_without_a_gate() -> None:

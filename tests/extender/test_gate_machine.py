@@ -134,8 +134,7 @@ class ManyJobs(RuleBasedStateMachine):
             self.planner.settled(f"uid-{name}", "")
             self.show(name)
         else:
-            if not self.planner.keeps(f"uid-{name}"):
-                step(self.cache, changes.Dropped(uid=f"uid-{name}"), self.now_s)
+            self.planner.voided(f"uid-{name}")
             self.planner.settled(f"uid-{name}", "the API server refused the bind")
         self.settle()
 
