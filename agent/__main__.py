@@ -1,17 +1,24 @@
 """`python -m agent`, installed as `ascend-agent`."""
 
+import logging
 import os
 import sys
 
-from agent import app
+from agent import app, inherited
+from agent.observe import log as keys
 from agent.settings import Settings, verify
 from service import logs, program, settings
 
+log = logging.getLogger(__name__)
+
 
 async def _run() -> None:
-    told = settings.load(Settings, sys.argv[1:], os.environ)
+    said = inherited.translated(sys.argv[1:], os.environ, prefix=Settings.PREFIX)
+    told = settings.load(Settings, said.argv, os.environ)
     verify(told)
     logs.setup(told.log_level)
+    for text in said.idle:
+        log.warning("flag without meaning", extra={keys.REASON: text})
     await app.main(told)
 
 

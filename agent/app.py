@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NoReturn
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agent import equipment, holdbook, picture
@@ -81,7 +82,9 @@ async def main(settings: Settings) -> None:
     metrics.ready.set_function(lambda: ready() is None)
     async with AsyncExitStack() as stack:
         api = await Api.open(stack, settings, metrics)
-        endpoints = Endpoints(registry, ready)
+        # where probes of other device plugins ask, which tell by it that we live
+        alive = web.get("/", _alive)
+        endpoints = Endpoints(registry, ready, routes=[alive])
         address = await stack.enter_async_context(
             endpoints.serving(settings.listen, settings.address_file)
         )
@@ -99,6 +102,10 @@ async def main(settings: Settings) -> None:
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
         await agent.run(source)
+
+
+async def _alive(_request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
 
 
 def _waiting(ready: Readiness, text: str) -> None:

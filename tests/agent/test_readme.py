@@ -6,6 +6,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from agent import inherited
 from agent.observe.metrics import Metrics
 from agent.settings import Settings
 
@@ -29,3 +30,9 @@ def test_every_metric_is_on_the_page() -> None:
     told = set(re.findall(r"`(ascend_agent_[a-z_]+)`", PAGE))
 
     assert told == {metric.name for metric in registry.collect()}
+
+
+def test_every_flag_of_others_is_on_the_page() -> None:
+    assert set(re.findall(r"^\| `-([A-Za-z]\w[\w-]*)` \|", PAGE, re.MULTILINE)) == set(
+        inherited._FLAGS
+    )
