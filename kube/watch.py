@@ -14,9 +14,8 @@ while they were away. This one:
 4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
    starts anew once a watch has brought something or has lived a while;
 5. takes nothing twice and nothing older than what it knew: versions rise (KEP-5504
-   lets clients compare them). A list from a server that lags behind is not believed
-   for a minute; after that the history itself must have gone back (etcd restored from
-   a backup), and what the list says is what there is.
+   lets clients compare them). A list that is older is believed after a minute only:
+   then etcd was restored from a backup, and no server lags.
 """
 
 import asyncio
@@ -56,7 +55,7 @@ LONGEST_S = 600
 LARGEST_PAGE = 1_000_000
 #: A watch that lived as long as this has worked.
 STEADY_S = 10.0
-#: So long a list that is older than what we knew is taken for a server that lags.
+#: So long an older list is taken for a server that lags.
 STALE_S = 60.0
 _LIST_TIMEOUT_S = 60.0
 #: No reason to list: a list is the dearest of requests, and is refused as well.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sandbox.demo.facts import Chips, Choices, Cluster, NodeFacts, PodFacts
+from sandbox.demo.facts import Chips, Choices, Cluster, Mount, NodeFacts, PodFacts
 from sandbox.world import CHIP_COUNT
 
 #: Chips of one HCCS ring of an Atlas 800 training server (MindCluster, "Affinity
@@ -101,6 +101,40 @@ def as_chosen(cluster: Cluster, choices: Choices) -> Problems:
                 f"mounted is {_listed(have - want)} instead"
             )
     return tuple(problems)
+
+
+def cut_off(pod: PodFacts, mounted: Chips) -> Problems:
+    """Check that a pod has failed in a way that a person sees, and has nothing."""
+    if (pod.phase, bool(pod.message), mounted) == ("Failed", True, ()):
+        return ()
+    found = f"{pod.phase} ({pod.message or 'no reason'}) with {_text(mounted)}"
+    return (f"{pod.name} should be Failed, say why and have no chips, is {found}",)
+
+
+def given_back(cluster: Cluster, name: str) -> Problems:
+    """Check that a node offers each chip that nobody has mounted there."""
+    mounted = {c for mount in cluster.mounts if mount.node == name for c in mount.chips}
+    free = tuple(chip for chip in _all() if chip not in mounted)
+    node = cluster.node(name)
+    return tuple(
+        f"{name}: {what} should be {_text(expected)}, is {_text(found)}"
+        for what, expected, found in (
+            ("available", free, node.available),
+            ("held", tuple(sorted(mounted)), node.held),
+            ("in the kubelet's list", _all(), node.listed),
+        )
+        if expected != found
+    )
+
+
+def unmoved(before: Cluster, after: Cluster, names: Iterable[str]) -> Problems:
+    """Check that pods are as they were: phase, node, annotations, mounts."""
+    return tuple(
+        f"{name} is not as it was: {was} before, {now} after"
+        for name in sorted(names)
+        for was, now in ((_whole(before, name), _whole(after, name)),)
+        if was != now
+    )
 
 
 def placed_well(pods: Iterable[PodFacts]) -> Problems:
@@ -213,6 +247,11 @@ def explained(message: str, expected: Mapping[str, int]) -> Problems:
         if f"{count} {reason}" not in rest
     ]
     return tuple(problems)
+
+
+def _whole(cluster: Cluster, name: str) -> tuple[PodFacts, tuple[Mount, ...]]:
+    pod = cluster.pod(name)
+    return pod, tuple(mount for mount in cluster.mounts if mount.pod_uid == pod.uid)
 
 
 def _unserved(pods: Iterable[PodFacts]) -> Iterator[str]:

@@ -17,6 +17,8 @@ class Tally:
     placed: int = 0
     #: pods that a kubelet has rejected
     rejected: int = 0
+    #: pods that failed with their agent, as they had to, and were made again
+    cut_off: int = 0
     #: pods that fitted nowhere and were told why
     pending: int = 0
     wrong_pairings: int = 0

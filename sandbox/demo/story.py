@@ -10,7 +10,15 @@ from sandbox.demo.checks import Problems
 from sandbox.demo.kubectl import KubectlError
 from sandbox.demo.observer import NotSeenError, watch_choices
 from sandbox.demo.stage import Stage, Tally
-from sandbox.demo.steps import closing, faults, pending, placing, race, registering
+from sandbox.demo.steps import (
+    closing,
+    faults,
+    killing,
+    pending,
+    placing,
+    race,
+    registering,
+)
 from sandbox.demo.terminal import Style, Terminal
 from sandbox.world import World
 
@@ -33,6 +41,7 @@ STEPS = (
         play=race.play,
     ),
     Step(title="A chip breaks and recovers", play=faults.play),
+    Step(title="An agent is killed in the middle of an Allocate", play=killing.play),
     Step(title="A pod that fits nowhere is told why", play=pending.play),
     Step(title="The sum", play=closing.play),
 )

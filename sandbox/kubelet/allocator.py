@@ -141,8 +141,12 @@ class Allocator:
         plugin = self._plugins.endpoint(question.resource)
         if not isinstance(question, AskPreference):
             begin = clock.loop_s()
+            if self._switches.before_allocate is not None:
+                self._switches.before_allocate()
             responses = await plugin.allocate(question.ids)
             self.allocate_s.append(clock.loop_s() - begin)
+            if self._switches.after_allocate is not None:
+                self._switches.after_allocate()
             return Allocated(responses=responses)
         ids = await plugin.preferred(
             question.available, question.must_include, question.size

@@ -4,6 +4,7 @@ Everything here happens with real kubelets as well, only not at will.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -28,3 +29,6 @@ class Switches:
     restart_backoff_s: float = 10.0
     #: pause before a container is created again whose creation failed
     retry_s: float = 1.0
+    #: called when an Allocate is about to be sent to a plugin, and when it has answered
+    before_allocate: Callable[[], None] | None = None
+    after_allocate: Callable[[], None] | None = None

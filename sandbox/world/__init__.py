@@ -9,6 +9,7 @@ The way through: `premises` says what lies where, `programs` owns the child
 processes, `world` puts the cluster together and `readiness` waits until it is up.
 """
 
+from sandbox.world.crew import EXTENDER, Crew, agent_of
 from sandbox.world.premises import (
     CHIP_COUNT,
     RESOURCE,
@@ -22,13 +23,16 @@ from sandbox.world.world import Commands, World, running
 
 __all__ = [
     "CHIP_COUNT",
+    "EXTENDER",
     "RESOURCE",
     "Commands",
     "ControlPlane",
+    "Crew",
     "Node",
     "NotReadyError",
     "Premises",
     "ProgramDiedError",
     "World",
+    "agent_of",
     "running",
 ]

@@ -70,6 +70,8 @@ class Programs:
         """
         self._grace_s = grace_s
         self._programs: list[Program] = []
+        #: names of those whose end is no accident
+        self._expected: set[str] = set()
 
     def start(
         self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str]
@@ -82,7 +84,7 @@ class Programs:
             log: The file.
             env: Its whole environment.
         """
-        with log.open("wb") as out:
+        with log.open("ab") as out:
             process = subprocess.Popen(  # noqa: S603  # our own programs
                 command,
                 stdin=subprocess.DEVNULL,
@@ -92,8 +94,20 @@ class Programs:
                 start_new_session=True,
             )
         program = Program(name=name, process=process, log=log)
+        self._programs = [
+            p for p in self._programs if p.name != name or not p.has_ended
+        ]
         self._programs.append(program)
+        self._expected.discard(name)
         return program
+
+    def expect_end(self, name: str) -> None:
+        """Take the end of a program for none of its own, until it is started again."""
+        self._expected.add(name)
+
+    def named(self, name: str) -> Program:
+        """Return the program of a name, the one that was started last."""
+        return next(p for p in reversed(self._programs) if p.name == name)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -136,7 +150,14 @@ class Programs:
             await asyncio.sleep(_LOOK_S)
 
     def _dead(self) -> Program | None:
-        return next((each for each in self._programs if each.has_ended), None)
+        return next(
+            (
+                each
+                for each in self._programs
+                if each.name not in self._expected and each.has_ended
+            ),
+            None,
+        )
 
     def last_words(self) -> str:
         """Return the ends of all logs, for a failure that nobody has explained."""
@@ -146,6 +167,7 @@ class Programs:
         """Ask all to end, and wait for a while; `kill` ends the rest."""
         for program in self._programs:
             program.tell(signal.SIGTERM)
+            program.tell(signal.SIGCONT)  # a frozen one would not hear of it
         for _ in range(round(self._grace_s / _LOOK_S)):
             if all(program.has_ended for program in self._programs):
                 break

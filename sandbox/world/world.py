@@ -9,7 +9,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -17,9 +18,11 @@ import aiohttp
 import sandbox
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
+from sandbox.faults.troubles import Troubles
 from sandbox.kubelet import Kubelet
 from sandbox.scheduler import SchedulingLoop
 from sandbox.world import premises
+from sandbox.world.crew import EXTENDER, Crew, agent_of
 from sandbox.world.premises import ControlPlane, Node, Premises
 from sandbox.world.programs import Programs
 from sandbox.world.readiness import Readiness, address
@@ -37,6 +40,8 @@ class ExtenderPlace:
     api_url: str
     service_account_dir: Path
     address_file: Path
+    #: where it listens; a port that it had before, once it is known
+    listen: str = "127.0.0.1:0"
 
 
 def agent_command(node: Node) -> Sequence[str]:
@@ -63,7 +68,7 @@ def extender_command(place: ExtenderPlace) -> Sequence[str]:
         *(sys.executable, "-m", "extender"),
         *("--api-server", place.api_url),
         *("--service-account-dir", str(place.service_account_dir)),
-        *("--listen", "127.0.0.1:0"),
+        *("--listen", place.listen),
         *("--address-file", str(place.address_file)),
     )
 
@@ -94,6 +99,12 @@ class World:
     extender_url: str
     #: None where somebody else schedules
     scheduling: SchedulingLoop | None
+    #: its programs, to be killed and started again
+    crew: Crew
+    #: None where it is somebody else's
+    server: ApiServer | None
+    #: what befalls requests to `server`
+    troubles: Troubles
 
     async def metrics(self, program: str) -> str:
         """Return what a program counts, in Prometheus' text format.
@@ -156,6 +167,9 @@ class _Builder:
         self._programs = programs
         self._place = place
         self._commands = commands
+        self._server: ApiServer | None = None
+        self._troubles = Troubles()
+        self._starts: dict[str, Callable[[], None]] = {}
 
     async def build(self, names: Sequence[str], given: ControlPlane | None) -> World:
         control = given or await self._start_api_server()
@@ -193,10 +207,15 @@ class _Builder:
             kubelets=kubelets,
             extender_url=extender_url,
             scheduling=scheduling,
+            crew=Crew(self._programs, self._starts),
+            server=self._server,
+            troubles=self._troubles,
         )
 
     async def _start_api_server(self) -> ControlPlane:
-        server = ApiServer()
+        server = ApiServer(middlewares=(self._troubles.middleware(),))
+        self._server = server
+        self._troubles.follow(lambda: server.store.log.revision)
         self._stack.push_async_callback(server.stop)
         await server.start()
         self._place.write_kubeconfig(server.url)
@@ -235,12 +254,22 @@ class _Builder:
             service_account_dir=self._place.service_account("ascend-extender", control),
             address_file=address_file,
         )
-        self._start_program("extender", self._commands.extender(place))
+
+        def start() -> None:
+            known = address_file.exists()
+            there = replace(place, listen=address(address_file)) if known else place
+            self._start_program(EXTENDER, self._commands.extender(there))
+
+        self._starts[EXTENDER] = start
+        start()
         return address_file
 
     def _start_agents(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            self._start_program(f"agent-{node.name}", self._commands.agent(node))
+            name = agent_of(node.name)
+            start = partial(self._start_program, name, self._commands.agent(node))
+            self._starts[name] = start
+            start()
 
     def _start_program(self, name: str, command: Sequence[str]) -> None:
         log = self._place.logs / f"{name}.log"

@@ -1,4 +1,4 @@
-"""Step 6: the sum of it all, as a table."""
+"""Step 7: the sum of it all, as a table."""
 
 from sandbox.demo import checks
 from sandbox.demo.checks import Problems
@@ -15,6 +15,7 @@ async def play(stage: Stage) -> Problems:
     rows = [
         ("pods placed", str(tally.placed)),
         ("pods rejected by a kubelet", str(tally.rejected)),
+        ("pods cut off with their agent, and replaced", str(tally.cut_off)),
         ("pods left pending, and told why", str(tally.pending)),
         (
             "filters sent before the last bind had answered",

@@ -1,4 +1,4 @@
-"""Step 5: a pod that fits nowhere stays pending, and its event says why."""
+"""Step 6: a pod that fits nowhere stays pending, and its event says why."""
 
 from sandbox.demo import checks, observer, picture, pods
 from sandbox.demo.checks import Problems
