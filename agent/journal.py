@@ -13,18 +13,22 @@ header line and a body:
     {"node":…,"boot_id":…,"entries":[…]}
 
 The version stands outside the body, so that a newer program's journal is told from
-a damaged one. What cannot be used is set aside as `<name>.bad-<n>`, never deleted:
-it is the only witness of who holds what.
+a damaged one. What cannot be used is set aside as `<name>.bad-<n>`, the newest of
+those is the only witness of who holds what; older ones go when there are too many.
 """
 
+import errno
 import os
+import re
+import stat
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import count
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -37,17 +41,26 @@ _VERSION = 1
 #: More than 100,000 holds need. Unit: bytes.
 _MAX_BYTES = 64 << 20
 
+#: Journals that could not be used and are kept for a person to look at: each reboot
+#: leaves one, and a disk is not to fill with them.
+KEPT_ASIDE = 10
+_NUMBER = re.compile("[1-9][0-9]{0,8}")
+
+#: Larger than any chip of any product. A hold of the chip 10^12 would be a mask of so
+#: many bits.
+_Chip = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEntry:
     """One hold: what one Allocate has given out, and to whom as far as is known."""
 
     #: Place in the order of all holds of this node; unique.
-    sequence: int
+    sequence: Annotated[int, msgspec.Meta(ge=0)]
     #: What the kubelet asked for, in its order; an id can stand there twice.
     kubelet_ids: tuple[str, ...]
     #: Physical ids of the chips that were given, parallel to `kubelet_ids`.
-    chips: tuple[int, ...]
+    chips: tuple[_Chip, ...]
     #: The pod whose claim was consumed; "" when there was none.
     claim_uid: str
     #: The pod that holds the chips; "" while unconfirmed.
@@ -58,7 +71,7 @@ class HoldEntry:
     #: Which of the claiming pod's containers it served, counted from 0; -1: all.
     need: int
     #: Chips that may be mounted as well, because that is not known for certain.
-    reserved: tuple[int, ...] = ()
+    reserved: tuple[_Chip, ...] = ()
     #: Whether the kubelet was found to know no longer that the pod has its ids.
     lost: bool = False
     #: The machine's boot in which the hold was made.
@@ -163,7 +176,9 @@ class Journal:
         except FileNotFoundError:
             return self._problem(ProblemKind.ABSENT, "there is no journal")
         except OSError as error:
-            return self.not_read(str(error.strerror))
+            # aside with it: the next write would be made over the only witness
+            problem = self.not_read(str(error.strerror))
+            return replace(problem, set_aside=self.set_aside())
         try:
             return JournalContents(
                 entries=decode(content, boot_id=self._boot_id, node=self._node)
@@ -172,10 +187,23 @@ class Journal:
             return self._problem(error.kind, str(error), self.set_aside())
 
     def _content(self) -> bytes:
-        if not self._path.exists() and self._old.exists():
-            self._old.rename(self._path)  # the predecessor died between two renames
-        with self._path.open("rb") as file:
+        if os.path.lexists(self._old):
+            if os.path.lexists(self._path):
+                self._clear_old()
+            else:
+                self._old.rename(self._path)  # died between two renames
+        # a link or a pipe is none of ours, and the opening of one must not wait
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(self._path, flags), "rb") as file:  # noqa: PTH123  # flags
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "expected a file, found another thing")
             return file.read(_MAX_BYTES)
+
+    def _clear_old(self) -> None:
+        """Remove what would be in the way of the next write."""
+        _remove(str(self._old))
+        if os.path.lexists(self._old):  # a directory, of whomever
+            self._old.rename(self._next_aside())
 
     def _swap(self, temporary: str) -> None:
         # os and not pathlib: this is in Allocate's path.
@@ -196,17 +224,30 @@ class Journal:
         return self._problem(ProblemKind.UNREADABLE, why)
 
     def set_aside(self) -> str:
-        """Move the file to the first free name and return that; "" if it cannot be.
+        """Move the file to the next name and return that; "" if it cannot be moved.
 
-        Two agents never share a journal.
+        Two agents never share a journal. Of those that were set aside before, the
+        newest few are kept.
         """
-        names = (self._path.with_name(f"{self._path.name}.bad-{n}") for n in count(1))
-        target = next(name for name in names if not name.exists())
+        target = self._next_aside()
         try:
             self._path.rename(target)
         except OSError:
             return ""  # the problem's text then names no place; the next write wins
+        for old in self._aside()[:-KEPT_ASIDE]:
+            _remove(str(self._path.with_name(f"{self._path.name}.bad-{old}")))
         return str(target)
+
+    def _next_aside(self) -> Path:
+        number = max(self._aside(), default=0) + 1
+        return self._path.with_name(f"{self._path.name}.bad-{number}")
+
+    def _aside(self) -> list[int]:
+        """Return the numbers of what was set aside, ascending."""
+        beginning = f"{self._path.name}.bad-"
+        found = self._path.parent.glob(f"{beginning}*")
+        numbers = (path.name.removeprefix(beginning) for path in found)
+        return sorted(int(n) for n in numbers if _NUMBER.fullmatch(n))
 
 
 class UnusableError(Exception):
@@ -248,6 +289,13 @@ def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
         raise UnusableError(
             ProblemKind.DAMAGED, expected="entries", found=undecodable("body", error)
         ) from error
+    for number, entry in enumerate(body.entries):
+        if len(entry.chips) != len(entry.kubelet_ids):
+            raise UnusableError(
+                ProblemKind.DAMAGED,
+                expected=f"{len(entry.kubelet_ids)} chips in entry {number}",
+                found=str(len(entry.chips)),
+            )
     if body.node != node:
         raise UnusableError(
             ProblemKind.OTHER_NODE, expected=repr(node), found=shown(body.node)

@@ -3,12 +3,11 @@
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent import journal
 from agent.journal import (
@@ -181,29 +180,91 @@ def test_an_absent_journal_is_said_to_be_absent(tmp_path: Path) -> None:
     )
 
 
-def test_a_journal_that_cannot_be_opened_is_left_where_it_is(tmp_path: Path) -> None:
-    (tmp_path / "holds").mkdir()
+def make_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "something").write_text("")
 
-    assert journal_in(tmp_path).read() == JournalProblem(
+
+def make_link(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.write_bytes(GOOD)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (make_directory, "Is a directory"),
+        (make_link, "Too many levels of symbolic links"),
+        (os.mkfifo, "expected a file, found another thing"),
+    ],
+    ids=["directory", "symbolic link", "pipe"],
+)
+@pytest.mark.parametrize("has_old", [False, True])
+def test_what_is_no_file_is_set_aside_and_does_not_hinder_the_next_journal(
+    tmp_path: Path, make: Callable[[Path], None], text: str, *, has_old: bool
+) -> None:
+    path = tmp_path / "holds"
+    make(path)
+    if has_old:
+        make_directory(tmp_path / "holds.old")
+    holds = journal_in(tmp_path)
+
+    problem = holds.read()
+
+    assert problem == JournalProblem(
         kind=ProblemKind.UNREADABLE,
-        path=str(tmp_path / "holds"),
-        text="Is a directory",
+        path=str(path),
+        text=text,
+        set_aside=str(tmp_path / f"holds.bad-{2 if has_old else 1}"),
     )
+    for entries in ([HOLD], [HOLD, LATER]):
+        holds.write(entries)
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD, LATER))
 
 
-@given(position=st.integers(0, len(GOOD) - 1), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_never_believed(position: int, bit: int) -> None:
-    flipped = bytearray(GOOD)
-    flipped[position] ^= 1 << bit
+def test_of_journals_that_were_set_aside_the_newest_are_kept(tmp_path: Path) -> None:
+    for number in range(1, 3 * journal.KEPT_ASIDE):
+        problem_of(tmp_path, b"%d" % number)
 
-    with pytest.raises(journal.UnusableError):
-        journal.decode(bytes(flipped), boot_id="boot-1", node="n1")
+    kept = range(2 * journal.KEPT_ASIDE, 3 * journal.KEPT_ASIDE)
+    assert {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)} == {
+        f"holds.bad-{number}": b"%d" % number for number in kept
+    }
 
 
-@given(length=st.integers(0, len(GOOD) - 1))
-def test_a_part_of_a_journal_is_never_believed(length: int) -> None:
-    with pytest.raises(journal.UnusableError):
-        journal.decode(GOOD[:length], boot_id="boot-1", node="n1")
+@pytest.mark.parametrize(
+    "entry",
+    [
+        replace(HOLD, chips=(0, 10**12)),
+        replace(HOLD, chips=(0, -1)),
+        replace(HOLD, reserved=(1024,)),
+        replace(HOLD, sequence=-1),
+        replace(HOLD, chips=(0,)),
+    ],
+    ids=["a chip of nobody", "a chip below 0", "reserved", "sequence", "not parallel"],
+)
+def test_a_hold_that_cannot_be_is_damage_though_its_checksum_holds(
+    tmp_path: Path, entry: HoldEntry
+) -> None:
+    content = journal.encode([entry], boot_id="boot-1", node="n1")
+
+    assert problem_of(tmp_path, content).kind is ProblemKind.DAMAGED
+
+
+def test_no_bit_of_a_journal_can_turn() -> None:
+    for position in range(8 * len(GOOD)):
+        flipped = bytearray(GOOD)
+        flipped[position // 8] ^= 1 << position % 8
+
+        with pytest.raises(journal.UnusableError):
+            journal.decode(bytes(flipped), boot_id="boot-1", node="n1")
+
+
+def test_no_part_of_a_journal_passes_for_one() -> None:
+    for length in range(len(GOOD)):
+        with pytest.raises(journal.UnusableError):
+            journal.decode(GOOD[:length], boot_id="boot-1", node="n1")
 
 
 def test_an_agent_that_died_while_writing_leaves_the_old_journal(

@@ -250,7 +250,8 @@ def _edited(seed: bytes, edits: Sequence[tuple[int, Edit, Any]]) -> bytes:
     for where, edit, leaf in edits:
         places = sites(root)
         if places:
-            edit(places[where % len(places)], leaf)
+            # a copy: a later edit may change what this one puts there
+            edit(places[where % len(places)], copy.copy(leaf))
     return written(root[0]) if root else b""
 
 
