@@ -24,8 +24,8 @@ help: ## what can be made here
 demo: $(VENV)/run.stamp ## the main job, told step by step on an embedded cluster
 	@$(BIN)/ascend-sandbox demo
 
-sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try
-	@$(BIN)/ascend-sandbox up
+sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try; ARGS="--nodes 5", ARGS=--help
+	@$(BIN)/ascend-sandbox up $(ARGS)
 
 test: check ## everything that CI checks: format, lint, types, contracts, stubs, tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS)

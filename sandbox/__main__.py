@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -13,14 +14,17 @@ from typing import NoReturn
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from sandbox import options  # after the signal
 from sandbox.demo import story, visit  # after the signal
 from sandbox.demo.terminal import Style, Terminal  # after the signal
-from sandbox.world import NotReadyError, ProgramDiedError, running  # after the signal
+from sandbox.options import Options  # after the signal
+from sandbox.world import (  # after the signal
+    NotReadyError,
+    PortTakenError,
+    ProgramDiedError,
+    running,
+)
 
-_USAGE = """\
-usage: ascend-sandbox demo    the main job on an embedded cluster, step by step
-       ascend-sandbox up      the same cluster, left running until Ctrl-C
-"""
 #: What a shell expects of a program that Ctrl-C has ended: 128 + SIGINT.
 _INTERRUPTED = 130
 _FAILED = 1
@@ -32,13 +36,10 @@ Play = Callable[[Terminal], Awaitable[int]]
 def main() -> int:
     """Run one of the two; the exit code says how it went."""
     terminal = Terminal(sys.stdout, os.environ)
-    words = sys.argv[1:]
-    if words in (["--help"], ["-h"]):
-        sys.stdout.write(_USAGE)
-        return 0
-    play = _PLAYS.get(words[0]) if len(words) == 1 else None
-    if play is None:
-        sys.stderr.write(_USAGE)
+    try:
+        wanted = options.parse(sys.argv[1:])
+    except options.OptionsError as error:
+        sys.stderr.write(f"ascend-sandbox: {error}\n")
         return _MISUSED
     if sys.platform != "linux":
         sys.stderr.write(
@@ -46,6 +47,7 @@ def main() -> int:
             f"found {sys.platform}.\n"
         )
         return _MISUSED
+    play = functools.partial(_PLAYS[wanted.play], wanted)
     return asyncio.run(_live(play, terminal))
 
 
@@ -89,12 +91,12 @@ async def _until_signalled(play: Play, terminal: Terminal) -> int:
 async def _play(play: Play, terminal: Terminal) -> int:
     try:
         return await play(terminal)
-    except (NotReadyError, ProgramDiedError) as error:
+    except (NotReadyError, PortTakenError, ProgramDiedError) as error:
         terminal.bad(str(error))
         return _FAILED
 
 
-async def _demo(terminal: Terminal) -> int:
+async def _demo(_: Options, terminal: Terminal) -> int:
     begin = asyncio.get_running_loop().time()
     async with running(story.NODES) as world:
         failed = await story.tell(world, terminal)
@@ -106,14 +108,17 @@ async def _demo(terminal: Terminal) -> int:
     return 0
 
 
-async def _up(terminal: Terminal) -> int:
-    async with running(story.NODES) as world:
+async def _up(wanted: Options, terminal: Terminal) -> int:
+    async with running(wanted.machines, port=wanted.port) as world:
         await visit.invite(world, terminal)
         await asyncio.Event().wait()
     return 0
 
 
-_PLAYS: dict[str, Play] = {"demo": _demo, "up": _up}
+_PLAYS: dict[str, Callable[[Options, Terminal], Awaitable[int]]] = {
+    "demo": _demo,
+    "up": _up,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ import urllib.parse
 
 from sandbox.apiserver import statuses
 from sandbox.apiserver.objects import Key
-from sandbox.apiserver.resources import BY_PATH, Resource
+from sandbox.apiserver.resources import BY_PATH, PODS, Resource
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ def parse(path: str) -> Target | None:
 
 
 _OF_NAMESPACE = frozenset({"status"})
+_NEED_CONTAINERS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
 def _target(group: str, version: str, namespace: str, rest: list[str]) -> Target | None:
@@ -63,6 +64,8 @@ def _target(group: str, version: str, namespace: str, rest: list[str]) -> Target
     if name and resource.namespaced and not namespace:
         return None
     if subresource and not _has(resource, subresource):
+        if resource is PODS and subresource in _NEED_CONTAINERS:
+            raise statuses.no_containers(f"{resource.plural}/{subresource}")
         raise statuses.page_not_found()
     return Target(
         resource=resource, namespace=namespace, name=name, subresource=subresource

@@ -21,6 +21,7 @@ from sandbox.apiserver.tables.documents import Drawing
 
 _JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
 _DIRECTIVES = ("Ignore", "Warn", "Strict")
 
 
@@ -283,6 +284,8 @@ def _body(request: Request) -> strictness.Body:
 
 def _object(request: Request, kind: str, api_version: str = "") -> Object:
     """Return the body as an object of `kind`."""
+    if request.media_type == _PROTOBUF:
+        raise statuses.no_protobuf()
     if request.media_type not in {"", _JSON}:
         raise statuses.unsupported_media_type([_JSON])
     document = _decoded(request)

@@ -263,6 +263,26 @@ def no_server_side_apply() -> StatusError:
     )
 
 
+def no_containers(resource: str) -> StatusError:
+    """Return the error: what is asked for needs a process in a container."""
+    return StatusError(
+        HTTPStatus.NOT_IMPLEMENTED,
+        "NotImplemented",
+        f"the sandbox has no {resource}: its containers run no program; which chips "
+        "a pod has mounted is in its annotation huawei.com/AscendReal",
+    )
+
+
+def no_protobuf() -> StatusError:
+    """Return the error: the body is protobuf, as some commands of kubectl send it."""
+    return StatusError(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        "the sandbox reads JSON, and this command sends protobuf: add "
+        "--dry-run=client -o yaml to it, and pipe that into kubectl apply -f -",
+    )
+
+
 def invalid_field_validation(method: str, found: str) -> StatusError:
     """Return the error: `fieldValidation` says something else than it may."""
     kind = _OPTIONS[method]

@@ -13,13 +13,16 @@ _ENDED = {"Succeeded", "Failed"}
 _FOLLOWING_S = 6.0
 
 
-def manifest(name: str, count: int, *, node: str = "") -> Object:
+def manifest(
+    name: str, count: int, *, node: str = "", resource: str = RESOURCE
+) -> Object:
     """Return a pod with one container that asks for chips.
 
     Args:
         name: Of the pod.
         count: Chips.
         node: Where it wants to run; anywhere by default.
+        resource: What it asks for.
     """
     spec: Object = {
         "terminationGracePeriodSeconds": 1,
@@ -28,8 +31,8 @@ def manifest(name: str, count: int, *, node: str = "") -> Object:
                 "name": "train",
                 "image": "train:1.0",
                 "resources": {
-                    "limits": {RESOURCE: str(count)},
-                    "requests": {RESOURCE: str(count)},
+                    "limits": {resource: str(count)},
+                    "requests": {resource: str(count)},
                 },
             }
         ],

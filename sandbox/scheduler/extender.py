@@ -22,12 +22,21 @@ class ExtenderError(Exception):
     """The extender said no to the whole call, or did not answer properly."""
 
 
+#: As in `daemonset/overlays/kube-scheduler`.
+MANAGED = (
+    "huawei.com/Ascend910",
+    "huawei.com/Ascend310",
+    "huawei.com/Ascend310P",
+    "huawei.com/npu",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderSettings:
     """One entry of `extenders` in the scheduler's configuration."""
 
     url: str
-    managed_resources: tuple[str, ...] = ("huawei.com/Ascend910",)
+    managed_resources: tuple[str, ...] = MANAGED
     node_cache_capable: bool = True
     http_timeout_s: float = 5.0
     weight: int = 1

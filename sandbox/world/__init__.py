@@ -10,6 +10,7 @@ processes, `world` puts the cluster together and `readiness` waits until it is u
 """
 
 from sandbox.world.crew import EXTENDER, Crew, agent_of
+from sandbox.world.machines import Machine, MachineError
 from sandbox.world.premises import (
     CHIP_COUNT,
     RESOURCE,
@@ -19,7 +20,7 @@ from sandbox.world.premises import (
 )
 from sandbox.world.programs import ProgramDiedError
 from sandbox.world.readiness import NotReadyError
-from sandbox.world.world import Commands, World, running
+from sandbox.world.world import Commands, PortTakenError, World, running
 
 __all__ = [
     "CHIP_COUNT",
@@ -28,8 +29,11 @@ __all__ = [
     "Commands",
     "ControlPlane",
     "Crew",
+    "Machine",
+    "MachineError",
     "Node",
     "NotReadyError",
+    "PortTakenError",
     "Premises",
     "ProgramDiedError",
     "World",

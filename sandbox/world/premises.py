@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.world.machines import Machine
+
 RESOURCE = "huawei.com/Ascend910"
 #: Chips of an Atlas 800 training server (MindCluster, "Affinity Scheduling
 #: Description", Table 1).
 CHIP_COUNT = 8
-#: Key of the product row whose chips the simulated driver shows.
-PRODUCT = "atlas-800-training"
 #: MindCluster's code for a chip that fell off the bus (faultCode.json).
 FAULT_CODE = "80818C00"
 
@@ -55,6 +55,8 @@ class Node:
     #: of the kubelet, for /pods
     kubelet_url: str
     service_account_dir: Path
+    #: what kind of server it is
+    machine: Machine
 
     @property
     def kubelet_dir(self) -> Path:
@@ -87,10 +89,20 @@ class Node:
         Args:
             chips: Physical ids; may be empty.
         """
-        lines = [f"product: {PRODUCT}", "faults:"]
+        lines = [f"product: {self.machine.product}", "faults:"]
         lines += [f'  - {{chip: {chip}, code: "{FAULT_CODE}"}}' for chip in chips]
+        self._describe("\n".join(lines) + "\n")
+
+    def begin(self) -> None:
+        """Write the driver's file for the first time."""
+        if self.machine.driver_file is None:
+            self.set_faults(())
+        else:
+            self._describe(self.machine.driver_file.read_text(encoding="utf-8"))
+
+    def _describe(self, text: str) -> None:
         draft = self.driver_file.with_suffix(".draft")
-        draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         draft.replace(self.driver_file)
 
 

@@ -23,6 +23,7 @@ from sandbox.kubelet import Kubelet
 from sandbox.scheduler import SchedulingLoop
 from sandbox.world import premises
 from sandbox.world.crew import EXTENDER, Crew, agent_of
+from sandbox.world.machines import Machine
 from sandbox.world.premises import ControlPlane, Node, Premises
 from sandbox.world.programs import Programs
 from sandbox.world.readiness import Readiness, address
@@ -31,6 +32,10 @@ from sandbox.world.readiness import Readiness, address
 _AT_ONCE = 4
 #: What would let settings of the person's shell into our programs.
 _FOREIGN = ("ASCEND_AGENT_", "ASCEND_EXTENDER_", "NODE_NAME", "KUBECONFIG")
+
+
+class PortTakenError(Exception):
+    """The API server cannot listen where it should; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,23 +128,27 @@ class World:
 
 @asynccontextmanager
 async def running(
-    node_names: Sequence[str],
+    nodes: Sequence[str | Machine],
     commands: Commands | None = None,
     *,
     below: Path | None = None,
     control: ControlPlane | None = None,
+    port: int = 0,
 ) -> AsyncIterator[World]:
     """Have a cluster while the context lasts.
 
     Args:
-        node_names: Its nodes, each a server with eight chips.
+        nodes: Its nodes; one of which only the name is said is a server with eight
+            chips.
         commands: Its programs; our own by default.
         below: Where its directory is made; where temporary files go by default.
         control: An API server that is up, for nodes, agents and extender to join, if
             it has no extender yet; scheduling is then somebody else's. The sandbox's
             own by default.
+        port: Of its own API server; 0 for any.
 
     Raises:
+        PortTakenError: `port` cannot be had.
         NotReadyError: it did not come up in time.
         ProgramDiedError: a program ended by itself; also later, inside.
     """
@@ -148,9 +157,14 @@ async def running(
         try:
             async with AsyncExitStack() as stack:
                 builder = _Builder(stack, programs, place, commands or Commands())
-                yield await builder.build(node_names, control)
+                machines = [_machine(node) for node in nodes]
+                yield await builder.build(machines, control, port)
         finally:
             programs.kill()
+
+
+def _machine(node: str | Machine) -> Machine:
+    return Machine(name=node) if isinstance(node, str) else node
 
 
 class _Builder:
@@ -171,16 +185,23 @@ class _Builder:
         self._troubles = Troubles()
         self._starts: dict[str, Callable[[], None]] = {}
 
-    async def build(self, names: Sequence[str], given: ControlPlane | None) -> World:
-        control = given or await self._start_api_server()
+    async def build(
+        self, machines: Sequence[Machine], given: ControlPlane | None, port: int
+    ) -> World:
+        control = given or await self._start_api_server(port)
         api = await self._stack.enter_async_context(
             ApiClient(
                 control.url, control.token_of("admin"), authority=control.authority
             )
         )
         http = await self._stack.enter_async_context(aiohttp.ClientSession())
-        kubelets = {name: await self._start_kubelet(name, control) for name in names}
-        nodes = {name: self._node(kubelets[name], control) for name in names}
+        kubelets = {
+            each.name: await self._start_kubelet(each, control) for each in machines
+        }
+        nodes = {
+            each.name: self._node(each, kubelets[each.name], control)
+            for each in machines
+        }
         extender_file = None if control.extender_url else self._start_extender(control)
         self._stack.push_async_callback(self._programs.stop)
         await self._stack.enter_async_context(self._programs.watched())
@@ -212,29 +233,36 @@ class _Builder:
             troubles=self._troubles,
         )
 
-    async def _start_api_server(self) -> ControlPlane:
+    async def _start_api_server(self, port: int) -> ControlPlane:
         server = ApiServer(middlewares=(self._troubles.middleware(),))
         self._server = server
         self._troubles.follow(lambda: server.store.log.revision)
         self._stack.push_async_callback(server.stop)
-        await server.start()
+        try:
+            await server.start(port)
+        except OSError as error:
+            raise PortTakenError(
+                f"port {port} cannot be had: {os.strerror(error.errno or 0)}"
+            ) from error
         self._place.write_kubeconfig(server.url)
         return ControlPlane(url=server.url)
 
-    async def _start_kubelet(self, name: str, control: ControlPlane) -> Kubelet:
+    async def _start_kubelet(self, machine: Machine, control: ControlPlane) -> Kubelet:
+        name = machine.name
         kubelet = Kubelet(
             node_name=name,
             api_url=control.url,
             token=control.token_of(f"system:node:{name}"),
             authority=control.authority,
             root=self._place.node_root(name),
+            labels=machine.labels,
         )
         self._stack.push_async_callback(kubelet.stop)
         await kubelet.start()
         return kubelet
 
-    def _node(self, kubelet: Kubelet, control: ControlPlane) -> Node:
-        name = kubelet.node_name
+    def _node(self, machine: Machine, kubelet: Kubelet, control: ControlPlane) -> Node:
+        name = machine.name
         account = self._place.service_account(f"ascend-agent-{name}", control)
         node = Node(
             name=name,
@@ -242,9 +270,10 @@ class _Builder:
             api_url=control.url,
             kubelet_url=kubelet.url,
             service_account_dir=account,
+            machine=machine,
         )
         node.state_dir.mkdir()
-        node.set_faults(())
+        node.begin()
         return node
 
     def _start_extender(self, control: ControlPlane) -> Path:

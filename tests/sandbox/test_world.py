@@ -249,7 +249,7 @@ def test_whoever_asks_wrongly_is_told_what_there_is() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # ours
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("usage: ascend-sandbox demo")
+    assert done.stderr.startswith("usage: ascend-sandbox [-h] COMMAND")
 
 
 @contextlib.contextmanager

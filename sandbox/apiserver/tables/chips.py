@@ -65,7 +65,9 @@ def _chips(pod: Object) -> str:
     names = held or (claimed[0] if claimed else "")
     if not names:
         return _NONE
-    chips = ",".join(name.rpartition("-")[2] for name in names.split(","))
+    ids = (name.rpartition("-")[2] for name in names.split(","))
+    # What was mounted is listed by letters: 0, 1, 10, 2.
+    chips = ",".join(sorted(ids, key=lambda text: (len(text), text)))
     if (pod.get("status") or {}).get("phase") in _ENDED:
         return f"{chips} (ended)"
     return chips if held else f"{chips} (claimed)"

@@ -18,6 +18,7 @@ def _pod(annotations: dict[str, str], **status: Any) -> dict[str, Any]:
         ({"example.com/other": "x-1"}, "Pending", "<none>"),
         ({_CLAIM: "Ascend910-4,Ascend910-5"}, "Pending", "4,5 (claimed)"),
         ({"huawei.com/npu": "Ascend910-4"}, "Pending", "4 (claimed)"),
+        ({_REAL: "Ascend910-1,Ascend910-10,Ascend910-2"}, "Running", "1,2,10"),
         ({_CLAIM: "Ascend910-4", _REAL: "Ascend910-5"}, "Running", "5"),
         ({_REAL: "Ascend910-0,Ascend910-1"}, "Succeeded", "0,1 (ended)"),
         ({_CLAIM: "Ascend910-0"}, "Failed", "0 (ended)"),

@@ -1,0 +1,181 @@
+"""What a person may say to `ascend-sandbox`, and what it means."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.world import Machine, MachineError
+from sandbox.world.machines import DEFAULT, check, product_in, served
+
+_NODES = 3
+#: Each has an agent of its own, a program of 60 MB.
+_MOST_NODES = 50
+
+_ABOUT = "An embedded Kubernetes cluster with simulated Ascend chips."
+_ABOUT_UP = """\
+Starts a cluster and leaves it running until Ctrl-C: an API server for kubectl, a
+kubelet and the real agent for each node, a scheduling loop and the real extender.
+Nothing is installed, no root is needed, and nothing is left behind."""
+_EXAMPLES = """\
+examples:
+  ascend-sandbox up
+      three servers with eight chips each
+  ascend-sandbox up --nodes 4 --product atlas-a3-16 --product atlas-a2-8
+      node-1 an Atlas A3 with 16 chips, the other three Atlas A2 with 8
+  ascend-sandbox up --driver-file node-2=broken.yaml --port 8001
+      node-2 begins with the faults in that file; kubectl finds port 8001
+
+products (key, chips, resource that its pods ask for, how many a pod may have):
+"""
+_LIMITS = """
+Rows that are told by what a job asks for alone are not there: no label of a node
+means them. A pod says by its resource and count what it wants; what it says else
+about its kind of server (annotation huawei.com/schedule_policy …) the extender
+does not read yet.
+"""
+
+
+class OptionsError(Exception):
+    """What was said makes no sense; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is to be done.
+
+    Attributes:
+        play: `demo` or `up`.
+        machines: Of `up`: its nodes.
+        port: Of `up`: where its API server listens; 0 for any port.
+    """
+
+    play: str
+    machines: tuple[Machine, ...] = ()
+    port: int = 0
+
+
+def parse(words: Sequence[str]) -> Options:
+    """Return what a command line means.
+
+    Raises:
+        OptionsError: It names nodes or products that there are not.
+        SystemExit: It asks for help, or cannot be understood at all.
+    """
+    found = _parser().parse_args(words)
+    if found.play != "up":
+        return Options(play=found.play)
+    try:
+        machines = _machines(found.nodes, found.product, found.driver_file)
+    except MachineError as error:
+        raise OptionsError(str(error)) from error
+    return Options(play="up", machines=machines, port=found.port)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ascend-sandbox", description=_ABOUT)
+    plays = parser.add_subparsers(dest="play", required=True, metavar="COMMAND")
+    plays.add_parser("demo", help="the main job on an embedded cluster, step by step")
+    up = plays.add_parser(
+        "up",
+        help="the same cluster, left running until Ctrl-C",
+        description=_ABOUT_UP,
+        epilog=_EXAMPLES + _products() + _LIMITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    up.add_argument(
+        "--nodes",
+        type=_count,
+        default=_NODES,
+        metavar="N",
+        help=f"how many nodes, 1 to {_MOST_NODES}: node-1, node-2 … (default {_NODES})",
+    )
+    up.add_argument(
+        "--product",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="what kind of server, by its key below; several: for node-1, node-2 …, "
+        f"the last one for all that remain (default {DEFAULT})",
+    )
+    up.add_argument(
+        "--driver-file",
+        action="append",
+        default=[],
+        metavar="NODE=FILE",
+        help="what the simulated driver of a node says in the beginning: its product, "
+        "faults … (agent/devices/driver_file.py); a copy, which you may edit",
+    )
+    up.add_argument(
+        "--port",
+        type=_port,
+        default=0,
+        metavar="PORT",
+        help="of the API server, on 127.0.0.1 (default: any that is free)",
+    )
+    return parser
+
+
+def _products() -> str:
+    rows = [
+        (row.key, str(row.chip_count), row.resource, _counts(row.counts))
+        for row in served()
+    ]
+    return "".join(
+        f"  {key:<29}{chips:>3}  {resource:<22}{counts}\n"
+        for key, chips, resource, counts in rows
+    )
+
+
+def _counts(counts: Sequence[int]) -> str:
+    """Return counts briefly: `1 to 16` for all of them."""
+    if len(counts) > 2 and counts == tuple(range(counts[0], counts[-1] + 1)):
+        return f"{counts[0]} to {counts[-1]}"
+    return ", ".join(map(str, counts))
+
+
+def _count(text: str) -> int:
+    return _number(text, 1, _MOST_NODES)
+
+
+def _port(text: str) -> int:
+    return _number(text, 0, 65535)
+
+
+def _number(text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"expected {least} to {most}, found {text!r}")
+    return int(text)
+
+
+def _machines(
+    count: int, keys: Sequence[str], driver_files: Sequence[str]
+) -> tuple[Machine, ...]:
+    if len(keys) > count:
+        raise OptionsError(
+            f"{len(keys)} times --product, for {count} {_nodes(count)}: "
+            "at most one for each node"
+        )
+    chosen = [check(key) for key in keys] or [DEFAULT]
+    names = [f"node-{number}" for number in range(1, count + 1)]
+    files = dict(_file(text, names) for text in driver_files)
+    machines = []
+    for place, name in enumerate(names):
+        said = chosen[min(place, len(chosen) - 1)]
+        file = files.get(name)
+        product = said if file is None else product_in(file)
+        machines.append(Machine(name=name, product=product, driver_file=file))
+    return tuple(machines)
+
+
+def _nodes(count: int) -> str:
+    return "node" if count == 1 else "nodes"
+
+
+def _file(text: str, names: Sequence[str]) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or name not in names:
+        raise OptionsError(
+            f"--driver-file {text}: expected NODE=FILE with one of {', '.join(names)}"
+        )
+    return name, Path(path)

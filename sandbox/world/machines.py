@@ -1,0 +1,104 @@
+"""What kind of server is each node? A row of the product table, by its key.
+
+A node's row is told by its resource and labels, as in a real cluster: the sandbox
+gives a node the labels that mean the row, and refuses a row that no labels mean. The
+agent shows the chips of that row, and the extender follows it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from scheduler_core import finding, products
+from scheduler_core.rows import Product
+
+#: Of a node of which nothing else is said.
+DEFAULT = "atlas-800-training"
+
+
+class MachineError(ValueError):
+    """There is no such machine; the text says which there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A node to be: its name and what it has.
+
+    Attributes:
+        name: Of the node.
+        product: Key of its row in the product table.
+        driver_file: What its simulated driver reads in the beginning; by default
+            that all chips are well.
+    """
+
+    name: str
+    product: str = DEFAULT
+    driver_file: Path | None = None
+
+    @property
+    def row(self) -> Product:
+        """What is known of such servers."""
+        return products.by_key(self.product)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the node by which its row is known."""
+        labels = labels_of(self.row)
+        return {} if self.product == DEFAULT or labels is None else labels
+
+
+def labels_of(row: Product) -> Mapping[str, str] | None:
+    """Return labels of a node that mean a row, None if none do."""
+    said = [text for text in (*row.accelerator_types, *row.node_types) if text]
+    for text in (*said, ""):
+        kind = {finding.ACCELERATOR_TYPE: text} if text else {}
+        labels = {**row.node_labels, **kind}
+        if finding.of_node(row.resource, labels) is row:
+            return labels
+    return None
+
+
+def served() -> tuple[Product, ...]:
+    """Return the rows that a node of the sandbox can have."""
+    return tuple(row for row in products.PRODUCTS if labels_of(row) is not None)
+
+
+def check(key: str) -> str:
+    """Return the key of a row that a node can have.
+
+    Raises:
+        MachineError: There is none, or a node's labels cannot mean it.
+    """
+    known = {row.key for row in products.PRODUCTS}
+    if key in (row.key for row in served()):
+        return key
+    if key in known:
+        raise MachineError(
+            f"no node can be {key!r}: only what a job asks for means that row, "
+            "no label of a node does"
+        )
+    keys = ", ".join(row.key for row in served())
+    raise MachineError(f"no such product: {key!r}; there are {keys}")
+
+
+def product_in(driver_file: Path) -> str:
+    """Return the product that a driver file names.
+
+    The agent reads the rest and is stricter; what it refuses it says in its log.
+
+    Raises:
+        MachineError: The file cannot be read, or names none that a node can have.
+    """
+    try:
+        document = yaml.safe_load(driver_file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise MachineError(f"{driver_file}: {error}") from error
+    found = document.get("product") if isinstance(document, dict) else None
+    if not isinstance(found, str):
+        raise MachineError(f"{driver_file}: expected a line `product: {DEFAULT}`")
+    try:
+        return check(found)
+    except MachineError as error:
+        raise MachineError(f"{driver_file}: {error}") from error

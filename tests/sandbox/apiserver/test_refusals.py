@@ -1,0 +1,73 @@
+"""What the sandbox does not do is refused with a sentence that says what to do."""
+
+import pytest
+
+from sandbox.apiserver import ApiServer
+from tests.contract.apiserver.client import Api, pod, problem
+from tests.sandbox.apiserver.clients import api_of
+
+
+@pytest.mark.parametrize(
+    ("method", "subresource"),
+    [("GET", "log"), ("GET", "exec"), ("POST", "exec"), ("POST", "portforward")],
+)
+async def test_what_needs_a_process_is_not_there(
+    server: ApiServer, method: str, subresource: str
+) -> None:
+    async with api_of(server) as api:
+        await api.create("pods", pod("p"))
+
+        code, status = await api.call(method, api.path("pods", "p", subresource))
+
+    assert (code, problem(status)) == (
+        501,
+        (
+            501,
+            "NotImplemented",
+            (
+                f"the sandbox has no pods/{subresource}: its containers run no "
+                "program; which chips a pod has mounted is in its annotation "
+                "huawei.com/AscendReal"
+            ),
+        ),
+    )
+
+
+async def _patched(api: Api, media_type: str) -> tuple[int, str]:
+    code, status = await api.call(
+        "PATCH",
+        api.path("configmaps", "a"),
+        {"data": {}},
+        query={"fieldManager": "kubectl", "force": "false"},
+        media_type=media_type,
+    )
+    return code, status["message"]
+
+
+async def test_server_side_apply_is_refused(server: ApiServer) -> None:
+    async with api_of(server) as api:
+        assert await _patched(api, "application/apply-patch+yaml") == (
+            415,
+            (
+                "the sandbox has no server-side apply: leave out --server-side, "
+                "a plain kubectl apply works"
+            ),
+        )
+
+
+async def test_a_protobuf_body_is_refused(server: ApiServer) -> None:
+    async with api_of(server) as api:
+        code, status = await api.call(
+            "POST",
+            "/api/v1/namespaces",
+            b"k8s\x00\x0a\x0f",
+            media_type="application/vnd.kubernetes.protobuf",
+        )
+
+    assert (code, status["message"]) == (
+        415,
+        (
+            "the sandbox reads JSON, and this command sends protobuf: add "
+            "--dry-run=client -o yaml to it, and pipe that into kubectl apply -f -"
+        ),
+    )

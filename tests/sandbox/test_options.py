@@ -1,0 +1,133 @@
+from pathlib import Path
+
+import pytest
+
+from sandbox import options
+from sandbox.options import Options, OptionsError, parse
+from sandbox.world import Machine, MachineError
+from sandbox.world.machines import check, labels_of, served
+from scheduler_core import finding, products
+
+
+def _products(*words: str) -> list[tuple[str, str]]:
+    return [(each.name, each.product) for each in parse(["up", *words]).machines]
+
+
+def test_the_demo_has_no_options() -> None:
+    assert parse(["demo"]) == Options(play="demo")
+
+
+def test_three_training_servers_are_what_you_get() -> None:
+    assert parse(["up"]) == Options(
+        play="up", machines=tuple(Machine(name=f"node-{i}") for i in (1, 2, 3))
+    )
+
+
+def test_the_last_product_is_that_of_all_remaining_nodes() -> None:
+    words = ("--nodes", "3", "--product", "atlas-a3-16", "--product", "atlas-a2-8")
+
+    assert _products(*words) == [
+        ("node-1", "atlas-a3-16"),
+        ("node-2", "atlas-a2-8"),
+        ("node-3", "atlas-a2-8"),
+    ]
+
+
+def test_the_port_is_the_servers() -> None:
+    assert parse(["up", "--port", "8001"]).port == 8001
+
+
+def test_a_driver_file_says_which_product_it_describes(tmp_path: Path) -> None:
+    file = tmp_path / "driver.yaml"
+    file.write_text("product: atlas-a2-8\nfaults: []\n")
+
+    machines = parse(["up", "--nodes", "2", "--driver-file", f"node-2={file}"]).machines
+
+    assert machines == (
+        Machine(name="node-1"),
+        Machine(name="node-2", product="atlas-a2-8", driver_file=file),
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--product", "mesh-8"], "no node can be 'mesh-8'"),
+        (["--product", "x"], "no such product: 'x'; there are atlas-800-training"),
+        (
+            ["--nodes", "1", "--product", "a300t", "--product", "a300t"],
+            "2 times --product, for 1 node: at most one for each node",
+        ),
+        (["--driver-file", "node-9=x"], "expected NODE=FILE with one of node-1"),
+        (["--driver-file", "x.yaml"], "expected NODE=FILE with one of node-1"),
+        (["--driver-file", "node-1=/nowhere"], "No such file"),
+    ],
+)
+def test_what_there_is_not_is_named(words: list[str], said: str) -> None:
+    with pytest.raises(OptionsError, match=said):
+        parse(["up", *words])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected a line `product: atlas-800-training`"),
+        ("- a", "expected a line `product: atlas-800-training`"),
+        ("product: 7", "expected a line `product: atlas-800-training`"),
+        ("product: x", "no such product: 'x'"),
+        ("a: [", "while parsing"),
+    ],
+)
+def test_a_driver_file_without_a_product_is_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "driver.yaml"
+    file.write_text(text)
+
+    with pytest.raises(OptionsError, match=said) as refused:
+        parse(["up", "--driver-file", f"node-1={file}"])
+
+    assert str(refused.value).startswith(f"{file}: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["sideways"],
+        ["up", "--nodes", "0"],
+        ["up", "--nodes", "51"],
+        ["up", "--nodes", "two"],
+        ["up", "--port", "65536"],
+        ["demo", "--nodes", "2"],
+    ],
+)
+def test_what_cannot_be_understood_ends_with_the_usual_code(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(words)
+
+    assert end.value.code == 2
+
+
+def test_help_names_every_product_that_a_node_can_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(["up", "--help"])
+
+    told = capsys.readouterr().out
+    assert end.value.code == 0
+    assert [row.key for row in served() if f"  {row.key} " not in told] == []
+    assert options._products() in told
+
+
+@pytest.mark.parametrize("row", products.PRODUCTS, ids=lambda row: row.key)
+def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: products.Product) -> None:
+    labels = labels_of(row)
+
+    if labels is None:
+        with pytest.raises(MachineError):
+            check(row.key)
+    else:
+        machine = Machine(name="n", product=check(row.key))
+        assert finding.of_node(row.resource, machine.labels) is row
