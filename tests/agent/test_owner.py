@@ -140,7 +140,7 @@ async def test_owners_of_others_stay_beside_ours(
             )
         found = await api.get(f"{path}/report")
 
-    assert found["metadata"]["ownerReferences"] == [MADE_BY, REFERENCE]
+    assert found["metadata"]["ownerReferences"] == [REFERENCE, MADE_BY]
     assert found["data"] == {"a": "1", "b": "2", "c": "3"}
 
 
