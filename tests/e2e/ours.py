@@ -35,8 +35,8 @@ def give_rights(cluster: BareCluster) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(access))
 
 
-async def start_extender(cluster: BareCluster) -> Extender:
-    """Start our extender and wait until it is ready."""
+async def start_extender(cluster: BareCluster, *arguments: str) -> Extender:
+    """Start our extender, with these arguments besides, and wait until it is ready."""
     account = cluster.service_account(EXTENDER)
     address_file = cluster.places.cache / "extender-address"
     command = (
@@ -45,6 +45,7 @@ async def start_extender(cluster: BareCluster) -> Extender:
         *("--service-account-dir", str(account)),
         *("--listen", "127.0.0.1:0"),
         *("--address-file", str(address_file)),
+        *arguments,
     )
     return await start(cluster, command, address_file)
 
