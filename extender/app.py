@@ -15,9 +15,9 @@ from extender.choice import Choice
 from extender.clocks import Clock
 from extender.jobs import Told
 from extender.metrics import Metrics
+from extender.networks import Networks, Rules
 from extender.notes import Note, Notes
 from extender.planner import Planner
-from extender.planning import World
 from extender.protocol import BindArgs
 from extender.server import Server
 from extender.settings import Settings
@@ -29,7 +29,8 @@ from kube.errors import KubeError
 from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.jobs import Profile
-from scheduler_core.wire import deviceinfo
+from scheduler_core.leaves import Version
+from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 from service.endpoints import Endpoints
@@ -120,16 +121,18 @@ class Extender:
         )
         self._client = client
         self._waker = Waker(self._mark, self._any_node)
-        world = World(
+        rules = Rules(
             profile=Profile(settings.job_rules),
             superpod_size=settings.superpod_size,
             superpod_reserve=settings.reserve_nodes,
+            switches=Version(settings.nslb_version),
+            shared_leaves=settings.shared_tor_num,
         )
         self._planner = Planner(
             self._cache,
             KubeJobs(client, self._recorder, self._waker),
             clock=wall,
-            world=lambda: world,
+            world=Networks(self._cache, rules).world,
         )
         self._binder = Binder(
             self._cache,
@@ -146,6 +149,12 @@ class Extender:
             object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
             objects.ConfigMap,
             params={"labelSelector": _selector(deviceinfo.LABELS)},
+        )
+        self._switches = ListWatch(
+            client,
+            object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
+            objects.ConfigMap,
+            params={"fieldSelector": f"metadata.name={switches.NAME}"},
         )
         self._server = Server(
             self._cache,
@@ -181,6 +190,7 @@ class Extender:
                 group.create_task(self._nodes.run(self._node), name="nodes")
                 group.create_task(self._pods.run(self._pod), name="pods")
                 group.create_task(self._reports.run(self._report), name="reports")
+                group.create_task(self._switches.run(self._leaves), name="switches")
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
@@ -224,6 +234,15 @@ class Extender:
                 self._synced()
         if found is not None:
             self._learn(found)
+
+    def _leaves(self, change: Change[objects.ConfigMap]) -> None:
+        match change:
+            case Upserted(obj=found):
+                self._learn(seen.switches_change(found))
+            case Deleted():
+                self._learn(seen.switches_change(None))
+            case Synced():
+                pass
 
     def _synced(self) -> None:
         """Once the cluster has been read, have the garbage collector pass it by.

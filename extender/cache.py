@@ -71,6 +71,10 @@ class Cache:
         self.effects: list[jobevents.Effect] = []
         #: CPU and memory that pods ask for
         self.loads = Loads()
+        #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
+        self.switch_texts = ("", "")
+        #: grows when a node turns out to be of another SuperPoD
+        self.superpods_version = 0
         #: grows with whatever a plan depends on
         self.version = 0
         #: seconds since the epoch, of the last `Ticked`
@@ -142,6 +146,8 @@ class Cache:
         before = record.report
         record.read_report()
         after = record.report
+        if (before and before.superpod) != (after and after.superpod):
+            self.superpods_version += 1
         if after is None or after == before:
             return
         if before is None:
@@ -190,13 +196,20 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
 
 def _step(
     cache: Cache,
-    change: changes.OtherSeen | changes.SizeRead | Assumed | changes.Dropped,
+    change: changes.OtherSeen
+    | changes.SizeRead
+    | changes.SwitchesSeen
+    | Assumed
+    | changes.Dropped,
 ) -> None:
     """Let something happen that is the same whenever it does."""
     match change:
         case changes.OtherSeen():
             cache.loads.put(change.uid, change.node, change.ask)
             cache.gangs.put_other(change.uid, change.job)
+        case changes.SwitchesSeen():
+            cache.switch_texts = (change.tor_info, change.tor_level)
+            cache.version += 1
         case changes.SizeRead():
             cache.gangs.read(change.job, change.size, change.problem)
         case changes.Assumed():

@@ -45,6 +45,14 @@ class ReportSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchesSeen:
+    """The ConfigMap of the leaf switches reads so; texts as found, "" if absent."""
+
+    tor_info: str = ""
+    tor_level: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodSeen:
     """The API server shows this pod so."""
 
@@ -122,6 +130,7 @@ class Ticked:
 Change = (
     NodeSeen
     | ReportSeen
+    | SwitchesSeen
     | PodSeen
     | OtherSeen
     | SizeRead

@@ -22,7 +22,8 @@ class Explanation:
         """The same for a person."""
         found = self.json
         lines = [f"{found['pod']}: {found['state']}"]
-        shown = [k for k in ("node", "chips", "problem", "reason", "at") if k in found]
+        keys = ("job", "job_state", "node", "chips", "problem", "reason", "at")
+        shown = [key for key in keys if key in found]
         lines += [f"  {key}: {_shown(found[key])}" for key in shown]
         nodes = found.get("nodes", {})
         if nodes:
@@ -52,6 +53,7 @@ def explain(
         "resource": pod.shape.resource,
         "count": pod.total,
     }
+    found |= _of_job(cache, pod)
     if pod.terminal or pod.node:
         found |= _placed(cache, pod)
     else:
@@ -66,6 +68,18 @@ def _decided(note: Note | None, pod: NpuPod) -> dict[str, Any]:
     found: dict[str, Any] = {"reason": note.text, "at": clock.rfc3339(note.at_s)}
     if note.counts:
         found["counts"] = [{"text": text, "nodes": n} for text, n in note.counts]
+    return found
+
+
+def _of_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
+    """How far its job is, and where the plan has its pods."""
+    gang = cache.gangs.of(pod.uid)
+    if gang is None:
+        return {}
+    found: dict[str, Any] = {"job": gang.title, "job_state": gang.state}
+    if gang.places:
+        plan = {gang.seats[uid].name: node for uid, node in gang.places.items()}
+        found["job_plan"] = dict(sorted(plan.items()))
     return found
 
 
@@ -91,7 +105,7 @@ def _pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
     promise = cache.assumed.get(pod.uid)
     if promise is not None:
         found |= {"node": promise.node, "chips": list(chips.ids_of(promise.chips))}
-        found["state"] = "being bound"
+        found["state"] = "planned" if promise.planned else "being bound"
     return found
 
 

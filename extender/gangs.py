@@ -111,6 +111,14 @@ class Gang:
         return f"{listed} and {more} more" if more > 0 else listed
 
     @property
+    def state(self) -> str:
+        """How far it is, for people."""
+        of = "an unknown number of" if self.size is None else str(self.size.count)
+        there = f"{len(self.seats)} of {of} pods exist, {len(self.seated)} have a node"
+        why = f": {self.said}" if self.said and self.phase is Phase.IDLE else ""
+        return f"{self.phase.value}, {there}{why}"
+
+    @property
     def title(self) -> str:
         """The job for a sentence."""
         kind, _, name = self.job.partition("/")

@@ -70,7 +70,7 @@ class Planner:
         api: JobsApi,
         *,
         clock: Clock,
-        world: Callable[[], World] = lambda: planning.PLAIN,
+        world: Callable[[Gang], World] = lambda _gang: planning.PLAIN,
     ) -> None:
         """Plan nothing yet.
 
@@ -186,9 +186,9 @@ class Planner:
         names = self._offered.get(gang.job, ())
         wanted = [name for name in names if name not in gang.avoid]
         now_ns = self._clock.now_ns()
-        found = planning.plan(self._cache, gang, wanted, now_ns, self._world())
+        found = planning.plan(self._cache, gang, wanted, now_ns, self._world(gang))
         if isinstance(found, str) and len(wanted) < len(names):
-            found = planning.plan(self._cache, gang, names, now_ns, self._world())
+            found = planning.plan(self._cache, gang, names, now_ns, self._world(gang))
         if isinstance(found, str):
             self._tried[gang.job] = self._cache.version
             self._do(jobevents.Unplanned(job=gang.job, said=found))

@@ -23,7 +23,7 @@ from scheduler_core.answers import JobPlacement, LeafUse, Placement, Rejection
 from scheduler_core.cluster import NodeState
 from scheduler_core.finding import SP_BLOCK
 from scheduler_core.jobs import Profile
-from scheduler_core.leaves import TOR_AFFINITY, Network
+from scheduler_core.leaves import TOR_AFFINITY, Network, Version
 from scheduler_core.planning import Terms
 from scheduler_core.rows import JobRule, Product, distributed
 from scheduler_core.superpodgangs import SuperPods
@@ -49,9 +49,8 @@ class World:
     """What plans depend on besides the cluster."""
 
     profile: Profile = Profile.SEED
-    #: nodes of a physical SuperPoD, and how many of them are kept free
+    #: nodes of a physical SuperPoD
     superpod_size: int = 48
-    superpod_reserve: int = 2
     network: Network | None = None
     joined: SuperPods | None = None
 
@@ -356,7 +355,8 @@ def _extra(
     if place.superpod_rank >= 0:
         found[SUPER_POD_RANK] = str(place.superpod_rank)
         found[SUPER_POD_ID] = str(place.superpod)
-    if place.leaf:
+    network = job.world.network
+    if place.leaf and network is not None and network.version is Version.TWO:
         is_one = len({one.leaf for one in places}) == 1
         use = LeafUse.IDLE if is_one else place.leaf_use
         found[IS_SHARED_TOR] = str(int(use))

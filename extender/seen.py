@@ -4,7 +4,7 @@ from extender import changes, jobs, loads
 from kube import objects, pods
 from scheduler_core import finding, products
 from scheduler_core.products import Product
-from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire import deviceinfo, inventory, switches
 from scheduler_core.wire.pods import NpuPod
 
 #: The resources that pods may ask us for, each once.
@@ -88,6 +88,15 @@ def report_gone(report: objects.ConfigMap) -> changes.ReportSeen | None:
     """An agent's ConfigMap that was deleted; None if it is another's."""
     node = _node_of(report)
     return None if node is None else changes.ReportSeen(node=node)
+
+
+def switches_change(found: objects.ConfigMap | None) -> changes.SwitchesSeen:
+    """The ConfigMap of the leaf switches as the watch shows it; None: it is gone."""
+    texts = (found.data if found else None) or {}
+    return changes.SwitchesSeen(
+        tor_info=texts.get(switches.TOR_INFO_KEY, ""),
+        tor_level=texts.get(switches.TOR_LEVEL_KEY, ""),
+    )
 
 
 def _node_of(report: objects.ConfigMap) -> str | None:

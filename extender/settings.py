@@ -7,6 +7,7 @@ from typing import ClassVar
 from extender import jobevents
 from extender.cache import AGENT_SILENT_S
 from scheduler_core.jobs import Profile
+from scheduler_core.leaves import Version
 from service import logs
 from service.settings import at_least, one_of, option
 
@@ -54,6 +55,16 @@ class Settings:
     superpod_size: int = option(48, "nodes of a physical SuperPoD", check=at_least(1))
     reserve_nodes: int = option(
         2, "nodes of each SuperPoD that jobs leave free if they can", check=at_least(0)
+    )
+    nslb_version: str = option(
+        Version.ONE.value,
+        "how jobs share leaf switches: 1.0, or 2.0 (a few leaves by several jobs)",
+        check=one_of(Version.ONE.value, Version.TWO.value),
+    )
+    shared_tor_num: int = option(
+        2,
+        "leaf switches of a job that others may share, 1 or 2; only with 2.0",
+        check=at_least(1),
     )
     log_level: str = option(
         "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)

@@ -101,7 +101,8 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
     if promise is not None:
         others = [name for name in names if name != promise.node]
         fitting = (promise.node,) if len(others) < len(names) else ()
-        return Judgement(fitting=fitting, refused=((OPEN_BIND, others),))
+        why = ELSEWHERE if promise.planned else OPEN_BIND
+        return Judgement(fitting=fitting, refused=((why, others),))
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
     )

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from extender import changes, jobevents
+from extender import changes, explain, jobevents
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.clocks import Clock
 from extender.gangs import Phase
 from extender.loads import Ask
 from extender.metrics import Metrics
+from extender.notes import Notes
 from extender.planner import Planner
 from extender.planning import World as Terms
 from extender.protocol import BindArgs
@@ -107,7 +108,9 @@ async def world(cache: Cache, *, rules: Profile = Profile.SEED) -> AsyncIterator
     time, jobs = Time(), Jobs()
     clock = Clock(now_s=lambda: time.now_s, now_ns=lambda: int(time.now_s * 1e9))
     async with apiserver.serving() as (api, pods):
-        planner = Planner(cache, jobs, clock=clock, world=lambda: Terms(profile=rules))
+        planner = Planner(
+            cache, jobs, clock=clock, world=lambda _gang: Terms(profile=rules)
+        )
         binder = Binder(
             cache,
             pods,
@@ -444,6 +447,33 @@ async def test_ranks_and_marks_of_a_job_are_written_at_bind() -> None:
         (one, other) = w.api.bindings
         assert one["metadata"]["annotations"]["distributed-job"] == "true"
         assert other["metadata"]["annotations"]["distributed-job"] == "true"
+
+
+async def test_a_plan_is_explained() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+
+        found = explain.explain(
+            w.cache,
+            Notes(),
+            w.cache.pods["uid-b"],
+            name="default/b",
+            now_s=NOW_S,
+        )
+
+    assert found.json["job"] == "Job of pods default/j"
+    assert found.json["job_plan"] == {"a": "n1", "b": "n2"}
+    assert found.text == (
+        "default/b: planned\n"
+        "  job: Job of pods default/j\n"
+        "  job_state: planned, 2 of 2 pods exist, 0 have a node\n"
+        "  node: n2\n"
+        "  chips: 0,1,2,3,4,5,6,7\n"
+        "  now, node by node:\n"
+        "    n1: the job's plan has the pod on another node\n"
+        "    n2: fits\n"
+    )
 
 
 async def test_a_pod_by_itself_is_not_of_any_job() -> None:

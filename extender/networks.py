@@ -1,0 +1,148 @@
+"""What is known of leaf switches and SuperPoDs when a job is planned.
+
+Switches stand in the ConfigMap `basic-tor-node-cm`, which servers of them are which
+nodes follows from addresses; what runs under them, and what jobs have made of a leaf,
+from the pods of jobs that run or are planned. SuperPoDs stand in the agents' reports.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from extender.cache import Cache
+from extender.gangs import Gang
+from extender.planning import IS_HEALTHY, IS_SHARED_TOR, World
+from scheduler_core import leaves
+from scheduler_core.answers import LeafUse
+from scheduler_core.jobs import Profile
+from scheduler_core.leaves import (
+    TOR_AFFINITY,
+    Leaf,
+    Network,
+    Schema,
+    Tenant,
+    Version,
+)
+from scheduler_core.superpodgangs import SuperPods
+from scheduler_core.wire import switches
+from scheduler_core.wire.annotations import WireError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the operator has said of networks and jobs."""
+
+    profile: Profile = Profile.SEED
+    superpod_size: int = 48
+    superpod_reserve: int = 2
+    switches: Version = Version.ONE
+    shared_leaves: int = 2
+
+
+class Networks:
+    """What plans need to know of the network, made when it is asked for."""
+
+    def __init__(self, cache: Cache, rules: Rules) -> None:
+        """Ask `cache`, by these rules."""
+        self._cache = cache
+        self._rules = rules
+        self._joined = SuperPods()
+        self._joined_version = -1
+
+    def world(self, gang: Gang) -> World:
+        """What planning this job depends on besides the cluster."""
+        rules = self._rules
+        return World(
+            profile=rules.profile,
+            superpod_size=rules.superpod_size,
+            network=self._network(gang) if _schema(gang) else None,
+            joined=self._superpods(),
+        )
+
+    def _superpods(self) -> SuperPods:
+        if self._joined_version != self._cache.superpods_version:
+            self._joined_version = self._cache.superpods_version
+            self._joined = SuperPods(
+                of_node={
+                    name: record.report.superpod
+                    for name, record in self._cache.records.items()
+                    if record.report is not None
+                },
+                reserve=self._rules.superpod_reserve,
+            )
+        return self._joined
+
+    def _network(self, gang: Gang) -> Network | None:
+        """The leaves, and what other jobs do there; None if nobody has said."""
+        info, level = self._cache.switch_texts
+        if not info:
+            return None
+        records = self._cache.records.values()
+        try:
+            found = switches.parse(
+                info,
+                {each.address: each.name for each in records if each.address},
+                tor_level=level,
+                version=self._rules.switches,
+                shared_leaves=self._rules.shared_leaves,
+            )
+        except WireError as error:
+            log.warning("leaf switches not read", extra={"error": str(error)})
+            return None
+        others = [each for each in self._cache.gangs.jobs.values() if each is not gang]
+        tenants = tuple(self._tenants(others))
+        made = self._made_of_leaves(others)
+        known = tuple(_leaf(leaf, made) for leaf in found.leaves)
+        return replace(found, leaves=known, tenants=tenants)
+
+    def _tenants(self, gangs: list[Gang]) -> Iterator[Tenant]:
+        for gang in gangs:
+            schema = _schema(gang)
+            nodes = frozenset(self._node(uid) for uid in gang.seats) - {""}
+            if schema is not None and nodes:
+                yield Tenant(schema=schema, nodes=nodes)
+
+    def _node(self, uid: str) -> str:
+        """Where a pod runs or is to run; "" is nowhere."""
+        promise, pod = self._cache.assumed.get(uid), self._cache.pods.get(uid)
+        if promise is not None:
+            return promise.node
+        return "" if pod is None or pod.terminal else pod.node
+
+    def _made_of_leaves(self, gangs: list[Gang]) -> dict[str, tuple[LeafUse, bool]]:
+        """{node: what its job says that it makes of its leaf, and if that is sound}."""
+        found: dict[str, tuple[LeafUse, bool]] = {}
+        for gang in gangs:
+            for uid, seat in gang.seats.items():
+                promise = self._cache.assumed.get(uid)
+                said = promise.extra if promise else seat.traits.annotations
+                node = self._node(uid)
+                use = said.get(IS_SHARED_TOR, "")
+                if node and use in {"1", "2"}:
+                    is_sound = said.get(IS_HEALTHY, "0") == "0"
+                    found[node] = LeafUse(int(use)), is_sound
+        return found
+
+
+def _schema(gang: Gang) -> Schema | None:
+    """What a job asks of the switches; nonsense is refused when it is planned."""
+    for seat in gang.seats.values():
+        try:
+            return leaves.schema_of(seat.traits.labels.get(TOR_AFFINITY, ""))
+        except ValueError:
+            return None
+    return None
+
+
+def _leaf(leaf: Leaf, made: dict[str, tuple[LeafUse, bool]]) -> Leaf:
+    """A leaf as jobs have left it."""
+    said = [made[node] for node in leaf.nodes if node in made]
+    if not said:
+        return leaf
+    return replace(
+        leaf,
+        use=next((use for use, _ in said), leaf.use),
+        healthy=leaf.healthy and all(is_sound for _, is_sound in said),
+    )

@@ -1,0 +1,203 @@
+"""Jobs that ask for leaf switches and SuperPoDs, planned on what the cluster says."""
+
+import json
+from collections.abc import Mapping
+
+from extender import changes, planning
+from extender.cache import Cache
+from extender.networks import Networks, Rules
+from scheduler_core import products
+from scheduler_core.finding import Traits
+from scheduler_core.leaves import Version
+from scheduler_core.products import ATLAS_800_TRAINING, Product
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from tests.extender.clusters import NOW_NS, NOW_S, apply, tenant
+from tests.extender.jobpods import member
+
+A3 = products.by_key("atlas-a3-16-superpod")
+
+
+def add_node(
+    cache: Cache, name: str, product: Product, *, address: str = "", superpod: int = -2
+) -> None:
+    every = range(product.chip_count)
+    texts = deviceinfo.render(
+        DeviceInfo(
+            available=tuple(every), update_time=int(NOW_S), super_pod_id=superpod
+        ),
+        Affinity(sequence=1),
+        product,
+    )
+    apply(
+        cache,
+        changes.NodeSeen(
+            name=name,
+            product=product,
+            inventory=inventory.render(every, product),
+            allocatable=product.chip_count,
+            address=address,
+        ),
+        changes.ReportSeen(
+            node=name,
+            device_info=texts[deviceinfo.DEVICE_INFO_KEY],
+            affinity=texts[deviceinfo.AFFINITY_KEY],
+        ),
+    )
+
+
+def leaves(*servers: tuple[str, ...]) -> changes.SwitchesSeen:
+    """The ConfigMap of leaves with these addresses."""
+    listed = [
+        {
+            "tor_id": number,
+            "tor_ip": f"1.0.0.{number}",
+            "server": [
+                {"server_ip": ip, "npu_count": 8, "slice_id": at}
+                for at, ip in enumerate(ips)
+            ],
+        }
+        for number, ips in enumerate(servers)
+    ]
+    info = {"version": "1.0", "tor_count": 2, "server_list": listed}
+    return changes.SwitchesSeen(tor_info=json.dumps(info))
+
+
+def switched(*names: str) -> Cache:
+    """Nodes with the addresses 10.0.0.1 and so on, two to a leaf."""
+    cache = Cache()
+    for number, name in enumerate(names, start=1):
+        add_node(cache, name, ATLAS_800_TRAINING, address=f"10.0.0.{number}")
+    ips = [f"10.0.0.{number}" for number in range(1, len(names) + 1)]
+    pairs = [tuple(ips[at : at + 2]) for at in range(0, len(ips), 2)]
+    apply(cache, leaves(*pairs))
+    return cache
+
+
+def planned(
+    cache: Cache, names: tuple[str, ...], rules: Rules, job: str = "j"
+) -> dict[str, tuple[str, Mapping[str, str]]] | str:
+    """{pod: its node, and what is written on it}, or why there is no room."""
+    gang = cache.gangs.jobs[f"Job of pods/default/{job}"]
+    world = Networks(cache, rules).world(gang)
+    found = planning.plan(cache, gang, names, NOW_NS, world)
+    if isinstance(found, str):
+        return found
+    for promise in found:
+        apply(cache, promise)
+    return {cache.pods[p.uid].name: (p.node, p.extra) for p in found}
+
+
+LARGE = Traits(labels={"tor-affinity": "large-model-schema"})
+
+
+def test_a_small_job_with_switch_affinity_lies_under_one_leaf() -> None:
+    cache = switched("n1", "n2", "n3", "n4")
+    apply(cache, tenant("x", "n1", (0,)))
+    apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
+
+    found = planned(cache, ("n1", "n2", "n3", "n4"), Rules())
+
+    marks = {"distributed-job": "true"}
+    assert found == {"a": ("n3", marks), "b": ("n4", marks)}
+
+
+def test_under_one_leaf_it_uses_no_spine_and_says_so() -> None:
+    cache = switched("n1", "n2")
+    apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
+
+    found = planned(cache, ("n1", "n2"), Rules(switches=Version.TWO))
+
+    marks = {"distributed-job": "true", "isSharedTor": "0", "isHealthy": "0"}
+    assert found == {"a": ("n1", marks), "b": ("n2", marks)}
+
+
+def test_without_the_switches_configmap_it_waits() -> None:
+    cache = Cache()
+    for name in ("n1", "n2"):
+        add_node(cache, name, ATLAS_800_TRAINING)
+    apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
+
+    assert planned(cache, ("n1", "n2"), Rules()) == (
+        "switch affinity is asked for, but basic-tor-node-cm is not imported"
+    )
+
+
+def test_a_configmap_that_cannot_be_read_is_as_good_as_none() -> None:
+    cache = switched("n1", "n2")
+    apply(cache, changes.SwitchesSeen(tor_info="[]"))
+    apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
+
+    found = planned(cache, ("n1", "n2"), Rules())
+
+    assert isinstance(found, str)
+    assert found.endswith("is not imported")
+
+
+def test_an_affinity_that_nobody_knows_is_said() -> None:
+    cache = switched("n1", "n2")
+    traits = Traits(labels={"tor-affinity": "some"})
+    apply(cache, member("a", traits=traits), member("b", traits=traits))
+
+    assert planned(cache, ("n1", "n2"), Rules()) == (
+        "label tor-affinity: expected one of large-model-schema, normal-schema, null, "
+        "found 'some'"
+    )
+
+
+def test_a_job_across_leaves_says_what_it_makes_of_them() -> None:
+    names = ("n1", "n2", "n3", "n4", "n5", "n6")
+    cache = switched(*names)
+    pods = [member(name, size=5, traits=LARGE) for name in "abcde"]
+    apply(cache, *pods)
+
+    found = planned(cache, names, Rules(switches=Version.TWO))
+
+    assert isinstance(found, dict)
+    made = {node: marks["isSharedTor"] for node, marks in found.values()}
+    assert sorted(made.values()) == ["1", "2", "2", "2", "2"]
+    # the next job finds the leaves as this one has left them
+    apply(cache, member("o", job="k", traits=LARGE), member("p", job="k", traits=LARGE))
+    network = Networks(cache, Rules(switches=Version.TWO)).world(
+        cache.gangs.jobs["Job of pods/default/k"]
+    )
+    assert network.network is not None
+    assert sorted(leaf.use.name for leaf in network.network.leaves) == [
+        "EXCLUSIVE",
+        "EXCLUSIVE",
+        "SHARED",
+    ]
+    [tenant_there] = network.network.tenants
+    assert tenant_there.nodes == set(made)
+
+
+def test_a_logical_superpod_lies_in_one_physical() -> None:
+    cache = Cache()
+    for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1), ("n4", 2)):
+        add_node(cache, name, A3, superpod=superpod)
+    traits = Traits(annotations={"sp-block": "32"})
+    apply(
+        cache,
+        member("a", count=16, traits=traits),
+        member("b", count=16, traits=traits),
+    )
+
+    found = planned(cache, ("n1", "n2", "n3", "n4"), Rules(superpod_reserve=0))
+
+    marks = {"distributed-job": "true", "super-pod-rank": "0", "super-pod-id": "1"}
+    assert found == {"a": ("n2", marks), "b": ("n3", marks)}
+
+
+def test_a_node_that_comes_to_another_superpod_is_noticed() -> None:
+    cache = Cache()
+    for name, superpod in (("n1", 0), ("n2", 1)):
+        add_node(cache, name, A3, superpod=superpod)
+    traits = Traits(annotations={"sp-block": "32"})
+    pods = [member(name, count=16, traits=traits) for name in "ab"]
+    apply(cache, *pods)
+    rules = Rules(superpod_reserve=0)
+    assert isinstance(planned(cache, ("n1", "n2"), rules), str)
+
+    add_node(cache, "n1", A3, superpod=1)
+
+    assert isinstance(planned(cache, ("n1", "n2"), rules), dict)
