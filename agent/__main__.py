@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from agent import app, inherited
+from agent import app, inherited, statussocket
 from agent.observe import log as keys
 from agent.settings import Settings, verify
 from service import logs, program, settings
@@ -23,7 +23,9 @@ async def _run() -> None:
 
 
 def main() -> int:
-    """Run until told to stop; the exit code says how it went."""
+    """Run until told to stop, or tell the status; the exit code says how it went."""
+    if sys.argv[1:2] == ["status"]:
+        return statussocket.main(sys.argv[2:], os.environ)
     return program.run(_run)
 
 

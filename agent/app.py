@@ -17,7 +17,7 @@ from typing import NoReturn
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from agent import equipment, holdbook, picture
+from agent import equipment, holdbook, picture, status, statussocket
 from agent.api import Api
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, settling
@@ -46,6 +46,8 @@ from agent.reconciler import Reconciler
 from agent.reporter import Reporter
 from agent.settings import STANDALONE, Settings, boot_id
 from agent.standing import Standing
+from agent.status import View
+from agent.statussocket import telling
 from kube.errors import KubeError
 from kube.objects import Pod
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
@@ -101,6 +103,9 @@ async def main(settings: Settings) -> None:
         reading = await equipment.first_reading(source, settings, ready)
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
+        await stack.enter_async_context(
+            telling(settings.state_dir / statussocket.NAME, agent.status)
+        )
         await agent.run(source)
 
 
@@ -258,6 +263,21 @@ class Agent:
             # in the body, so that when we are told to stop this ends first: an
             # Allocate that waits for its claim still needs all of the others
             await self._server.run()
+
+    def status(self) -> dict[str, object]:
+        """What a person at the node is told."""
+        return status.document(
+            View(
+                version=version(),
+                mode=self._settings.mode,
+                waiting_for=self._ready(),
+                driver_problem=self._diagnosis.problem,
+                ledger=self._current.ledger,
+                reading=self._diagnosis.reading,
+                health=self._diagnosis.health,
+                changes=tuple(self._diagnosis.changes),
+            )
+        )
 
     async def close(self) -> None:
         """Let go of what is ours in the cluster and on the node."""

@@ -5,6 +5,7 @@ fault configuration -------^
 ConfigMap's separated chips^
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from agent.health import Health, Look, step
 from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.picture import Findings, Separated
+from agent.status import MOST_CHANGES, Change
 from scheduler_core import chips as chip_sets
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
@@ -82,6 +84,10 @@ class Diagnosis:
         #: With the levels of all faults.
         self.reading = reading
         self.health = Health()
+        #: Why the hardware cannot be read; "" when it can.
+        self.problem = ""
+        #: The newest last.
+        self.changes: deque[Change] = deque(maxlen=MOST_CHANGES)
 
     # What is told from outside
 
@@ -89,6 +95,7 @@ class Diagnosis:
         """Take in a look at the hardware."""
         self._metrics.driver_stale.set(seen.is_stale)
         self._news.driver(seen.problem)
+        self.problem = seen.problem
         if seen.reading is None or seen.is_stale:
             return
         self._raw = seen.reading
@@ -144,6 +151,8 @@ class Diagnosis:
         )
         self.health, transitions = step(self.health, look, self._clocks.loop_s())
         self._news.transitions(transitions, self.health)
+        now_ms = self._clocks.wall_ms()
+        self.changes += (Change(at_ms=now_ms, transition=each) for each in transitions)
         event = ChipsRead(
             unhealthy=chip_sets.mask_of(
                 set(self.health.chips) - set(self.health.in_service)

@@ -1,0 +1,172 @@
+"""What the agent knows of its node, for a person at the node: `ascend-agent status`.
+
+One document, shown as JSON or as text. It is made when somebody asks.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.claims import values
+from agent.claims.values import Ledger
+from agent.devices.reading import Reading
+from agent.health import Health, Transition
+from scheduler_core import chips as chip_sets
+from service import clock
+
+#: Changes of chips that are remembered.
+MOST_CHANGES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A chip came into another condition."""
+
+    #: Unix milliseconds.
+    at_ms: int
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """All that a status is made of."""
+
+    version: str
+    mode: str
+    #: What the agent is waiting for; None when it is ready.
+    waiting_for: str | None
+    #: Why the hardware cannot be read; "" when it can.
+    driver_problem: str
+    ledger: Ledger
+    reading: Reading
+    health: Health
+    #: The oldest first.
+    changes: Sequence[Change]
+
+
+def document(view: View) -> dict[str, Any]:
+    """Return the status as JSON has it."""
+    ledger = view.ledger
+    releasing = set(chip_sets.ids_of(values.releasing(ledger)))
+    return {
+        "node": ledger.node,
+        "version": view.version,
+        "mode": view.mode,
+        "product": view.reading.product.key,
+        "waitingFor": view.waiting_for,
+        "driverProblem": view.driver_problem or None,
+        "chips": [
+            {
+                "chip": chip,
+                "condition": health.condition.value,
+                "owners": _owners(ledger, chip),
+                "releasing": chip in releasing,
+                "processes": list(view.reading.pids_of(chip)),
+                "faults": _faults(view.reading, chip),
+            }
+            for chip, health in sorted(view.health.chips.items())
+        ],
+        "claims": [_claim(ledger, uid) for uid in _waiting(ledger)],
+        "changes": [
+            {
+                "at": clock.rfc3339(change.at_ms / 1000),
+                "chip": change.transition.chip,
+                "before": change.transition.before.value,
+                "after": change.transition.after.value,
+                "reason": change.transition.reason,
+            }
+            for change in view.changes
+        ],
+    }
+
+
+def _owners(ledger: Ledger, chip: int) -> list[str]:
+    """Name who has a chip, as `namespace/pod/container`."""
+    return [
+        f"{hold.owner.namespace}/{hold.owner.pod}/{hold.owner.container}"
+        if hold.owner
+        else "not known yet"
+        for hold in ledger.holds.values()
+        if chip in (*hold.chips, *hold.reserved)
+    ]
+
+
+def _faults(reading: Reading, chip: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": fault.code,
+            "level": fault.seriousness.value,
+            "network": fault.network,
+            "since": clock.rfc3339(fault.since_ms / 1000) if fault.since_ms else None,
+        }
+        for fault in reading.faults_of(chip)
+    ]
+
+
+def _waiting(ledger: Ledger) -> Iterator[str]:
+    """Yield the uids of pods that are to be served yet."""
+    for uid in sorted(ledger.slots):
+        if values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid):
+            yield uid
+
+
+def _claim(ledger: Ledger, uid: str) -> dict[str, Any]:
+    pod = ledger.pods[uid]
+    return {
+        "pod": f"{pod.namespace}/{pod.name}",
+        "chips": list(chip_sets.ids_of(ledger.slots[uid].chips)),
+    }
+
+
+def text(status: Mapping[str, Any]) -> str:
+    """Return a status as a person reads it.
+
+    Args:
+        status: As `document` makes it.
+    """
+    ready = f"waiting: {status['waitingFor']}" if status["waitingFor"] else "ready"
+    lines = [f"{status['node']}: {ready}"]
+    lines += [f"{status['product']}, {status['mode']}, agent {status['version']}"]
+    if status["driverProblem"]:
+        lines += [f"the chips cannot be read: {status['driverProblem']}"]
+    rows = [("CHIP", "CONDITION", "OWNER", "FAULTS")]
+    rows += [_row(chip) for chip in status["chips"]]
+    lines += ["", *_table(rows)]
+    for claim in status["claims"]:
+        chips = ", ".join(map(str, claim["chips"]))
+        lines.append(f"{claim['pod']} waits for its chips: {chips}")
+    if status["changes"]:
+        lines += ["", "Last changes:"]
+    lines += [
+        f"  {each['at']}  chip {each['chip']}  {each['after']}  {each['reason']}"
+        for each in status["changes"]
+    ]
+    return "\n".join(lines)
+
+
+def _row(chip: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    owners = list(chip["owners"])
+    if chip["releasing"]:
+        pids = ", ".join(map(str, chip["processes"]))
+        owners.append(f"no pod, but process {pids}")
+    faults = [
+        " ".join(
+            part
+            for part in (fault["level"], fault["code"], "network" * fault["network"])
+            if part
+        )
+        for fault in chip["faults"]
+    ]
+    return (
+        str(chip["chip"]),
+        chip["condition"],
+        "; ".join(owners) or "-",
+        "; ".join(faults) or "-",
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
