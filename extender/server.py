@@ -23,6 +23,7 @@ from extender.verdicts import Judgement
 from kube import objects
 from scheduler_core.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
+from service.shown import shown
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,9 @@ class Server:
                 )
             except BodyError as error:
                 said = refused(str(error))
+            except web.RequestPayloadError:
+                coding = shown(request.headers.get("Content-Encoding", ""))
+                said = refused(f"body: expected {coding}, found other bytes")
             except web.HTTPRequestEntityTooLarge:
                 said = refused("too many whole nodes: set nodeCacheCapable: true")
             except Exception:  # the scheduler must get an answer, whatever fails

@@ -6,6 +6,7 @@ ids of pods that just ended, and so is done only while nothing is given out.
 """
 
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 
@@ -15,6 +16,8 @@ from agent.plugin.server import DIAL_OPTIONS
 from agent.plugin.traffic import Traffic
 from agent.reconciler import Containers, ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
+
+M = TypeVar("M")
 
 CALL_S = 2.0
 LIST_CALL_S = 0.25
@@ -71,7 +74,7 @@ class Resources:
 
     async def _get(self, namespace: str, name: str) -> Containers:
         request = api_pb2.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        answer = await self._stub.Get(request, timeout=CALL_S)
+        answer = _message(await self._stub.Get(request, timeout=CALL_S))
         return translate.device_ids(answer.pod_resources, self._resource)
 
     async def offered(self) -> frozenset[str] | None:
@@ -80,10 +83,12 @@ class Resources:
         Whoever has listed them: the kubelet knows the resource, not the plugin.
         """
         try:
-            answer = await self._stub.GetAllocatableResources(
-                api_pb2.AllocatableResourcesRequest(), timeout=CALL_S
+            answer = _message(
+                await self._stub.GetAllocatableResources(
+                    api_pb2.AllocatableResourcesRequest(), timeout=CALL_S
+                )
             )
-        except grpc.aio.AioRpcError:
+        except (grpc.aio.AioRpcError, ResourcesError):
             return None
         return translate.ids_among(answer.devices, self._resource)
 
@@ -108,8 +113,10 @@ class Resources:
             raise ResourcesError("devices are being given out: not listing now")
         with self._traffic.listing():
             try:
-                return await self._stub.List(
-                    api_pb2.ListPodResourcesRequest(), timeout=LIST_CALL_S
+                return _message(
+                    await self._stub.List(
+                        api_pb2.ListPodResourcesRequest(), timeout=LIST_CALL_S
+                    )
                 )
             except grpc.aio.AioRpcError as error:
                 self._get_is_off = False  # it may come back as a newer kubelet
@@ -120,6 +127,17 @@ class Resources:
             if (pod.namespace, pod.name) == (namespace, name):
                 return translate.device_ids(pod, self._resource)
         return None
+
+
+def _message(answer: M | None) -> M:
+    """Return a call's answer, which grpc gives as None when its bytes are no message.
+
+    Raises:
+        ResourcesError: They are none.
+    """
+    if answer is None:
+        raise ResourcesError("pod-resources: expected a message, found other bytes")
+    return answer
 
 
 def _not_found(error: grpc.aio.AioRpcError) -> bool:

@@ -1,3 +1,4 @@
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,8 +49,10 @@ class Served:
         self._session = session
         self._registry = registry
 
-    async def post(self, verb: str, body: bytes) -> Any:  # any JSON
-        async with self._session.post(f"/{verb}", data=body) as answer:
+    async def post(
+        self, verb: str, body: bytes | io.BytesIO, headers: dict[str, str] | None = None
+    ) -> Any:  # any JSON
+        async with self._session.post(f"/{verb}", data=body, headers=headers) as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
             return await answer.json()
 

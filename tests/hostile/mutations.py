@@ -18,6 +18,8 @@ MEGABYTE = 1 << 20
 DEEP = 1_000
 #: The longest part that is multiplied by a thousand. Unit: bytes.
 _MULTIPLIED = 1_000
+#: The longest leaf that is put in by chance. Unit: bytes.
+_LARGE = 10_000
 MANY = 10_000
 
 
@@ -290,7 +292,11 @@ def _scribbled(seed: bytes, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def mutated(seeds: Sequence[bytes], leaves: Sequence[Any]) -> st.SearchStrategy[bytes]:
-    """Documents almost valid, and bytes that hardly are documents."""
+    """Documents almost valid, and bytes that hardly are documents.
+
+    Without the largest leaves: they cost most of the time, and stand `everywhere`.
+    """
+    leaves = [leaf for leaf in leaves if len(written(leaf)) <= _LARGE]
     return st.one_of(documents(seeds, leaves), scribbles(seeds))
 
 
