@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from tests.e2e import programs
-from tests.e2e.commands import run
+from tests.e2e.commands import fetch, run
 from tests.e2e.configurations import PAUSE_IMAGE
 from tests.e2e.places import CONTAINERD_SOCKET, Places
 from tests.e2e.stages import stage
@@ -108,7 +108,7 @@ def _pause(places: Places) -> None:
 def _base(places: Places) -> None:
     root = places.images / "rootfs"
     shutil.rmtree(root, ignore_errors=True)
-    run("debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, root)
+    fetch("debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, root)
     for needless in _NEEDLESS:
         shutil.rmtree(root / needless, ignore_errors=True)
     container = buildah(places, "from", "scratch").strip()

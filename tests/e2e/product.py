@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.e2e import images
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import run, until
+from tests.e2e.commands import fetch, until
 from tests.e2e.places import API_PORT, REPOSITORY, Places
 from tests.e2e.stages import stage
 
@@ -47,7 +47,7 @@ def build(places: Places, source: Path = REPOSITORY) -> str:
         if not environment.exists():
             environment.symlink_to(sys.prefix)  # ours builds it as well as its own
         with stage("our image"):
-            run(
+            fetch(
                 # Not to be made: it would then install that checkout into ours.
                 *("make", "-C", source, "-o", ".venv/run.stamp", "image"),
                 f"BASE={images.BASE_IMAGE}",
@@ -105,12 +105,12 @@ def uninstall(cluster: Cluster, overlay: str = "simulated") -> None:
             not cluster.core.list_namespaced_pod(NAMESPACE, label_selector=PART).items
         ),
         "our pods gone",
-        within_s=60,
+        within_s=240,
     )
 
 
 def wait_rolled_out(
-    cluster: Cluster, workloads: Iterable[str] = WORKLOADS, within_s: int = 120
+    cluster: Cluster, workloads: Iterable[str] = WORKLOADS, within_s: int = 400
 ) -> None:
     """Wait until the workloads that were applied last are ready."""
     for workload in workloads:

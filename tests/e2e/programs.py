@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from tests.e2e import requirements
-from tests.e2e.commands import run
+from tests.e2e.commands import fetch
 from tests.e2e.places import REPOSITORY, Places
 from tests.e2e.stages import CannotError, stage
 
@@ -74,7 +74,8 @@ def _build(folder: Path, ours: tuple[str, ...], theirs: tuple[str, ...]) -> None
     # One at a time, so that each has its line: together they take minutes.
     for name, package in zip(names, packages, strict=True):
         with stage(f"building {name}"):
-            run(
+            # Fetches modules, too.
+            fetch(
                 *("go", "build", "-trimpath", "-ldflags", flags, "-o", folder / name),
                 package,
                 cwd=_MODULE,

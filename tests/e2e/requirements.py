@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.e2e.commands import run
+from tests.e2e.commands import fetch, run
 from tests.e2e.places import CNI_PLUGINS
 from tests.e2e.stages import CannotError, stage
 
@@ -51,9 +51,10 @@ def check() -> None:
     if packages and os.environ.get("E2E_INSTALL") == "1":
         with stage(f"installing {' '.join(packages)}"):
             quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-            run("apt-get", "update", "-qq", env=quiet)
-            install = ("apt-get", "install", "-y", "-qq", "--no-install-recommends")
-            run(*install, *packages, env=quiet)
+            apt = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300")
+            fetch(*apt, "update", env=quiet)
+            install = ("install", "-y", "--no-install-recommends")
+            fetch(*apt, *install, *packages, env=quiet)
         packages = missing()
     if packages:
         raise CannotError(
