@@ -97,7 +97,7 @@ def _ready(kept: Cluster | None) -> Cluster:
 def _pytest(arguments: Sequence[str]) -> int:
     named = [word for word in arguments if word.startswith("tests/")]
     where = [] if named else ["tests/e2e"]
-    options = ("-q", "-o", "timeout=300")
+    options = ("-q", "-o", "timeout=900")
     command = [sys.executable, "-m", "pytest", *options, *where, *arguments]
     # Marked as the cluster's programs are, so that it goes with them in any case.
     mark = {**os.environ, MARK: "pytest"}

@@ -118,31 +118,39 @@ class Cluster:
         """Run a command in a pod's first container."""
         return self.kubectl("exec", "-n", namespace, pod, "--", *command)
 
-    def wait_running(self, namespace: str, name: str, within_s: float = 60) -> Any:
+    def wait_running(self, namespace: str, name: str, within_s: float = 120) -> Any:
         """Wait until all containers of a pod run; returns the pod."""
+        seen: list[Any] = []
 
         def running() -> bool:
-            pod = self.core.read_namespaced_pod(name, namespace)
-            if pod.status.phase in {"Failed", "Succeeded"}:
-                raise CannotError(f"{name} has ended: {pod.status.message}")
-            statuses = pod.status.container_statuses or []
+            seen[:] = [self.core.read_namespaced_pod(name, namespace)]
+            status = seen[0].status
+            if status.phase in {"Failed", "Succeeded"}:
+                raise CannotError(f"{name} has ended: {status.message}")
+            statuses = status.container_statuses or []
             return bool(statuses) and all(each.state.running for each in statuses)
 
-        until(running, f"{namespace}/{name} running", within_s=within_s)
-        return self.core.read_namespaced_pod(name, namespace)
-
-    def wait_rejected(self, namespace: str, name: str, within_s: float = 30) -> str:
-        """Wait until the kubelet has rejected a pod; returns what its user reads."""
-
-        def status() -> Any:
-            return self.core.read_namespaced_pod(name, namespace).status
-
         until(
-            lambda: status().reason == "UnexpectedAdmissionError",
-            f"{namespace}/{name} rejected",
+            running,
+            lambda: f"{namespace}/{name} running; it is {seen}",
             within_s=within_s,
         )
-        return str(status().message)
+        return seen[0]
+
+    def wait_rejected(self, namespace: str, name: str, within_s: float = 120) -> str:
+        """Wait until the kubelet has rejected a pod; returns what its user reads."""
+        seen: list[Any] = []
+
+        def rejected() -> bool:
+            seen[:] = [self.core.read_namespaced_pod(name, namespace)]
+            return bool(seen[0].status.reason == "UnexpectedAdmissionError")
+
+        until(
+            rejected,
+            lambda: f"{namespace}/{name} rejected; it is {seen}",
+            within_s=within_s,
+        )
+        return str(seen[0].status.message)
 
     def exists(self, kind: str, name: str, namespace: str) -> bool:
         """Whether there is such an object."""
@@ -162,7 +170,8 @@ class Cluster:
     def container_pids(self) -> dict[str, int]:
         """The first process of each running container, by the container's id."""
         rows = (line.split() for line in self.ctr("tasks", "ls").splitlines()[1:])
-        return {name: int(pid) for name, pid, *_ in rows}
+        # One that has ended is listed, by its old number, until somebody removes it.
+        return {name: int(pid) for name, pid, state in rows if state == "RUNNING"}
 
     def container_pid(self, container_id: str) -> int:
         """The number of a container's first process on this machine.
@@ -186,7 +195,7 @@ class Cluster:
                 program.start()
         self.wait_node_ready()
 
-    def wait_node_ready(self, within_s: float = 120) -> None:
+    def wait_node_ready(self, within_s: float = 240) -> None:
         """Wait until pods can run: the node is ready, and so is their account."""
 
         def ready() -> bool:

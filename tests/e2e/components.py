@@ -75,7 +75,8 @@ class Component:
     #: says whether it serves already
     is_ready: Callable[[], bool]
     env: Mapping[str, str] = field(default_factory=dict)
-    ready_within_s: float = 60.0
+    #: a bound for machines that are many times slower than ours
+    ready_within_s: float = 180.0
 
     @property
     def pid(self) -> int | None:
@@ -123,7 +124,11 @@ class Component:
             return self.is_ready()
 
         until(
-            ready, f"{self.name} ready (see {self.log})", within_s=self.ready_within_s
+            ready,
+            lambda: (
+                f"{self.name} ready; its last words ({self.log}):\n{self.last_words()}"
+            ),
+            within_s=self.ready_within_s,
         )
 
     def tell(self, number: signal.Signals) -> None:
@@ -142,7 +147,7 @@ class Component:
     def kill(self) -> None:
         """End it as a fault would: `kill -9`."""
         pid = self.pid
-        if pid is not None and not end(pid, signal.SIGKILL, within_s=10):
+        if pid is not None and not end(pid, signal.SIGKILL, within_s=60):
             raise CannotError(f"{self.name} (pid {pid}) survives kill -9")
 
     def freeze(self) -> None:
@@ -158,10 +163,10 @@ class Component:
         self.stop()
         self.start()
 
-    def last_words(self) -> str:
+    def last_words(self, lines: int = _TOLD_LINES) -> str:
         """The end of its log."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return "(no log)"
-        return "\n".join(text.splitlines()[-_TOLD_LINES:]) or "(it said nothing)"
+        return "\n".join(text.splitlines()[-lines:]) or "(it said nothing)"

@@ -1,15 +1,17 @@
 """The cluster that is up; `python -m tests.e2e run` brings one up and comes here."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 import pytest
 
-from tests.e2e import product, releases, truth
+from tests.e2e import account, product, releases, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import witness
-from tests.e2e.faults.chronicle import Chronicle
+from tests.e2e.faults.chronicle import Chronicle, Story
+from tests.e2e.stages import CannotError
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +43,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     until(
         lambda: cluster.exists("serviceaccount", "default", name),
         f"the service account of {name}",
-        within_s=20,
+        within_s=60,
     )
     yield name
     cluster.heal()
@@ -49,18 +51,28 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     until(
         lambda: not cluster.core.list_namespaced_pod(name).items,
         f"pods of {name} gone",
-        within_s=60,
+        within_s=180,
     )
     cluster.core.delete_namespace(name)
-    truth.until_agreed(cluster, within_s=30)
+    truth.until_agreed(cluster)
 
 
 @pytest.fixture
 def chronicle(cluster: Cluster, namespace: str) -> Iterator[Chronicle]:
-    """What becomes of the namespace's pods, and a new record of their containers."""
+    """What becomes of the namespace's pods, and a new record of their containers.
+
+    Patient containers are told when their pod has been confirmed.
+    """
     witness.begin()
-    with Chronicle(cluster, namespace) as chronicle:
+    chronicle = Chronicle(cluster, namespace)
+    chronicle.told.append(_tell_served)
+    with chronicle:
         yield chronicle
+
+
+def _tell_served(story: Story) -> None:
+    if story.annotations.get("predicate-time") == truth.SERVED:
+        witness.served(story.uid)
 
 
 @pytest.fixture(autouse=True)
@@ -69,3 +81,15 @@ def _healed(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "cluster" in request.fixturenames:
         request.getfixturevalue("cluster").heal()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a failure tell all: often nobody can look at the machine any more."""
+    report = yield
+    if report.failed and "cluster" in getattr(item, "fixturenames", ()):
+        with suppress(CannotError):
+            report.sections += account.sections(Cluster.attach())
+    return report

@@ -6,6 +6,7 @@ cleaned up by the next. Everything here may be done again at any time.
 
 import glob
 import json
+import os
 import shutil
 import socket
 from collections import Counter
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.e2e.commands import run
+from tests.e2e.commands import run, until
 from tests.e2e.places import KUBELET_ROOT, RECORD, RUNTIME, Places
 
 #: What a kubelet, containerd, buildah, CNI plugins or our agent make outside of ours.
@@ -143,13 +144,21 @@ def differences(before: Picture, after: Picture) -> list[str]:
 
 def pod_processes() -> list[int]:
     """Processes inside containers of the kubelet's pods."""
-    return [
-        int(line)
-        for cgroup in _pod_cgroups()
-        for procs in cgroup.rglob("cgroup.procs")
-        for line in procs.read_text(encoding="ascii").split()
-        if line != "0"  # of another namespace, and not ours
-    ]
+    found = []
+    for cgroup in _pod_cgroups():
+        # Unlike Path.rglob, it does not mind what goes while it walks.
+        for folder, _, names in os.walk(cgroup):
+            if "cgroup.procs" in names:
+                found += _pids(Path(folder) / "cgroup.procs")
+    return found
+
+
+def _pids(procs: Path) -> list[int]:
+    try:
+        lines = procs.read_text(encoding="ascii").split()
+    except OSError:  # its last container has just ended
+        return []
+    return [int(line) for line in lines if line != "0"]  # 0: of another namespace
 
 
 def _settings() -> list[str]:
@@ -226,4 +235,10 @@ def _remove_cgroup(cgroup: Path) -> None:
     for child in cgroup.iterdir():
         if child.is_dir():
             _remove_cgroup(child)
-    cgroup.rmdir()
+
+    def removed() -> bool:
+        if cgroup.exists():
+            cgroup.rmdir()  # busy until the kernel has done with its last process
+        return True
+
+    until(removed, f"{cgroup} removed", within_s=30)

@@ -33,6 +33,10 @@ KUBELET_HEALTH_PORT = 26448
 CONTROLLER_PORT = 26457
 SCHEDULER_PORT = 26459
 STREAMING_PORT = 26460
+#: Of who stands between scheduler and extender in some tests.
+BETWEEN_PORT = 26470
+#: The extender's default port, on the node's address.
+EXTENDER_PORT = 8888
 PORTS = (
     ETCD_PORT,
     ETCD_PEER_PORT,
@@ -43,9 +47,9 @@ PORTS = (
     CONTROLLER_PORT,
     SCHEDULER_PORT,
     STREAMING_PORT,
+    BETWEEN_PORT,
+    EXTENDER_PORT,
 )
-#: The extender's default port, on the node's address.
-EXTENDER_PORT = 8888
 
 POD_NETWORK = "10.213.0.0/16"
 SERVICE_NETWORK = "10.214.0.0/24"

@@ -155,9 +155,10 @@ def disagreements(
 
 def until_agreed(
     cluster: Cluster,
-    within_s: float = 10,
+    within_s: float = 60,
     *,
     tell: Callable[[list[str]], object] | None = None,
+    since: Callable[[], float] | None = None,
 ) -> list[Served]:
     """Wait until everybody says the same of all pods of the cluster; returns them.
 
@@ -165,6 +166,7 @@ def until_agreed(
         cluster: Whom to ask.
         within_s: How long they have.
         tell: Gets the contradictions of each look that finds some.
+        since: Monotonic time from which `within_s` counts; by default, from now.
 
     Raises:
         CannotError: They do not in time; the text has the contradictions.
@@ -184,10 +186,12 @@ def until_agreed(
             tell(list(last))
         return not last
 
-    try:
-        until(agreed, "everybody agrees", within_s=within_s)
-    except CannotError as error:
-        raise CannotError(f"{error}\n" + "\n".join(last)) from None
+    until(
+        agreed,
+        lambda: "\n".join(["everybody agrees", *last]),
+        within_s=within_s,
+        since=since,
+    )
     return pods
 
 

@@ -12,12 +12,12 @@ import kubernetes.client
 import urllib3.exceptions
 
 from tests.e2e.cluster import Cluster
+from tests.e2e.commands import OUTAGES, until
 from tests.e2e.stages import CannotError
 
 #: Of one watch; a new one begins after it, or sooner if the server goes away.
 _WATCH_S = 30
 _EVERY_S = 0.02
-_OUTAGES = (kubernetes.client.ApiException, urllib3.exceptions.HTTPError, OSError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +70,9 @@ class Chronicle:
         self._lock = threading.Lock()
         self._is_ending = threading.Event()
         self._listed = threading.Event()
+        self._version = ""
+        #: monotonic time at which a pod last came, went on or went
+        self.moved_at = time.monotonic()
         self._thread = threading.Thread(target=self._follow, name="chronicle")
         #: told each story that has changed; called in our thread
         self.told: list[Callable[[Story], None]] = []
@@ -77,7 +80,8 @@ class Chronicle:
     def __enter__(self) -> Self:
         """Follow."""
         self._thread.start()
-        self._listed.wait(10)
+        if not self._listed.wait(60):
+            raise CannotError(f"the pods of {self._namespace} cannot be listed")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,7 +99,7 @@ class Chronicle:
         return [story for story in self.stories() if story.name == name]
 
     def wait(
-        self, told: Callable[[Story], bool], name: str, within_s: float = 30
+        self, told: Callable[[Story], bool], name: str, within_s: float = 120
     ) -> Story:
         """Wait until something is true of the pod of that name, be it not seen yet.
 
@@ -111,7 +115,7 @@ class Chronicle:
         return self._wait(found, told, f"pod {name}", within_s)
 
     def wait_uid(
-        self, told: Callable[[Story], bool], uid: str, within_s: float = 30
+        self, told: Callable[[Story], bool], uid: str, within_s: float = 120
     ) -> Story:
         """Wait until something is true of this one pod, be it not seen yet."""
 
@@ -127,28 +131,39 @@ class Chronicle:
         what: str,
         within_s: float,
     ) -> Story:
-        end = time.monotonic() + within_s
-        while (story := found()) is None or not told(story):
-            if time.monotonic() > end:
-                seen = "never seen" if story is None else _in_words(story)
-                message = f"not within {within_s:g} s: {what}; it is {seen}"
-                raise CannotError(message)
-            time.sleep(_EVERY_S)
-        return story
+        seen: list[Story] = []
+
+        def is_told() -> bool:
+            story = found()
+            seen[:] = [] if story is None else [story]
+            return story is not None and told(story)
+
+        until(
+            is_told,
+            lambda: f"{what}; it is {in_words(seen[0]) if seen else 'never seen'}",
+            within_s=within_s,
+            every_s=_EVERY_S,
+        )
+        return seen[0]
 
     def _follow(self) -> None:
         while not self._is_ending.is_set():
             try:
-                version = self._take_list()
-                self._listed.set()
-                for event in self._events(version):
+                if not self._version:
+                    self._take_list()
+                    self._listed.set()
+                # From where the last one ended: a pod that came and went between two
+                # lists would be missed.
+                for event in self._events(self._version):
                     self._take(event["object"], is_gone=event["type"] == "DELETED")
-            except _OUTAGES:
+                    self._version = event["object"]["metadata"]["resourceVersion"]
+            except kubernetes.client.ApiException:
+                self._version = ""  # most likely it is too long ago
                 self._is_ending.wait(0.3)
-            except _EndError:
-                continue
+            except OUTAGES:
+                self._is_ending.wait(0.3)
 
-    def _take_list(self) -> str:
+    def _take_list(self) -> None:
         answer = self._list(self._namespace, _preload_content=False, _request_timeout=5)
         document = json.loads(answer.data)
         uids = set()
@@ -158,7 +173,7 @@ class Chronicle:
         for story in self.stories():
             if story.uid not in uids and not story.is_gone:
                 self._take(story.pod, is_gone=True)
-        return str(document["metadata"]["resourceVersion"])
+        self._version = str(document["metadata"]["resourceVersion"])
 
     def _events(self, version: str) -> Iterator[dict[str, Any]]:
         answer = self._list(
@@ -167,6 +182,7 @@ class Chronicle:
             resource_version=version,
             timeout_seconds=_WATCH_S,
             _preload_content=False,
+            # It may have lost its server; a new one goes on where it ended.
             _request_timeout=(5, 1),
         )
         with contextlib.closing(answer):
@@ -176,20 +192,23 @@ class Chronicle:
                 try:
                     chunk = answer.read1(1 << 20)
                 except urllib3.exceptions.ReadTimeoutError:
-                    raise _EndError from None
+                    return
                 if not chunk:
                     return
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
                     event = json.loads(line)
                     if event["type"] == "ERROR":
-                        return
+                        raise kubernetes.client.ApiException(reason=event["object"])
                     yield event
 
     def _take(self, pod: dict[str, Any], *, is_gone: bool) -> None:
         uid = pod["metadata"]["uid"]
         with self._lock:
             story = self._stories.get(uid)
+            before = None if story is None else _standing(story.pod, story.is_gone)
+            if before != _standing(pod, is_gone):
+                self.moved_at = time.monotonic()
             if story is None:
                 story = Story(uid=uid, name=pod["metadata"]["name"], pod=pod)
                 self._stories[uid] = story
@@ -201,13 +220,23 @@ class Chronicle:
             told(story)
 
 
-def _in_words(story: Story) -> str:
+def _standing(pod: dict[str, Any], is_gone: bool) -> tuple[object, ...]:
+    """What scheduler, kubelet and users change of a pod, and our agent does not."""
+    status = pod.get("status", {})
+    return (
+        is_gone,
+        pod["metadata"].get("deletionTimestamp"),
+        pod["spec"].get("nodeName"),
+        status.get("phase"),
+        status.get("initContainerStatuses"),
+        status.get("containerStatuses"),
+    )
+
+
+def in_words(story: Story) -> str:
+    """Everything of it that matters to whoever reads of a failure."""
     return (
         f"{story.name}, {'gone, ' if story.is_gone else ''}{story.phase}, "
         f"rejection {story.rejection!r}, annotations {story.annotations}, "
         f"status {story.pod.get('status')}"
     )
-
-
-class _EndError(Exception):
-    """A watch that says nothing for a while; it may have lost its server."""

@@ -32,6 +32,7 @@ devices=$(cd /dev && echo davinci*)
 devices=${devices//davinci/}
 line="$POD_UID|$CONTAINER|$ASCEND_VISIBLE_DEVICES|${devices// /,}|$taken"
 echo "$line" >>/witness/record
+until [ -z "$PATIENT" ] || [ -e "/witness/served-$POD_UID" ]; do sleep 0.1; done
 sleep "$LIFE" & wait
 """
 
@@ -56,6 +57,11 @@ def begin() -> None:
     _FOLDER.mkdir(parents=True)
 
 
+def served(pod_uid: str) -> None:
+    """Tell the patient containers of a pod that everybody knows whose its chips are."""
+    (_FOLDER / f"served-{pod_uid}").touch()
+
+
 def lines() -> list[Line]:
     """Read what has been written down since `begin`."""
     if not _RECORD.exists():
@@ -64,7 +70,12 @@ def lines() -> list[Line]:
 
 
 def container(
-    name: str, chips: int, *, life: str = "infinity", **rest: Any
+    name: str,
+    chips: int,
+    *,
+    life: str = "infinity",
+    is_patient: bool = False,
+    **rest: Any,
 ) -> dict[str, Any]:
     """A container that writes down what it got, and lives so long.
 
@@ -72,12 +83,15 @@ def container(
         name: Its name.
         chips: How many it asks for.
         life: For `sleep`.
+        is_patient: Whether its life begins only when it is told that it is `served`:
+            nobody ever says whose chips a pod had that ended before.
         rest: More of its specification; `env` is added to ours.
     """
     env = [
         {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         {"name": "CONTAINER", "value": name},
         {"name": "LIFE", "value": life},
+        {"name": "PATIENT", "value": "yes" if is_patient else ""},
         *rest.pop("env", ()),
     ]
     return {
