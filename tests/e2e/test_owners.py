@@ -46,26 +46,31 @@ def test_owners_replace_what_the_kubelet_has_rejected(
     frozen: Component,
     owners: None,
 ) -> None:
-    until(lambda: len(_bound(chronicle)) == 2 * _EACH, "all pods bound", within_s=20)
+    until(lambda: len(_bound(chronicle)) == 2 * _EACH, "all pods bound", within_s=120)
     # Their node loses its agent before the kubelet has seen any of them.
     cluster.kubectl("label", "node", cluster.node, f"{_LABEL}-")
+    until(lambda: _is_ending(cluster), "the agent's pod deleted", within_s=120)
     ours.agent(cluster).kill()
     frozen.thaw()
     until(
         lambda: {*_rejected(chronicle)} == {"Job", "ReplicaSet"},
         "pods of both owners rejected",
-        within_s=20,
+        within_s=120,
     )
 
     product.install(cluster)
-    until(lambda: _is_complete(cluster, namespace), "the job done", within_s=100)
-    until(lambda: _is_whole(cluster, namespace), "all replicas ready", within_s=100)
+    until(lambda: _is_complete(cluster, namespace), "the job done", within_s=400)
+    until(lambda: _is_whole(cluster, namespace), "all replicas ready", within_s=400)
 
     served = truth.until_agreed(cluster)
     here = [each for each in served if each.name.startswith(f"{namespace}/")]
     assert len(here) == _EACH
-    found = audit(chronicle.stories(), witness.lines())
-    assert found == Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=2 * _EACH)
+    wanted = Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=2 * _EACH)
+    until(
+        lambda: audit(chronicle.stories(), witness.lines()) == wanted,
+        lambda: f"{wanted}: {audit(chronicle.stories(), witness.lines())}",
+        within_s=60,
+    )
     rejected = _rejected(chronicle)
     assert len(chronicle.stories()) == 2 * _EACH + rejected.total(), rejected
 
@@ -98,10 +103,17 @@ def _create_replica_set(cluster: Cluster, namespace: str) -> None:
 def _template(
     life: str, labels: dict[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    pod = witness.pod(
-        "", witness.container("c0", 1, life=life), labels=labels or {}, **spec
-    )
+    container = witness.container("c0", 1, life=life, is_patient=True)
+    pod = witness.pod("", container, labels=labels or {}, **spec)
     return {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
+
+
+def _is_ending(cluster: Cluster) -> bool:
+    """Whether the kubelet, as soon as it goes on, will not start the agent again."""
+    pods = cluster.core.list_namespaced_pod(
+        product.NAMESPACE, label_selector="app.kubernetes.io/name=ascend-agent"
+    ).items
+    return all(pod.metadata.deletion_timestamp is not None for pod in pods)
 
 
 def _bound(chronicle: Chronicle) -> list[Story]:

@@ -19,22 +19,29 @@ from tests.e2e.faults.churn import Churn, Kind, body
 _EIGHT = 8
 #: Pods of different shapes with counts that occur in several of them.
 _UNLIKE = (
-    Kind(chips=(1,)),
-    Kind(chips=(1, 1)),
-    Kind(chips=(1,), init_chips=1),
-    Kind(chips=(2,)),
-    Kind(chips=(2, 1, 1)),
-    Kind(chips=(1,), init_chips=2),
+    Kind(chips=(1,), is_patient=True),
+    Kind(chips=(1, 1), is_patient=True),
+    Kind(chips=(1,), init_chips=1, is_patient=True),
+    Kind(chips=(2,), is_patient=True),
+    Kind(chips=(2, 1, 1), is_patient=True),
+    Kind(chips=(1,), init_chips=2, is_patient=True),
 )
-_SHORT = (Kind(chips=(1,), life="0.5"), Kind(chips=(2,), life="0.5"))
+_LONG = (Kind(chips=(1,), life="2", is_patient=True),)
+_SHORT = (
+    Kind(chips=(1,), life="0.3", is_patient=True),
+    Kind(chips=(2,), life="0.3", is_patient=True),
+)
 
 
-def _audit(chronicle: Chronicle) -> Audit:
-    return audit(chronicle.stories(), witness.lines())
-
-
-def _nothing_wrong(pod_count: int) -> Audit:
-    return Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=pod_count)
+def _assert_nothing_wrong(chronicle: Chronicle, pod_count: int) -> None:
+    """Compare all that has been written down; the chronicle may be a moment late."""
+    wanted = Audit(wrong=(), doubles=(), unconfirmed=(), pod_count=pod_count)
+    found = audit(chronicle.stories(), witness.lines())
+    end = time.monotonic() + 60
+    while found != wanted and time.monotonic() < end:
+        time.sleep(0.2)
+        found = audit(chronicle.stories(), witness.lines())
+    assert found == wanted
 
 
 def test_eight_pods_at_once_get_a_chip_each(
@@ -54,7 +61,7 @@ def test_eight_pods_at_once_get_a_chip_each(
     served = truth.until_agreed(cluster)
 
     assert sorted(pod.chips for pod in served) == [(chip,) for chip in range(_EIGHT)]
-    assert _audit(chronicle) == _nothing_wrong(_EIGHT)
+    _assert_nothing_wrong(chronicle, _EIGHT)
 
 
 def test_a_pod_that_comes_again_under_its_name_is_another_pod(
@@ -77,21 +84,25 @@ def test_a_pod_that_comes_again_under_its_name_is_another_pod(
     served = truth.until_agreed(cluster)
 
     assert len(served) == 4
-    found = _audit(chronicle)
+    until(
+        lambda: len(chronicle.stories()) == 28,
+        lambda: f"28 pods seen: {len(chronicle.stories())}",
+        within_s=60,
+    )
+    found = audit(chronicle.stories(), witness.lines())
     assert (found.wrong, found.doubles) == ((), ())
-    assert len({story.uid for story in chronicle.stories()}) == 28
 
 
 @pytest.mark.parametrize(
     ("kinds", "at_once", "count"),
     [
-        pytest.param((Kind(chips=(1,), life="2"),), 20, 20, id="turns-on-eight-chips"),
+        pytest.param(_LONG, 20, 20, id="turns-on-eight-chips"),
         pytest.param(_UNLIKE, 12, 24, id="unlike-pods"),
         pytest.param(_SHORT, 12, 60, id="short-lives"),
         pytest.param(_SHORT, 12, 500, id="many", marks=pytest.mark.faults),
     ],
 )
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_pods_that_come_and_go_leave_nothing_behind(
     cluster: Cluster,
     namespace: str,
@@ -103,12 +114,12 @@ def test_pods_that_come_and_go_leave_nothing_behind(
     with Churn(
         cluster, chronicle, namespace, at_once=at_once, kinds=kinds, total=count
     ) as churn:
-        churn.wait_succeeded(count, within_s=120 + 1.5 * count)
-        churn.wait_idle(within_s=20)
+        churn.wait_succeeded(count, within_s=300 + 3 * count)
+        churn.wait_idle()
 
     truth.until_agreed(cluster)
 
-    assert _audit(chronicle) == _nothing_wrong(count)
+    _assert_nothing_wrong(chronicle, count)
 
 
 def _come_and_go(
@@ -141,5 +152,5 @@ def _create(cluster: Cluster, namespace: str, name: str) -> str:
         uids.append(made.metadata.uid)
         return True
 
-    until(created, f"{name} created", within_s=60, every_s=0.02)
+    until(created, f"{name} created", within_s=120, every_s=0.02)
     return uids[0]

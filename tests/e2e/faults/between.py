@@ -8,9 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.places import EXTENDER_PORT
+from tests.e2e.places import BETWEEN_PORT, EXTENDER_PORT
 
-_PORT = 26470
 _TIMEOUT_S = 30.0
 
 
@@ -20,7 +19,9 @@ class Between:
     def __init__(self, cluster: Cluster) -> None:
         """Nothing is passed on until it is entered."""
         self._cluster = cluster
-        self._server = ThreadingHTTPServer((cluster.address, _PORT), _handler(self))
+        self._server = ThreadingHTTPServer(
+            (cluster.address, BETWEEN_PORT), _handler(self)
+        )
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever)
         #: (verb, pod): what is done before the call is passed on
@@ -31,15 +32,18 @@ class Between:
     def __enter__(self) -> Self:
         """Have the scheduler call us."""
         self._thread.start()
-        self._cluster.use_extender(f"http://{self._cluster.address}:{_PORT}")
+        self._cluster.use_extender(f"http://{self._cluster.address}:{BETWEEN_PORT}")
         return self
 
     def __exit__(self, *_: object) -> None:
         """Have it call the extender again."""
-        self._cluster.use_extender(f"http://{self._cluster.address}:{EXTENDER_PORT}")
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        try:
+            port = EXTENDER_PORT
+            self._cluster.use_extender(f"http://{self._cluster.address}:{port}")
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
 
     def pass_on(self, verb: str, body: bytes) -> tuple[int, bytes]:
         """Pass a call on and return the answer; 502 when there is none."""

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import kubernetes.client
-import urllib3.exceptions
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import until
+from tests.e2e.commands import OUTAGES, is_outage, until
 from tests.e2e.faults import witness
-from tests.e2e.faults.chronicle import Chronicle, Story
+from tests.e2e.faults.chronicle import Chronicle, Story, in_words
 
 LABELS = {"part": "churn"}
-_OUTAGES = (urllib3.exceptions.HTTPError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +26,8 @@ class Kind:
     #: of a first container that ends before the others begin; 0 for none
     init_chips: int = 0
     life: str = "1"
+    #: whether it lives on until it is confirmed
+    is_patient: bool = False
 
 
 #: As they come in turn.
@@ -69,6 +69,7 @@ class Churn:
         self._news = threading.Event()
         self._alive: set[str] = set()
         self._over: list[Story] = []
+        self._ended: set[str] = set()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="churn")
         chronicle.told.append(self._told)
@@ -86,8 +87,9 @@ class Churn:
         self._thread.join()
 
     def pause(self) -> None:
-        """Create no more until `go_on`."""
-        self._open.clear()
+        """Create no more until `go_on`; one that is being created is alive by now."""
+        with self._lock:
+            self._open.clear()
 
     def go_on(self) -> None:
         """Create again."""
@@ -96,43 +98,51 @@ class Churn:
 
     def stories(self) -> list[Story]:
         """Of all pods that we have made."""
-        return [
-            story
-            for story in self._chronicle.stories()
-            if story.pod["metadata"].get("labels", {}).get("part") == LABELS["part"]
-        ]
+        return [story for story in self._chronicle.stories() if _is_short(story)]
 
     def succeeded_count(self) -> int:
         """How many have come to a good end."""
         return sum(story.phase == "Succeeded" for story in self.stories())
 
-    def wait_succeeded(self, count: int, within_s: float) -> None:
+    def wait_succeeded(self, count: int, within_s: float = 180) -> None:
         """Wait until so many more have come to a good end."""
         wanted = self.succeeded_count() + count
         until(
             lambda: self.succeeded_count() >= wanted,
-            f"{count} more short pods ended well",
+            lambda: f"{count} more short pods ended well; {self._left_text()}",
             within_s=within_s,
         )
 
-    def wait_idle(self, within_s: float) -> None:
+    def wait_idle(self, within_s: float = 180) -> None:
         """Wait until none of ours is left; `pause` before."""
         until(
-            lambda: not self._alive and not self._over,
-            lambda_text(self._alive),
+            lambda: not self._alive and not self._over and not self._going(),
+            lambda: f"all short pods over; {self._left_text()}",
             within_s=within_s,
         )
+
+    def _going(self) -> list[Story]:
+        """Those that are not over, also those of whose making we heard nothing."""
+        return [story for story in self.stories() if not story.is_over]
+
+    def _left_text(self) -> str:
+        words = "; ".join(in_words(story) for story in self._going())
+        return f"alive: {sorted(self._alive)}, {words}"
 
     def _told(self, story: Story) -> None:
         # In the chronicle's thread: what has to be done is done in ours.
+        if not story.is_over or not _is_short(story):
+            return
         with self._lock:
-            if story.is_over and story.name in self._alive:
-                self._alive.discard(story.name)
-                if not story.is_gone:
-                    self._over.append(story)
-                if self._left is not None and story.phase == "Succeeded":
-                    self._left -= 1
-                self._news.set()
+            self._alive.discard(story.name)
+            if story.uid in self._ended:
+                return
+            self._ended.add(story.uid)
+            if not story.is_gone:
+                self._over.append(story)
+            if self._left is not None and story.phase == "Succeeded":
+                self._left -= 1
+            self._news.set()
 
     def _run(self) -> None:
         while not self._is_ending.is_set():
@@ -140,10 +150,10 @@ class Churn:
             try:
                 if not (self._clear() or self._create()):
                     self._news.wait(0.2)
-            except _OUTAGES:
+            except OUTAGES:
                 time.sleep(0.3)
             except kubernetes.client.ApiException as error:
-                if error.status < 500 and error.status != 429:
+                if not is_outage(error):
                     raise
                 time.sleep(0.3)
 
@@ -169,12 +179,10 @@ class Churn:
 
     def _create(self) -> bool:
         with self._lock:
-            alive = len(self._alive)
-        wanted = self._at_once if self._left is None else min(self._left, self._at_once)
-        if not self._open.is_set() or alive >= wanted:
-            return False
-        name = f"churn-{next(self._numbers)}"
-        with self._lock:
+            left = self._at_once if self._left is None else self._left
+            if not self._open.is_set() or len(self._alive) >= min(left, self._at_once):
+                return False
+            name = f"churn-{next(self._numbers)}"
             self._alive.add(name)
         try:
             self._core.create_namespaced_pod(
@@ -184,8 +192,7 @@ class Churn:
                 _preload_content=False,
             )
         except BaseException:
-            # It may be there all the same; then the chronicle tells of it, and it is
-            # nobody's: its end is waited for by whoever empties the namespace.
+            # It may be there all the same; then the chronicle tells of it.
             with self._lock:
                 self._alive.discard(name)
             raise
@@ -195,7 +202,9 @@ class Churn:
 def body(name: str, kind: Kind) -> dict[str, Any]:
     """A pod of a kind."""
     containers = [
-        witness.container(f"c{number}", chips, life=kind.life)
+        witness.container(
+            f"c{number}", chips, life=kind.life, is_patient=kind.is_patient
+        )
         for number, chips in enumerate(kind.chips)
     ]
     first = [witness.container("init", kind.init_chips, life="0.2")]
@@ -203,5 +212,6 @@ def body(name: str, kind: Kind) -> dict[str, Any]:
     return witness.pod(name, *containers, labels=LABELS, **rest)
 
 
-def lambda_text(alive: set[str]) -> str:
-    return f"short pods ended: {sorted(alive)}"
+def _is_short(story: Story) -> bool:
+    labels = story.pod["metadata"].get("labels") or {}
+    return bool(labels.get("part") == LABELS["part"])

@@ -1,8 +1,9 @@
 """The load that all faults meet, and the table of what came of them."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
@@ -12,25 +13,37 @@ from tests.e2e.commands import until
 from tests.e2e.faults.trial import Load, Outcome, Table, Trial, trial
 
 _KEY = pytest.StashKey[Table]()
+_LOAD = pytest.StashKey[Load]()
+_HERE = Path(__file__).parent
 Try = Callable[..., AbstractContextManager[Trial]]
 
 
 @pytest.fixture(scope="session")
-def load(cluster: Cluster) -> Iterator[Load]:
+def load(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Load]:
     """Pods that stay and pods that come and go, for all faults together."""
     name = f"faults-{secrets.token_hex(3)}"
     cluster.core.create_namespace({"metadata": {"name": name}})
     until(
         lambda: cluster.exists("serviceaccount", "default", name),
         f"the service account of {name}",
-        within_s=20,
+        within_s=60,
     )
     # Those who stay fill one ring, if nobody else has chips yet.
-    until(lambda: truth.node(cluster).held == (), "no chip held", within_s=60)
+    until(lambda: truth.node(cluster).held == (), "no chip held", within_s=120)
     with Load(cluster, name) as load:
+        request.config.stash[_LOAD] = load
         yield load
-    cluster.heal()
-    cluster.core.delete_namespace(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None]:
+    """After the last fault, leave all chips to the tests that follow."""
+    yield
+    is_last = nextitem is None or not nextitem.path.is_relative_to(_HERE)
+    if is_last and _LOAD in item.config.stash:
+        item.config.stash[_LOAD].leave()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,16 +68,18 @@ class Program:
             for pod in pods
             if pod.metadata.deletion_timestamp is None and pod.status.pod_ip
         ]
-        return f"http://{ips[-1]}:9410" if ips else ""
+        if not ips:
+            raise ConnectionError(f"no pod of the {self.name} has an address")
+        return f"http://{ips[-1]}:9410"
 
     def is_ready(self) -> bool:
         """Whether it says that it can do its work."""
-        if self.pid is None:
-            return False
         try:
+            if self.pid is None:
+                return False
             with _NO_PROXY.open(f"{self.url()}/readyz", timeout=2) as answer:
                 return bool(answer.status == 200)
-        except (OSError, ValueError, urllib.error.HTTPError):
+        except (OSError, CannotError):
             return False
 
     def metrics(self) -> dict[str, float]:
@@ -88,9 +89,40 @@ class Program:
         rows = [line.rsplit(" ", 1) for line in text.splitlines() if line[:1] != "#"]
         return {name: float(value) for name, value in rows}
 
-    def wait_ready(self, within_s: float = 60) -> None:
+    def wait_ready(self, within_s: float = 240) -> None:
         """Wait until it can do its work."""
         until(self.is_ready, f"{self.name} ready", within_s=within_s, every_s=0.05)
+
+    def wait_not_ready(self, within_s: float = 120) -> None:
+        """Wait until it says that it cannot."""
+        until(
+            lambda: not self.is_ready(),
+            f"{self.name} not ready",
+            within_s=within_s,
+        )
+
+    def wait_connected(self, since: float, within_s: float = 240) -> None:
+        """Wait until it has heard from the API server again.
+
+        Only the agent tells it, and only a watch that had to begin anew hears at once.
+
+        Args:
+            since: Monotonic time at which the API server came back.
+            within_s: How long.
+        """
+
+        def silent_s() -> float:
+            return max(
+                value
+                for name, value in self.metrics().items()
+                if name.startswith("ascend_agent_watch_event_age_seconds")
+            )
+
+        until(
+            lambda: silent_s() < time.monotonic() - since,
+            lambda: f"{self.name} connected again; silent for {silent_s():.0f} s",
+            within_s=within_s,
+        )
 
     def replace_pod(self) -> None:
         """Have its pod made anew: with other mounts, or without a crash's memory."""
@@ -140,7 +172,7 @@ class Hanging:
                 os.mkfifo(pipe)
                 self._pipes.append(pipe)
 
-    def wait_caught(self, pid: int, within_s: float = 20) -> None:
+    def wait_caught(self, pid: int, within_s: float = 120) -> None:
         """Wait until a thread of the agent is caught by it."""
         end = time.monotonic() + within_s
         while not any("wait_for_partner" in call for call in sleeps_in(pid)):
@@ -183,6 +215,7 @@ class Chips:
 
         Only as that agent sees it: the kubelet reads the real one, and would hang too.
         """
+        shutil.rmtree(self._hanging, ignore_errors=True)
         self._hanging.mkdir()
         os.mkfifo(self._hanging / "npu.yaml")
         there = f"/var/lib/ascend-agent/{self._hanging.name}"
@@ -204,7 +237,7 @@ class Chips:
                 return False
             return True
 
-        until(unmounted, "the agent reads its own file", within_s=10)
+        until(unmounted, "the agent reads its own file", within_s=60)
         shutil.rmtree(self._hanging)
 
     def _put(self, text: str) -> None:

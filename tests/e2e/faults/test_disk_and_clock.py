@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e import product
 from tests.e2e.cluster import Cluster
-from tests.e2e.commands import run
+from tests.e2e.commands import run, until
 from tests.e2e.faults import ours
 from tests.e2e.faults.conftest import Try
 from tests.e2e.stages import CannotError
@@ -39,21 +39,21 @@ def small_disk(cluster: Cluster) -> Iterator[Path]:
 def test_the_disk_is_full(attempt: Try, small_disk: Path) -> None:
     with attempt("state directory full", "ENOSPC; agent killed meanwhile") as this:
         _fill(small_disk / "filler")
-        this.load.churn.wait_succeeded(3, within_s=60)
+        this.load.churn.wait_succeeded(3)
         this.agent.kill()
         this.agent.wait_ready()
-        this.load.churn.wait_succeeded(2, within_s=60)
+        this.load.churn.wait_succeeded(2)
 
         (small_disk / "filler").unlink()
 
 
 def test_the_disk_is_read_only(attempt: Try, small_disk: Path) -> None:
     with attempt("state directory read-only", "EROFS; agent killed meanwhile") as this:
-        run("mount", "-o", "remount,ro", small_disk)
+        until(lambda: _is_remounted(small_disk), "the disk read-only", within_s=60)
         try:
-            this.load.churn.wait_succeeded(3, within_s=60)
+            this.load.churn.wait_succeeded(3)
             this.agent.kill()
-            this.load.churn.wait_succeeded(2, within_s=60)
+            this.load.churn.wait_succeeded(2)
         finally:
             run("mount", "-o", "remount,rw", small_disk)
 
@@ -64,8 +64,17 @@ def test_the_clock_jumps(attempt: Try, cluster: Cluster) -> None:
         attempt("clock", "agent's and extender's: an hour ahead, then back") as this,
     ):
         for ahead_s in (3600, 0):
-            clock.write_text(f"+{ahead_s}\n", encoding="ascii")
-            this.load.churn.wait_succeeded(5, within_s=60)
+            _set(clock, ahead_s)
+            this.load.churn.wait_succeeded(5)
+
+
+def _is_remounted(disk: Path) -> bool:
+    """Make it read-only, which the kernel does not while a file is being written."""
+    try:
+        run("mount", "-o", "remount,ro", disk)
+    except CannotError:
+        return False
+    return True
 
 
 @contextmanager
@@ -77,20 +86,27 @@ def _faked(cluster: Cluster) -> Iterator[Path]:
     clock = _FOLDER / "clock"
     _FOLDER.mkdir(exist_ok=True)
     shutil.copy(library, _FOLDER / "library")
-    clock.write_text("+0\n", encoding="ascii")
+    _set(clock, 0)
     try:
         for kind, name in _WORKLOADS.items():
             _preload(cluster, kind, name)
         product.wait_rolled_out(cluster)
         yield clock
     finally:
-        clock.write_text("+0\n", encoding="ascii")
+        _set(clock, 0)
         for kind, name in _WORKLOADS.items():
             cluster.kubectl(
                 "rollout", "undo", f"{kind}/{name}", "-n", product.NAMESPACE
             )
         product.wait_rolled_out(cluster)
         shutil.rmtree(_FOLDER)
+
+
+def _set(clock: Path, ahead_s: int) -> None:
+    """Set it at one stroke: a program that reads half a line of it would end."""
+    draft = clock.with_suffix(".draft")
+    draft.write_text(f"+{ahead_s}\n", encoding="ascii")
+    draft.replace(clock)
 
 
 def _preload(cluster: Cluster, kind: str, name: str) -> None:

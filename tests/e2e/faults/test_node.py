@@ -1,6 +1,5 @@
 """What the agent's node does to it: kubelet, containerd, a reboot."""
 
-import os
 import shutil
 import signal
 import time
@@ -9,7 +8,7 @@ import pytest
 
 from tests.e2e import machine
 from tests.e2e.cluster import Cluster
-from tests.e2e.components import marked
+from tests.e2e.components import end, marked
 from tests.e2e.faults import ours
 from tests.e2e.faults.conftest import Try
 
@@ -46,6 +45,7 @@ def test_the_node_reboots(attempt: Try, cluster: Cluster) -> None:
         _kill(machine.pod_processes())
         cluster.programs.containerd.kill()
         _kill([pid for pid, name in marked() if name == "containerd"])  # its shims
+        _kill(machine.pod_processes())  # what a shim had just begun
         for entry in ours.STATE.iterdir():
             entry.unlink() if entry.is_file() else shutil.rmtree(entry)
         time.sleep(1)
@@ -62,7 +62,5 @@ def test_containerd_dies(attempt: Try, cluster: Cluster) -> None:
 
 def _kill(pids: list[int]) -> None:
     for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        # Gone, and not only told to: what it writes is to be deleted next.
+        assert end(pid, signal.SIGKILL, within_s=60), pid

@@ -9,7 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import ours, witness
 from tests.e2e.faults.audit import Audit, audit
-from tests.e2e.faults.chronicle import Chronicle, Story
+from tests.e2e.faults.chronicle import Chronicle, Story, in_words
 from tests.e2e.faults.churn import Churn
 from tests.e2e.running import Container
 from tests.e2e.stages import CannotError
@@ -31,6 +31,7 @@ SETTLED_WITHIN_S = 10.0
 #: What a kubelet's rejection of a pod begins with.
 _REJECTIONS = ("UnexpectedAdmissionError", "OutOf", "NodeAffinity", "Admission")
 _STAY = {"part": "stays"}
+RINGS = (range(4), range(4, 8))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,47 +83,85 @@ class Load:
         """Let go of it."""
         self._stack.close()
 
-    def have_staying(self) -> None:
-        """Make those that stay, as far as they are not there; no others are left."""
+    def leave(self) -> None:
+        """Take all of its pods away, and wait until their chips are free."""
         self.churn.pause()
-        self.churn.wait_idle(within_s=60)
+        self.cluster.heal()
+        self.cluster.core.delete_namespace(self.namespace)
+        until(
+            lambda: not self.cluster.core.list_namespaced_pod(self.namespace).items,
+            f"no pods in {self.namespace}",
+            within_s=180,
+        )
+        truth.until_agreed(self.cluster)
+
+    def have_staying(self) -> None:
+        """Have those that stay run in one ring, and no others.
+
+        If one of them is not there, or they are apart, all are made anew: a pod of four
+        chips is to find a whole ring, and only in their order they leave one.
+        """
+        self.churn.pause()
+        self.churn.wait_idle()
         pods = self.cluster.core.list_namespaced_pod(self.namespace).items
         for pod in pods:
             if (pod.metadata.labels or {}).get("part") != _STAY["part"]:
                 self.remove(pod.metadata.name)
+        truth.until_agreed(self.cluster)
+        if self._are_staying():
+            return
         for pod in _staying():
-            name = pod["metadata"]["name"]
-            with suppress(kubernetes.client.ApiException):
-                found = self.cluster.core.read_namespaced_pod(name, self.namespace)
-                if found.status.phase in {"Running", "Pending"}:
-                    continue
-                self.cluster.core.delete_namespaced_pod(name, self.namespace)
+            self.remove(pod["metadata"]["name"])
+        truth.until_agreed(self.cluster)
+        for pod in _staying():
             self.create(pod)
-            self.cluster.wait_running(self.namespace, name)
+            self.cluster.wait_running(self.namespace, pod["metadata"]["name"])
+        truth.until_agreed(self.cluster)
+        if not self._are_staying():
+            raise CannotError(f"not in one ring: {self.containers()}")
 
-    def create(self, pod: dict[str, Any]) -> None:
-        """Create a pod as soon as no other has its name."""
+    def _are_staying(self) -> bool:
+        found = self.containers().values()
+        chips = {chip for each in found for chip in each.chips}
+        wanted = sum(len(pod["spec"]["containers"]) for pod in _staying())
+        return len(found) == wanted and any(chips == {*ring} for ring in RINGS)
+
+    def create(self, pod: dict[str, Any]) -> str:
+        """Create a pod as soon as no other has its name; returns its UID."""
+        uids: list[str] = []
 
         def created() -> bool:
             try:
-                self.cluster.core.create_namespaced_pod(self.namespace, pod)
+                made = self.cluster.core.create_namespaced_pod(self.namespace, pod)
             except kubernetes.client.ApiException as error:
                 if error.status == 409:
                     return False
                 raise
+            uids.append(made.metadata.uid)
             return True
 
-        until(created, f"pod {pod['metadata']['name']} created", within_s=40)
+        until(created, f"pod {pod['metadata']['name']} created", within_s=120)
+        return uids[0]
 
     def remove(self, name: str) -> None:
         """Delete a pod and wait until it is gone."""
-        with suppress(kubernetes.client.ApiException):
-            self.cluster.core.delete_namespaced_pod(name, self.namespace)
-        until(
-            lambda: all(each.is_gone for each in self.chronicle.named(name)),
-            f"pod {name} gone",
-            within_s=30,
-        )
+
+        def deleted() -> bool:
+            try:
+                self.cluster.core.delete_namespaced_pod(name, self.namespace)
+            except kubernetes.client.ApiException as error:
+                if error.status != 404:
+                    raise
+            return True
+
+        until(deleted, f"pod {name} deleted", within_s=60)
+        left: list[Story] = []
+
+        def gone() -> bool:
+            left[:] = [each for each in self.chronicle.named(name) if not each.is_gone]
+            return not left
+
+        until(gone, lambda: f"gone: {'; '.join(map(in_words, left))}", within_s=120)
 
     def containers(self) -> dict[str, Container]:
         """Those of the pods that stay, as they are now."""
@@ -147,24 +186,33 @@ class Trial:
         self._over = {story.uid for story in load.chronicle.stories() if story.is_over}
         self.settled_s = -1.0
         load.churn.go_on()
-        load.churn.wait_succeeded(2, within_s=30)
+        load.churn.wait_succeeded(2)
 
-    def recover(self, within_s: float = 60) -> None:
+    def recover(self) -> None:
         """Wait until every component is back, and then until everybody agrees.
+
+        What is under way comes to its end, and is part of what has to agree. While a
+        pod still comes or goes, as scheduler and kubelet tell it, nobody can: the time
+        for it begins with the last such movement.
 
         Raises:
             CannotError: One of the two does not come in time.
         """
-        end = time.monotonic() + within_s
         for component in self.cluster.programs.all:
             component.wait_ready()
         for program in (self.agent, self.extender):
-            program.wait_ready(end - time.monotonic())
+            program.wait_ready()
         connected_at = time.monotonic()
-        # What is under way comes to its end, and is part of what has to agree.
         self.load.churn.pause()
+
+        def rested_at() -> float:
+            return max(connected_at, self.load.chronicle.moved_at)
+
         truth.until_agreed(
-            self.cluster, within_s=SETTLED_WITHIN_S, tell=self._note_told
+            self.cluster,
+            within_s=SETTLED_WITHIN_S,
+            tell=self._note_told,
+            since=rested_at,
         )
         self.settled_s = time.monotonic() - connected_at
 
@@ -175,14 +223,13 @@ class Trial:
         """Show that new pods run, also one that needs what the fault may have lost."""
         churn = self.load.churn
         churn.go_on()
-        churn.wait_succeeded(3, within_s=60)
+        churn.wait_succeeded(3)
         churn.pause()
-        churn.wait_idle(within_s=30)
+        churn.wait_idle()
         whole = witness.pod("whole", witness.container("c0", 4, life="0"), labels={})
-        self.load.create(whole)
-        self.load.chronicle.wait(lambda story: story.phase == "Succeeded", "whole")
+        self.wait_succeeded(self.load.create(whole))
         self.load.remove("whole")
-        truth.until_agreed(self.cluster, within_s=SETTLED_WITHIN_S)
+        truth.until_agreed(self.cluster)
 
     def quiet(self) -> None:
         """Let short pods end and come no more, until their chips are free by all.
@@ -190,12 +237,12 @@ class Trial:
         A pod that has ended may have its chips for a moment yet.
         """
         self.load.churn.pause()
-        self.load.churn.wait_idle(within_s=60)
-        truth.until_agreed(self.cluster, within_s=30)
+        self.load.churn.wait_idle()
+        truth.until_agreed(self.cluster)
 
-    def victim(self, name: str, chips: int = 1) -> None:
-        """Create a pod that is to be met by the fault."""
-        self.load.create(
+    def victim(self, name: str, chips: int = 1) -> str:
+        """Create a pod that is to be met by the fault; returns its UID."""
+        return self.load.create(
             witness.pod(
                 name,
                 witness.container("c0", chips, life="1"),
@@ -203,17 +250,22 @@ class Trial:
             )
         )
 
-    def wait_rejected(self, name: str) -> str:
-        """Wait until a pod has failed visibly; returns what its user reads."""
-        story = self.load.chronicle.wait(lambda story: bool(story.rejection), name)
-        self.load.remove(name)
-        return story.rejection
+    def wait_bound(self, uid: str) -> Story:
+        """Wait until a pod has a node and a claim."""
+        return self.load.chronicle.wait_uid(lambda story: bool(story.bound_claim), uid)
 
-    def wait_runs(self, name: str, chips: int = 1) -> None:
-        """Make a pod anew, and wait until it has run to its end."""
-        self.victim(name, chips)
-        self.load.chronicle.wait(lambda story: story.phase == "Succeeded", name)
-        self.load.remove(name)
+    def wait_over(self, uid: str) -> Story:
+        """Wait until a pod runs no more, however it ended, and take it away."""
+        story = self.load.chronicle.wait_uid(lambda story: story.is_over, uid)
+        self.load.remove(story.name)
+        return story
+
+    def wait_succeeded(self, uid: str) -> Story:
+        """Wait until a pod has run to its good end, and take it away."""
+        story = self.wait_over(uid)
+        if story.phase != "Succeeded":
+            raise CannotError(f"it did not end well: {in_words(story)}")
+        return story
 
     def outcome(self, fault: str, done: str, problem: str) -> Outcome:
         """What came of it."""
@@ -290,7 +342,6 @@ def trial(
     """
     load.cluster.heal()
     load.have_staying()
-    truth.until_agreed(load.cluster, within_s=30)
     this = Trial(load, rejects_staying=rejects_staying)
     problem = ""
     try:
