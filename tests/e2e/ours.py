@@ -76,6 +76,6 @@ async def start(
             return bool(url())
         return False
 
-    await until(has_address, "the extender's address", within_s=30)
+    await until(has_address, "the extender's address", within_s=180)
     await answers(f"{url()}/readyz", program)
     return Extender(program=program, url=url())

@@ -5,12 +5,14 @@ A control plane without a machine below it; what agents would report is written 
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 
 from extender.record import UNSHOWN_S
+from extender.verdicts import NOT_BEST
 from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import bare_cluster, until
@@ -22,23 +24,42 @@ PODS = "/api/v1/namespaces/default/pods"
 #: From chips that are free to a pod that is bound. The scheduler's own flush of pods
 #: that wait comes after five minutes.
 WOKEN_WITHIN_S = 2.0
-#: The extender's watch; nobody says when it has come.
-_WATCH_S = 0.3
+_WITHIN_S = 120.0
 ALL = tuple(range(8))
+RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})
+#: Pods that wait for another scheduler, one for each count: the extender says of them
+#: where they would fit, and so how far it knows what the nodes have reported.
+
+PROBES = {count: f"probe-{count}" for count in (1, 2, 4, 8)}
+_PLACEABLE = ("fits", NOT_BEST.text)
 
 Chips = Sequence[int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A cluster with our extender under the stock scheduler."""
+
+    api: ApiClient
+    #: where the extender explains
+    extender: ApiClient
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def api() -> AsyncIterator[ApiClient]:
-    """The API server of a cluster with our extender under the stock scheduler."""
+async def site() -> AsyncIterator[Site]:
+    """API server, scheduler, extender, and three nodes on paper."""
     async with bare_cluster(ours.USERS) as cluster:
         ours.give_rights(cluster)
         for name in NODES:
             await npu_nodes.create(cluster.api, name)
         extender = await ours.start_extender(cluster)
         await cluster.start_scheduler(extender.url)
-        yield cluster.api
+        for count, name in PROBES.items():
+            probe = npu_nodes.pod(name, count)
+            probe["spec"]["schedulerName"] = "nobody"
+            await cluster.api.create(PODS, probe)
+        async with ApiClient(extender.url, "") as explains:
+            yield Site(api=cluster.api, extender=explains)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,67 +118,66 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_a_pod_waits_with_a_sentence_and_is_woken(
-    api: ApiClient, name: str
-) -> None:
+async def test_a_pod_waits_with_a_sentence_and_is_woken(site: Site, name: str) -> None:
     case = CASES[name]
-    await _report(api, case.held, case.broken)
+    await _have_reported(site, case.held, case.broken)
 
-    pod = await _refused(api, name, case.count)
+    pod = await _refused(site, name, case.count)
 
-    assert await _told(api, pod) == [case.told]
-    await _report(api)
-    await until(lambda: _is_bound(api, name), "pod bound", within_s=WOKEN_WITHIN_S)
-    await _remove(api, name)
+    assert await _told(site, pod) == [case.told]
+    await _report(site)
+    await until(lambda: _is_bound(site, name), "pod bound", within_s=WOKEN_WITHIN_S)
+    await _remove(site, name)
 
 
 async def test_a_pod_that_was_refused_again_and_again_is_woken_as_soon(
-    api: ApiClient,
+    site: Site,
 ) -> None:
-    await _report(api, ((0,), (0,), (0,)))
-    await _refused(api, "patient", 8)
+    await _have_reported(site, ((0,), (0,), (0,)))
+    await _refused(site, "patient", 8)
     for number in range(6):  # each makes the scheduler try again, and wait longer
         label = {"metadata": {"labels": {"e2e/turn": str(number)}}}
-        await api.patch("/api/v1/nodes/node-1", label)
+        await site.api.patch("/api/v1/nodes/node-1", label)
         await asyncio.sleep(0.5)
 
-    await _report(api)
+    await _report(site)
 
-    await until(lambda: _is_bound(api, "patient"), "bound", within_s=WOKEN_WITHIN_S)
-    await _remove(api, "patient")
+    await until(lambda: _is_bound(site, "patient"), "bound", within_s=WOKEN_WITHIN_S)
+    await _remove(site, "patient")
 
 
-async def test_a_pod_waits_for_the_chips_of_another_that_ends(api: ApiClient) -> None:
-    await _report(api, (ALL, ALL, ()))
-    await api.create(PODS, npu_nodes.pod("first", 8))
-    await until(lambda: _is_bound(api, "first"), "the first bound", within_s=10)
-    await _report(api, (ALL, ALL, ALL))
-    await _refused(api, "second", 8)
+async def test_a_pod_waits_for_the_chips_of_another_that_ends(site: Site) -> None:
+    await _have_reported(site, (ALL, ALL, ()))
+    await site.api.create(PODS, npu_nodes.pod("first", 8))
+    await until(lambda: _is_bound(site, "first"), "the first bound", within_s=_WITHIN_S)
+    await _report(site, (ALL, ALL, ALL))
+    await _refused(site, "second", 8)
     # The pod is gone, and the scheduler tries at once; but its chips are released
     # only when its processes are gone, too, and then no scheduler sees anything.
-    await _remove(api, "first")
-    assert not await _is_bound(api, "second")
+    await site.api.delete(f"{PODS}/first", grace_s=0)
+    await asyncio.sleep(UNSHOWN_S + 1)
+    assert not await _is_bound(site, "second")
 
-    await npu_nodes.set_report(api, "node-2")
+    await npu_nodes.set_report(site.api, "node-2")
 
-    await until(lambda: _is_bound(api, "second"), "bound", within_s=WOKEN_WITHIN_S)
-    await _remove(api, "second")
+    await until(lambda: _is_bound(site, "second"), "bound", within_s=WOKEN_WITHIN_S)
+    await _remove(site, "second")
 
 
 async def test_a_node_whose_agent_says_it_in_another_version_is_left_out(
-    api: ApiClient,
+    site: Site,
 ) -> None:
     for name in NODES:
-        await npu_nodes.set_affinity(api, name, {"version": 2, "held": "none"})
-    await asyncio.sleep(_WATCH_S)
+        await npu_nodes.set_affinity(site.api, name, {"version": 2, "held": "none"})
+    await _wait_known(site, [frozenset()] * len(NODES))
 
-    pod = await _refused(api, "newer", 1)
+    pod = await _refused(site, "newer", 1)
 
     told = f"0/3 nodes are available: 3 unreadable NPU report. {NO_HELP}"
-    assert await _told(api, pod) == [told]
-    await _report(api)
-    await until(lambda: _is_bound(api, "newer"), "bound", within_s=WOKEN_WITHIN_S)
-    await _remove(api, "newer")
+    assert await _told(site, pod) == [told]
+    await _report(site)
+    await until(lambda: _is_bound(site, "newer"), "bound", within_s=WOKEN_WITHIN_S)
+    await _remove(site, "newer")
 
 
 @pytest.mark.parametrize(
@@ -168,48 +188,83 @@ async def test_a_node_whose_agent_says_it_in_another_version_is_left_out(
     ],
 )
 async def test_a_count_that_no_node_ever_serves_is_said(
-    api: ApiClient, count: int, told: str
+    site: Site, count: int, told: str
 ) -> None:
-    await _report(api)
+    await _have_reported(site)
 
-    pod = await _refused(api, f"wants-{count}", count)
+    pod = await _refused(site, f"wants-{count}", count)
 
-    assert await _told(api, pod) == [f"0/3 nodes are available: {told}"]
-    await _remove(api, f"wants-{count}")
+    assert await _told(site, pod) == [f"0/3 nodes are available: {told}"]
+    await _remove(site, f"wants-{count}")
 
 
 async def _report(
-    api: ApiClient,
+    site: Site,
     held: Sequence[Chips] = ((), (), ()),
     broken: Sequence[Chips] = ((), (), ()),
 ) -> None:
     for name, taken, unfit in zip(NODES, held, broken, strict=True):
-        await npu_nodes.set_report(api, name, held=taken, broken=unfit)
-    await asyncio.sleep(_WATCH_S)
+        await npu_nodes.set_report(site.api, name, held=taken, broken=unfit)
 
 
-async def _refused(api: ApiClient, name: str, count: int) -> Object:
+async def _have_reported(
+    site: Site,
+    held: Sequence[Chips] = ((), (), ()),
+    broken: Sequence[Chips] = ((), (), ()),
+) -> None:
+    """Report, and wait until the extender knows; no pod of ours is there."""
+    await _report(site, held, broken)
+    pairs = zip(held, broken, strict=True)
+    await _wait_known(site, [{*ALL} - {*taken, *unfit} for taken, unfit in pairs])
+
+
+async def _wait_known(site: Site, free: Sequence[AbstractSet[int]]) -> None:
+    """Wait until the extender would place pods as if these chips were free."""
+    wanted = {
+        (count, name): _fits(count, chips)
+        for count in PROBES
+        for name, chips in zip(NODES, free, strict=True)
+    }
+
+    async def is_known() -> bool:
+        found = {}
+        for count, probe in PROBES.items():
+            answer = await site.extender.get(f"/v1/explain/default/{probe}")
+            for name in NODES:
+                found[count, name] = answer["nodes"].get(name) in _PLACEABLE
+        return found == wanted
+
+    await until(is_known, "the extender knows the reports", within_s=_WITHIN_S)
+
+
+def _fits(count: int, free: AbstractSet[int]) -> bool:
+    if count == len(ALL):
+        return len(free) == count
+    return any(len(free & ring) >= count for ring in RINGS)
+
+
+async def _refused(site: Site, name: str, count: int) -> Object:
     """Create a pod and wait until the scheduler has found no node for it."""
-    await api.create(PODS, npu_nodes.pod(name, count))
+    await site.api.create(PODS, npu_nodes.pod(name, count))
 
     async def is_refused() -> bool:
-        status = (await api.get(f"{PODS}/{name}"))["status"]
+        status = (await site.api.get(f"{PODS}/{name}"))["status"]
         return any(
             each.get("reason") == "Unschedulable"
             for each in status.get("conditions", ())
         )
 
-    await until(is_refused, f"{name} refused", within_s=10)
-    return await api.get(f"{PODS}/{name}")
+    await until(is_refused, f"{name} refused", within_s=_WITHIN_S)
+    return await site.api.get(f"{PODS}/{name}")
 
 
-async def _told(api: ApiClient, pod: Object) -> list[str]:
+async def _told(site: Site, pod: Object) -> list[str]:
     """The messages that a person finds on the pod: its condition, and its events."""
     uid = pod["metadata"]["uid"]
     messages: set[str] = set()
 
     async def is_there() -> bool:
-        events = await api.items("/api/v1/namespaces/default/events")
+        events = await site.api.items("/api/v1/namespaces/default/events")
         messages.update(
             str(each["message"])
             for each in events
@@ -218,16 +273,16 @@ async def _told(api: ApiClient, pod: Object) -> list[str]:
         )
         return bool(messages)
 
-    await until(is_there, "an event on the pod", within_s=10)
+    await until(is_there, "an event on the pod", within_s=_WITHIN_S)
     conditions = pod["status"]["conditions"]
     return sorted(messages | {str(each["message"]) for each in conditions})
 
 
-async def _is_bound(api: ApiClient, name: str) -> bool:
-    return bool((await api.get(f"{PODS}/{name}"))["spec"].get("nodeName"))
+async def _is_bound(site: Site, name: str) -> bool:
+    return bool((await site.api.get(f"{PODS}/{name}"))["spec"].get("nodeName"))
 
 
-async def _remove(api: ApiClient, name: str) -> None:
-    """Delete a pod, and wait until the extender takes silence for its release."""
-    await api.delete(f"{PODS}/{name}", grace_s=0)
-    await asyncio.sleep(UNSHOWN_S + 1)
+async def _remove(site: Site, name: str) -> None:
+    """Delete a pod, and wait until the extender takes all chips for free."""
+    await site.api.delete(f"{PODS}/{name}", grace_s=0)
+    await _have_reported(site)
