@@ -11,7 +11,7 @@ from sandbox.world.machines import Machine
 from sandbox.world.premises import Node
 from sandbox.world.programs import Programs
 
-_READY_S = 30.0
+_READY_S = 120.0
 _LOOK_S = 0.02
 
 

@@ -13,7 +13,7 @@ _KINDS = (
     "configmaps,services,deployments,daemonsets,pods"
 )
 #: What the garbage collector takes to notice that an owner has gone.
-_COLLECTED_WITHIN_S = 20.0
+_COLLECTED_WITHIN_S = 120.0
 
 
 def found(cluster: Cluster) -> list[str]:

@@ -16,16 +16,18 @@ from tests.e2e.assembly import lone_apiserver
 from tests.e2e.cluster import Cluster
 from tests.e2e.places import LONE_API_PORT, REPOSITORY
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture
 def lone_url(cluster: Cluster) -> Iterator[str]:
     """An API server whose objects no scheduler, controller or kubelet touches."""
     server = lone_apiserver(cluster.places, cluster.address)
-    server.start()
-    yield f"https://{cluster.address}:{LONE_API_PORT}"
-    server.kill()
+    try:
+        server.start()
+        yield f"https://{cluster.address}:{LONE_API_PORT}"
+    finally:
+        server.kill()
 
 
 def test_the_contract_holds_for_the_real_api_server(
@@ -57,7 +59,7 @@ def test_the_contract_holds_for_the_real_kubelet(cluster: Cluster) -> None:
 def _passed(folder: str, **real: str) -> int:
     """Run contract tests, none of which may fail or be skipped; how many passed."""
     done = subprocess.run(  # noqa: S603  # our own tests
-        [sys.executable, "-m", "pytest", "-q", folder],
+        [sys.executable, "-m", "pytest", "-q", "-o", "timeout=300", folder],
         cwd=REPOSITORY,
         env={**os.environ, **real},
         capture_output=True,

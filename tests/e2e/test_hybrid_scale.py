@@ -166,7 +166,7 @@ def _without(seen: facts.Cluster, node: str) -> facts.Cluster:
 
 async def _agreed(fleet: Fleet) -> list[truth.Served]:
     """The pods of the real node, when everybody there says the same of them."""
-    return await asyncio.to_thread(truth.until_agreed, fleet.cluster, within_s=30)
+    return await asyncio.to_thread(truth.until_agreed, fleet.cluster)
 
 
 async def _settled(world: World, names: Sequence[str]) -> facts.Cluster:
@@ -179,7 +179,7 @@ async def _settled(world: World, names: Sequence[str]) -> facts.Cluster:
         return await _agreeing(world)
 
     return await observer.until(
-        done, what="all pods confirmed", within_s=120, pause_s=0.5
+        done, what="all pods confirmed", within_s=400, pause_s=0.5
     )
 
 
@@ -194,7 +194,7 @@ async def _quiet(world: World) -> facts.Cluster:
         ]
         return None if moving else await _agreeing(world)
 
-    return await observer.until(done, what="rest", within_s=120, pause_s=0.5)
+    return await observer.until(done, what="rest", within_s=400, pause_s=0.5)
 
 
 def _runs(pod: facts.PodFacts) -> bool:
@@ -221,5 +221,5 @@ async def _remove(fleet: Fleet, names: Sequence[str]) -> None:
         left = {pod.name for pod in await observer.pods(world)}
         return left.isdisjoint(names) and await _agreeing(world) is not None
 
-    await observer.until(done, what="chips free again", within_s=60, pause_s=0.5)
+    await observer.until(done, what="chips free again", within_s=400, pause_s=0.5)
     await _agreed(fleet)

@@ -26,7 +26,7 @@ FILE = re.compile(
 )
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What another program does may take a moment to be seen.
-SEEN_WITHIN_S = 20.0
+SEEN_WITHIN_S = 120.0
 #: An address in the range for Services of this cluster.
 CLUSTER_IP = "10.214.0.88"
 
@@ -111,7 +111,7 @@ def _run(cluster: Cluster, command: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())

@@ -52,7 +52,9 @@ def test_the_decision_is_on_the_pod_from_the_moment_of_binding(
 ) -> None:
     cluster.core.create_namespaced_pod(namespace, pod("a", 2))
 
-    bound = next(each for each in _seen(cluster, namespace) if each.spec.node_name)
+    seen = _seen(cluster, namespace)
+    bound = next((each for each in seen if each.spec.node_name), None)
+    assert bound is not None, "not bound in time"
 
     notes = bound.metadata.annotations
     assert notes[RESOURCE] == "Ascend910-0,Ascend910-1"
@@ -94,6 +96,6 @@ def _seen(cluster: Cluster, namespace: str) -> Iterator[Any]:
     """Every state of every pod that a watch shows, from now on."""
     watch = kubernetes.watch.Watch()  # type: ignore[no-untyped-call]
     stream = watch.stream(  # type: ignore[no-untyped-call]
-        cluster.core.list_namespaced_pod, namespace, timeout_seconds=30
+        cluster.core.list_namespaced_pod, namespace, timeout_seconds=180
     )
     return (event["object"] for event in stream)

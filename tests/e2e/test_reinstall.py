@@ -33,7 +33,7 @@ def test_pods_keep_their_chips_while_we_are_away(
     assert "baseDeviceInfos" in marks
     assert leftovers.found(cluster) == []
     cluster.core.delete_namespaced_pod("ends", namespace)
-    until(lambda: not cluster.exists("pod", "ends", namespace), "gone", within_s=30)
+    until(lambda: not cluster.exists("pod", "ends", namespace), "gone", within_s=120)
     assert containers(cluster, namespace, STAYING) == before
     assert _annotations(cluster, namespace) == notes
 
@@ -60,7 +60,7 @@ def test_pods_keep_their_chips_when_we_come_back_at_once(
     until(
         lambda: _owners(cluster) == [daemon_set.metadata.uid],
         "the ConfigMap the new DaemonSet's alone",
-        within_s=20,
+        within_s=120,
     )
 
 

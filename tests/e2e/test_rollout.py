@@ -3,8 +3,9 @@
 import hashlib
 import json
 
-from tests.e2e import product
+from tests.e2e import product, truth
 from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
 from tests.e2e.configurations import RESOURCE
 
 _CONFIGMAP = "mindx-dl-deviceinfo-node1"
@@ -13,12 +14,16 @@ _CONFIGMAP = "mindx-dl-deviceinfo-node1"
 def test_the_node_offers_eight_chips(cluster: Cluster) -> None:
     product.wait_rolled_out(cluster)
 
-    status = cluster.core.read_node(cluster.node).status
+    def offered() -> tuple[str, str]:
+        status = cluster.core.read_node(cluster.node).status
+        return status.capacity.get(RESOURCE), status.allocatable.get(RESOURCE)
 
-    assert (status.capacity[RESOURCE], status.allocatable[RESOURCE]) == ("8", "8")
+    until(lambda: offered() == ("8", "8"), lambda: f"8: {offered()}", within_s=60)
 
 
 def test_kubectl_describe_shows_the_contract(cluster: Cluster) -> None:
+    truth.until_agreed(cluster)  # that all chips are free, if the last test had some
+
     described = cluster.kubectl("describe", "cm", _CONFIGMAP, "-n", "kube-system")
 
     chips = ",".join(f"Ascend910-{i}" for i in range(8))

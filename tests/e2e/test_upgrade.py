@@ -4,6 +4,7 @@ import re
 
 from tests.e2e import product, releases, running, truth
 from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
 from tests.e2e.faults import ours
 from tests.e2e.pods import pod
 from tests.e2e.running import STAYING, containers
@@ -32,7 +33,11 @@ def test_nobody_notices_that_two_releases_work_together(
         cluster.core.delete_namespaced_pod(name, namespace)
 
     # Neither could read the other's journal, and both found out who has what.
-    assert _told(cluster) == {("0", "1"), ("1", "0")}
+    until(
+        lambda: _told(cluster) == {("0", "1"), ("1", "0")},
+        lambda: f"events of both agents: {_told(cluster)}",
+        within_s=120,
+    )
 
 
 def _agents_version(cluster: Cluster) -> str:

@@ -14,7 +14,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
-_PATIENCE_S = 15
+_PATIENCE_S = 60
 
 
 class Stream:

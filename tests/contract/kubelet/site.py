@@ -193,7 +193,7 @@ def _shown(pod: api_pb2.PodResources, resource: str) -> dict[str, list[list[str]
 
 
 async def until(
-    check: Callable[[], Awaitable[bool]], *, timeout_s: float = 30.0
+    check: Callable[[], Awaitable[bool]], *, timeout_s: float = 120.0
 ) -> None:
     """Wait for something that another process does."""
     async with asyncio.timeout(timeout_s):
