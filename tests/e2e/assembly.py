@@ -1,13 +1,14 @@
 """The six programs of the cluster and their command lines."""
 
 import json
-import socket
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import grpc
 
 from tests.e2e.components import Component
 from tests.e2e.places import (
@@ -68,7 +69,7 @@ def assemble(places: Places, address: str) -> Assembly:
                 f"{places.configuration('containerd', 'toml')}",
             ),
             log=places.log("containerd"),
-            is_ready=_containerd_listens,
+            is_ready=_containerd_serves,
         ),
         etcd=_etcd(places),
         apiserver=_apiserver(places, address),
@@ -195,9 +196,20 @@ def _kubelet(places: Places, address: str) -> Component:
     )
 
 
-def _containerd_listens() -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(CONTAINERD_SOCKET)) == 0
+def _containerd_serves() -> bool:
+    """Whether a kubelet would find what it needs: before that it ends at once.
+
+    containerd listens, and answers others, before its part for kubelets has begun.
+    """
+    with grpc.insecure_channel(
+        f"unix:{CONTAINERD_SOCKET}", options=[("grpc.default_authority", "localhost")]
+    ) as channel:
+        ask = channel.unary_unary("/runtime.v1.RuntimeService/Version", None, None)
+        try:
+            ask(b"", timeout=2)  # no field has to be set
+        except grpc.RpcError:
+            return False
+    return True
 
 
 def _answers(url: str, kubeconfig: Path | None = None) -> Callable[[], bool]:
