@@ -30,12 +30,11 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
     before = _just_before(ledger, first, len(inits)) if near else []
     for index in sorted(inits, reverse=True):  # the last one was served just before
         need = pod.needs[index]
-        last = before[-1] if before else None
-        if last is not None and _could_be(ledger, pod, last, index):
-            before.pop()
+        fits = before and len(before[-1].kubelet_ids) == need.count
+        if fits and _is_open(ledger, pod, before[-1]):
+            hold: Hold | None = before.pop()
         else:
-            last = None
-        hold = last or in_slot.get(index)
+            hold = in_slot.get(index)
         if index in mine or hold is None or not _is_open(ledger, pod, hold):
             continue
         if hold.sequence <= since or shown.isdisjoint(hold.kubelet_ids):
@@ -53,15 +52,6 @@ def _sequence(hold: Hold) -> int:
 
 def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     return hold.owner is None or values.is_of_late_namesake(ledger, pod, hold)
-
-
-def _could_be(ledger: Ledger, pod: NpuPod, hold: Hold, index: int) -> bool:
-    """Tell whether a hold can be, or is known to be, that of an init container."""
-    need = pod.needs[index]
-    is_known = hold.owner == values.owner_of(pod, need.name)
-    return len(hold.kubelet_ids) == need.count and (
-        is_known or _is_open(ledger, pod, hold)
-    )
 
 
 def _just_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
