@@ -94,6 +94,10 @@ class Diagnosis:
     def observed(self, seen: Observation) -> None:
         """Take in a look at the hardware."""
         self._metrics.driver_stale.set(seen.is_stale)
+        if seen.took_s is not None:
+            self._metrics.driver_read_s.observe(seen.took_s)
+        if seen.is_stale:
+            self._metrics.driver_failures.inc()
         self._news.driver(seen.problem)
         self.problem = seen.problem
         if seen.reading is None or seen.is_stale:

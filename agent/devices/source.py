@@ -7,7 +7,7 @@ as stale, and it is not called again until it has come back.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from agent.devices.driver import Driver, DriverError
 from agent.devices.reading import Reading
@@ -26,6 +26,9 @@ class Observation:
     problem: str = ""
     #: Whether that is about single chips, and the rest is from just now.
     partly: bool = False
+
+    #: How long the driver took; None while it has not answered. Unit: seconds.
+    took_s: float | None = field(default=None, compare=False)
 
     @property
     def is_stale(self) -> bool:
@@ -49,6 +52,7 @@ class Source:
         self._poll_s = poll_s
         self._deadline_s = deadline_s
         self._call: asyncio.Task[Reading] | None = None
+        self._called_at = 0.0
         self._known = Observation()
 
     async def run(self, deliver: Callable[[Observation], None]) -> None:
@@ -66,12 +70,15 @@ class Source:
 
     async def look(self) -> Observation:
         """Look once; returns after the deadline at the latest."""
+        if self._call is None:
+            self._called_at = clock.loop_s()
         call = self._call or asyncio.create_task(self._driver.read())
         self._call = call
         done, _ = await asyncio.wait({call}, timeout=self._deadline_s)
         if done:
             self._call = None
-            self._known = self._after(call)
+            took_s = clock.loop_s() - self._called_at
+            self._known = replace(self._after(call), took_s=took_s)
         else:
             self._known = self._stale(f"no answer within {self._deadline_s:g} s")
         return self._known

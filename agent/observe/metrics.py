@@ -22,6 +22,8 @@ _ALLOCATE_S: Final = (
     5.0,
     20.0,
 )
+#: A file takes 0.1 ms, 16 chips some 50 ms; from 5 s on the look is given up.
+_DRIVER_S: Final = (0.0005, 0.002, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 10.0)
 #: One journal takes about 0.1 ms; after 200 ms the agent goes on without.
 _JOURNAL_S: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.05, 0.2, 1.0)
 #: A rollout may leave a node without plugin for 15 s.
@@ -87,6 +89,12 @@ class Metrics:
         self.fault_config_unusable = self._gauge(
             "fault_config_unusable",
             "1 while the cluster's fault configuration is not usable",
+        )
+        self.driver_read_s = self._histogram(
+            "driver_read_seconds", "One look at the hardware", _DRIVER_S
+        )
+        self.driver_failures = self._counter(
+            "driver_failures", "Looks at the hardware that failed or took too long"
         )
         self.driver_stale = self._gauge(
             "driver_stale", "1 while the hardware cannot be read"

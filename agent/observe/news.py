@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from agent.claims import values
@@ -22,6 +23,23 @@ log = logging.getLogger(__name__)
 
 #: What two can fight over: the kubelet's resource, the node's ConfigMap.
 RIVALS = ("kubelet", "configmap")
+
+#: {condition that a chip has come into: reason, text and type of the event}
+_TOLD: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
+    {
+        Condition.UNHEALTHY: (
+            "NpuUnhealthy",
+            "chip {chip} is out of service: {why}",
+            "Warning",
+        ),
+        Condition.NETWORK_UNHEALTHY: (
+            "NpuNetworkUnhealthy",
+            "the network of chip {chip} is faulty: {why}",
+            "Warning",
+        ),
+        Condition.HEALTHY: ("NpuHealthy", "chip {chip} is healthy again", "Normal"),
+    }
+)
 
 
 class News:
@@ -107,9 +125,22 @@ class News:
                     keys.REASON: change.reason,
                 },
             )
+            self._record_transition(change)
         for condition_ in Condition:
             chips = health.having(condition_)
             self._metrics.chips.labels(condition_.name.lower()).set(len(chips))
+
+    def _record_transition(self, change: Transition) -> None:
+        told = _TOLD.get(change.after)
+        if told is None:  # a chip that recovers is told when it has
+            return
+        reason, text, kind = told
+        self._recorder.record(
+            self._node,
+            reason=reason,
+            message=text.format(chip=change.chip, why=change.reason),
+            type=kind,
+        )
 
     def driver(self, problem: str) -> None:
         """Tell that the hardware cannot be read, or can again."""

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.devices import driver_file
-from agent.devices.reading import ChipFault, Reading
+from agent.devices.reading import ChipFault, Level, Reading
 from agent.devices.source import Observation
 from agent.diagnosis import Clocks, Diagnosis
 from agent.faults import document
@@ -64,7 +64,10 @@ class World:
 
     @property
     def events(self) -> list[str]:
-        return [fact.reason for fact in self.recorder._pending]
+        """What people were told, apart from the conditions of chips."""
+        conditions = {"NpuUnhealthy", "NpuHealthy"}
+        told = [fact.reason for fact in self.recorder._pending]
+        return [reason for reason in told if reason not in conditions]
 
 
 @pytest.fixture
@@ -204,3 +207,21 @@ def test_a_reading_that_is_stale_changes_nothing(world: World) -> None:
     world.diagnosis.observed(stale)
 
     assert world.out == (3,)
+
+
+def test_people_are_told_when_a_chip_goes_and_when_it_is_back(world: World) -> None:
+    link = ChipFault(chip=1, code="81078603", level=Level.PRE_SEPARATE)
+    world.see(replace(GOOD, faults=(link,)))
+    world.hbm(3)
+    world.hbm()
+    world.hbm()
+
+    assert [(fact.reason, fact.message) for fact in world.recorder._pending] == [
+        (
+            "NpuNetworkUnhealthy",
+            "the network of chip 1 is faulty: PreSeparateNPU 81078603",
+        ),
+        ("NpuUnhealthy", "chip 3 is out of service: RestartBusiness 80E01801"),
+        ("NpuHealthy", "chip 1 is healthy again"),
+        ("NpuHealthy", "chip 3 is healthy again"),
+    ]
