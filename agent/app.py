@@ -35,11 +35,13 @@ from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.owner import Owner
 from agent.picture import addresses
+from agent.plugin import virtual
 from agent.plugin.exclusive import exclusive
 from agent.plugin.resources import Resources
 from agent.plugin.server import Server
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
+from agent.plugin.virtual import Parts, VirtualServicer
 from agent.publisher import Publisher
 from agent.readiness import Readiness
 from agent.reconciler import Reconciler
@@ -259,6 +261,16 @@ class Agent:
             await self._reconciler.run_once(thorough=True)
             tasks.create_task(self._reconciler.run(), name="reconciler")
             tasks.create_task(self._publisher.run(), name="publisher")
+            for row in virtual.rows_of(self._diagnosis.reading):
+                server = equipment.virtual_server(
+                    row,
+                    kubelet_dir=self._settings.kubelet_dir,
+                    offered=self._resources.offered,
+                    servicer=lambda row: VirtualServicer(
+                        self._current, row, parts=self._parts, mounting=self._mounting
+                    ),
+                )
+                tasks.create_task(server.run(), name=row.key)
             tasks.create_task(self._report(), name="report")
             # in the body, so that when we are told to stop this ends first: an
             # Allocate that waits for its claim still needs all of the others
@@ -381,6 +393,10 @@ class Agent:
     def _numa(self) -> tuple[int, ...]:
         return self._diagnosis.reading.numa if self._settings.numa_topology else ()
 
+    def _parts(self) -> Parts:
+        found = self._diagnosis
+        return Parts(reading=found.reading, in_service=found.health.in_service)
+
     async def _report(self) -> NoReturn:
         """Have the newest state published."""
         while True:
@@ -391,7 +407,10 @@ class Agent:
                 picture.picture(
                     self._diagnosis.reading,
                     self._diagnosis.health,
-                    taken=chip_sets.ids_of(taken & ~ledger.unhealthy),
+                    taken=(
+                        *chip_sets.ids_of(taken & ~ledger.unhealthy),
+                        *virtual.parents_of(self._diagnosis.reading),
+                    ),
                     affinity=affinity(ledger),
                     findings=self._diagnosis.findings,
                 )

@@ -157,11 +157,14 @@ class Diagnosis:
         self._news.transitions(transitions, self.health)
         now_ms = self._clocks.wall_ms()
         self.changes += (Change(at_ms=now_ms, transition=each) for each in transitions)
+        # a chip that is given out in parts is not given out whole
+        cut = {part.chip for part in self.reading.virtual}
+        whole = set(self.health.in_service) - cut
         event = ChipsRead(
-            unhealthy=chip_sets.mask_of(
-                set(self.health.chips) - set(self.health.in_service)
+            unhealthy=chip_sets.mask_of(set(self.health.chips) - whole),
+            busy=chip_sets.mask_of(
+                use.chip for use in self.reading.processes if use.chip not in cut
             ),
-            busy=chip_sets.mask_of(use.chip for use in self.reading.processes),
         )
         ledger = self._current.ledger
         if (event.unhealthy, event.busy) != (ledger.unhealthy, ledger.busy):

@@ -1,4 +1,4 @@
-"""What the agent works with on its node: the driver, and how chips are mounted.
+"""What the agent works with on its node: driver, mounting, plugins beside the first.
 
 Told by the settings, or found out where they leave it open; the log says which.
 """
@@ -6,16 +6,21 @@ Told by the settings, or found out where they leave it open; the log says which.
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from agent.devices import choosing
 from agent.devices.driver import Driver
 from agent.devices.reading import Reading
 from agent.devices.source import Source
+from agent.plugin.listing import ListServicer
 from agent.plugin.mounting import Mounting, resolve
+from agent.plugin.server import Server
 from agent.readiness import Readiness
 from agent.settings import Settings
+from agent.standing import Quiet
+from scheduler_core.products import Product
 from service import clock
 
 log = logging.getLogger(__name__)
@@ -62,6 +67,30 @@ def mounting(
     mount = resolve(settings.mount, os.environ, reading)
     log.info("mount", extra={"mount": mount.value, "told": settings.mount})
     return Mounting(mount, hardware=hardware, cdi_dir=settings.cdi_dir)
+
+
+def virtual_server(
+    row: Product,
+    *,
+    kubelet_dir: Path,
+    offered: Callable[[str], Awaitable[frozenset[str] | None]],
+    servicer: Callable[[Product], ListServicer],
+) -> Server:
+    """Make a plugin for one kind of virtual device, beside that for whole chips.
+
+    Args:
+        row: Names the resource.
+        kubelet_dir: The kubelet's device plugin directory.
+        offered: Asks the kubelet which devices of a resource it would give out.
+        servicer: Makes a servicer.
+    """
+    return Server(
+        lambda: servicer(row),
+        product=row,
+        kubelet_dir=kubelet_dir,
+        offered=lambda: offered(row.resource),
+        tell=Quiet(),
+    )
 
 
 def wall_ms() -> int:

@@ -1,8 +1,12 @@
 """How do we stand with the kubelet: what the plugin's server tells, counted."""
 
+import logging
 from collections.abc import Callable
 
+from agent.observe import log as keys
 from agent.observe.metrics import Metrics
+
+log = logging.getLogger(__name__)
 
 
 class Standing:
@@ -39,3 +43,26 @@ class Standing:
         """We have given the registration up."""
         if self._unregistered_at is None:
             self._unregistered_at = self._clock()
+
+
+class Quiet:
+    """Who hears of a plugin beside the one for whole chips: the log alone.
+
+    What is counted of registrations is that of the chips.
+    """
+
+    def registered(self) -> None:
+        """The kubelet has taken the plugin; its server has logged it."""
+
+    def unregistered(self) -> None:
+        """The registration was given up; its server has logged why."""
+
+    @property
+    def rival(self) -> Callable[[str], None]:
+        """Told who else serves the resource, in a sentence; "" for nobody."""
+        return self._rival
+
+    @staticmethod
+    def _rival(text: str) -> None:
+        if text:
+            log.error("rival", extra={keys.REASON: text})

@@ -9,6 +9,8 @@
     processes:                      # optional: who uses a chip though no pod does
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
+    virtual:                        # optional: parts of chips, cut beforehand
+      - {chip: 7, number: 100, kind: 4c.3cpu}
     stand_in: /dev/null             # optional: what containers get as /dev/davinciN
     numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
 
@@ -21,7 +23,13 @@ from collections.abc import Callable
 from typing import Any, TypeGuard, TypeVar
 
 from agent.devices.driver import Flaw
-from agent.devices.reading import ChipFault, Level, Process, Reading
+from agent.devices.reading import (
+    ChipFault,
+    Level,
+    Process,
+    Reading,
+    VirtualDevice,
+)
 from scheduler_core import products
 from service import yaml_files
 from service.shown import shown, shown_key
@@ -39,12 +47,18 @@ _CHIPS = {"atlas-800-training": ("910A", 32)}
 
 _KEYS = (
     *("product", "faults", "unreachable", "processes", "vanished"),
-    *("stand_in", "numa"),
+    *("virtual", "stand_in", "numa"),
 )
 _FAULT_KEYS = ("chip", "code", "level", "severity", "network")
 
 #: The driver's severities: warning, minor, major, critical.
 _CRITICAL = 3
+
+#: How much of a chip a virtual device is: AI cores, then perhaps CPUs and more.
+_KIND = re.compile(r"[0-9]+c(\.[0-9a-z.]+)?")
+
+#: The first and the last number that a driver gives a virtual device.
+VIRTUAL_NUMBERS = (100, 1123)
 
 #: Linux counts at most 1,024 of them (MAX_NUMNODES).
 _LAST_NUMA_NODE = 1023
@@ -119,6 +133,8 @@ class _Reader:
         self._distinct("faults", [(f.chip, f.code) for f in faults], "chip and code")
         self._distinct("processes", [(p.chip, p.pid) for p in processes], "chip, pid")
         self._distinct("vanished", vanished, "chip")
+        virtual = self._list("virtual", fields.get("virtual"), self._virtual)
+        self._distinct("virtual", [v.number for v in virtual], "number")
         self._distinct("unreachable", unreachable, "chip")
         numa = self._numa(fields.get("numa"))
         if product is None:
@@ -133,6 +149,7 @@ class _Reader:
             faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
             unreachable=tuple(sorted(unreachable)),
             processes=tuple(sorted(processes, key=lambda use: (use.chip, use.pid))),
+            virtual=tuple(sorted(virtual, key=lambda device: device.number)),
             stand_in=stand_in,
         )
 
@@ -181,6 +198,23 @@ class _Reader:
             self._flaw(f"{at}.pid", "a process id, 1 or more", pid)
             return None
         return None if chip is None else Process(chip=chip, pid=pid)
+
+    def _virtual(self, at: str, value: object) -> VirtualDevice | None:
+        fields = self._mapping(at, value, ("chip", "number", "kind"))
+        if fields is None:
+            return None
+        chip = self._chip(f"{at}.chip", fields.get("chip"))
+        number, kind = fields.get("number"), fields.get("kind")
+        first, last = VIRTUAL_NUMBERS
+        if not _is_int(number) or not first <= number <= last:
+            self._flaw(f"{at}.number", f"a number, {first} to {last}", number)
+            return None
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            self._flaw(f"{at}.kind", "a kind like 4c or 4c.3cpu", kind)
+            return None
+        return (
+            None if chip is None else VirtualDevice(chip=chip, number=number, kind=kind)
+        )
 
     def _numa(self, value: object) -> tuple[int, ...]:
         nodes = self._list("numa", value, self._numa_node)

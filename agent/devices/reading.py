@@ -111,6 +111,18 @@ class ChipDetails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualDevice:
+    """A part of a chip, cut before we came: a device of its own to the kubelet."""
+
+    #: The chip that it is a part of: its parent.
+    chip: int
+    #: The driver's number for it, which no other on the node has.
+    number: int
+    #: How much of a chip it is, as resources and names have it ("4c.3cpu").
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A chip of which this look could not tell everything: the rest is older."""
 
@@ -153,6 +165,8 @@ class Reading:
     switch_faults: tuple[SwitchFault, ...] = ()
     #: Ordered by chip, then pid.
     processes: tuple[Process, ...] = ()
+    #: Ordered by number. A chip with any of them is not given out whole.
+    virtual: tuple[VirtualDevice, ...] = ()
     #: Device of the host that containers get in the place of each chip's own; "" where
     #: the container runtime mounts the chips.
     stand_in: str = ""

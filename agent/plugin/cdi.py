@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from agent.devices.reading import VirtualDevice
 from agent.plugin.host_devices import DeviceNode, HostDevices
 
 #: A kind of our own: two specs that name one device make it unusable.
@@ -29,19 +30,28 @@ def name_of(chip: int) -> str:
     return f"{KIND}={chip}"
 
 
-def render(devices: HostDevices, chips: Iterable[int]) -> str:
+def name_of_virtual(device: VirtualDevice) -> str:
+    """The name by which a container runtime finds a part of a chip."""
+    return f"{KIND}=v{device.number}"
+
+
+def render(
+    devices: HostDevices, chips: Iterable[int], virtual: Iterable[VirtualDevice]
+) -> str:
     """The spec of a node.
 
     Args:
         devices: The host's.
         chips: Every chip that may ever be given out.
+        virtual: Every part of a chip.
     """
+    named = [(str(chip), devices.of_chip(chip)) for chip in chips]
+    named += [(f"v{part.number}", devices.of_virtual(part)) for part in virtual]
     document = {
         "cdiVersion": VERSION,
         "kind": KIND,
         "devices": [
-            {"name": str(chip), "containerEdits": _edits([devices.of_chip(chip)])}
-            for chip in chips
+            {"name": name, "containerEdits": _edits([node])} for name, node in named
         ],
         "containerEdits": _edits(devices.common),
     }

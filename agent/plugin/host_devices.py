@@ -5,6 +5,7 @@
     310B               as manager davinci_manager_docker, where the host has it; media
     200I SoC A1        the devices of its own system on a chip, all of them
     each chip          davinci<physical id>
+    a part of a chip   vdavinci<number>, as davinci<number>
 
 Looked at when they are needed, because a driver may be loaded after us.
 
@@ -16,11 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.devices.reading import Reading
+from agent.devices.reading import Reading, VirtualDevice
 
 DEV = Path("/dev")
 #: How the driver names the device of a chip, before the chip's number.
 CHIP = "davinci"
+#: And that of a part of a chip, before its own.
+VIRTUAL = "vdavinci"
 
 _MANAGER = "davinci_manager"
 _MANAGER_310B = "davinci_manager_docker"
@@ -61,6 +64,11 @@ class HostDevices:
         """The device of a chip."""
         own = f"{DEV}/{CHIP}{chip}"
         return DeviceNode(self.stand_in or own, own)
+
+    def of_virtual(self, device: VirtualDevice) -> DeviceNode:
+        """The device of a part of a chip: to a container it is a chip."""
+        host = f"{DEV}/{VIRTUAL}{device.number}"
+        return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")
 
 
 def look(reading: Reading, dev: Path = DEV) -> HostDevices:

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from agent.claims.values import Hold
-from agent.devices.reading import Reading
+from agent.devices.reading import Reading, VirtualDevice
 from agent.plugin import cdi, host_devices
 from agent.plugin.host_devices import DEV, DeviceNode
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
@@ -24,6 +24,7 @@ from kubelet_api.deviceplugin.v1beta1 import api_pb2
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 #: "" for whole chips, "VIRTUAL" for virtual devices.
 RUNTIME_OPTIONS = "ASCEND_RUNTIME_OPTIONS"
+_VIRTUAL = "VIRTUAL"
 #: Without it a container on a 310B may not follow links.
 _ALLOW_LINK = "ASCEND_ALLOW_LINK"
 #: What Ascend Docker Runtime gives every container that it starts.
@@ -100,7 +101,9 @@ class Mounting:
             return f"this node has no {names}: its driver is not loaded"
         if self._mount is Mount.CDI:
             try:
-                spec = cdi.render(devices, range(reading.product.chip_count))
+                spec = cdi.render(
+                    devices, range(reading.product.chip_count), reading.virtual
+                )
                 cdi.put(self._cdi_dir, spec)
             except OSError as error:
                 return f"the CDI spec cannot be written to {self._cdi_dir}: {error}"
@@ -127,6 +130,26 @@ class Mounting:
             devices=[
                 _spec(stand_ins.of_chip(chip)) for chip in chips if reading.stand_in
             ],
+        )
+
+    def answer_virtual(
+        self, device: VirtualDevice
+    ) -> api_pb2.ContainerAllocateResponse:
+        """Render what a container gets: one part of a chip, in a chip's place."""
+        if self._mount is Mount.CDI:
+            name = cdi.name_of_virtual(device)
+            return api_pb2.ContainerAllocateResponse(
+                cdi_devices=[api_pb2.CDIDevice(name=name)]
+            )
+        devices = host_devices.look(self._hardware(), self._dev)
+        own = _spec(devices.of_virtual(device))
+        if self._mount is Mount.NATIVE:
+            return api_pb2.ContainerAllocateResponse(
+                devices=[*map(_spec, devices.common), own]
+            )
+        return api_pb2.ContainerAllocateResponse(
+            envs={VISIBLE_DEVICES: str(device.number), RUNTIME_OPTIONS: _VIRTUAL},
+            devices=[own] if devices.stand_in else [],
         )
 
     def farewell(self, *, is_needed: bool) -> None:

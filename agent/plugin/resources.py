@@ -77,10 +77,13 @@ class Resources:
         answer = _message(await self._stub.Get(request, timeout=CALL_S))
         return translate.device_ids(answer.pod_resources, self._resource)
 
-    async def offered(self) -> frozenset[str] | None:
+    async def offered(self, resource: str = "") -> frozenset[str] | None:
         """Return the ids that the kubelet would give out; None: it does not say.
 
         Whoever has listed them: the kubelet knows the resource, not the plugin.
+
+        Args:
+            resource: Whose ids; "" for those that are wanted anyway.
         """
         try:
             answer = _message(
@@ -90,7 +93,7 @@ class Resources:
             )
         except (grpc.aio.AioRpcError, ResourcesError):
             return None
-        return translate.ids_among(answer.devices, self._resource)
+        return translate.ids_among(answer.devices, resource or self._resource)
 
     async def let_go(self) -> InUse:
         """Make the kubelet forget the ids of pods that have ended.

@@ -20,8 +20,8 @@ from typing import NoReturn, Protocol
 import grpc
 
 from agent.plugin import rivals
+from agent.plugin.listing import ListServicer
 from agent.plugin.rivals import KUBELET_SOCKET, Offered, Own, Rivals
-from agent.plugin.servicer import Servicer, options
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products import Product
 from service.backoff import Backoff
@@ -68,7 +68,7 @@ class Server:
 
     def __init__(
         self,
-        make_servicer: Callable[[], Servicer],
+        make_servicer: Callable[[], ListServicer],
         *,
         product: Product,
         kubelet_dir: Path,
@@ -103,7 +103,7 @@ class Server:
         #: before we have looked
         self.rival: str | None = None
         self._problem: str | None = "not registered with the kubelet yet"
-        self._servicer: Servicer | None = None
+        self._servicer: ListServicer | None = None
 
     def problem(self) -> str | None:
         """Why the kubelet does not know our devices now; None: it does.
@@ -169,7 +169,7 @@ class Server:
         api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
         inode = await self._serve(server)
         try:
-            await self._register()
+            await self._register(servicer)
             self._problem = None
             self._tell.registered()
             log.info("registered", extra={"resource": self._product.resource})
@@ -228,12 +228,12 @@ class Server:
                 self._backoff.reset()
                 return
 
-    async def _register(self) -> None:
+    async def _register(self, servicer: ListServicer) -> None:
         request = api_pb2.RegisterRequest(
             version=API_VERSION,
             endpoint=self._own_socket.name,
             resource_name=self._product.resource,
-            options=options(),
+            options=servicer.options,
         )
         async with grpc.aio.insecure_channel(
             f"unix://{self._kubelet_socket}", options=REGISTER_OPTIONS
@@ -241,7 +241,9 @@ class Server:
             stub = api_pb2_grpc.RegistrationStub(channel)
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
 
-    async def _until_stale(self, servicer: Servicer, kubelet: tuple[int, int]) -> str:
+    async def _until_stale(
+        self, servicer: ListServicer, kubelet: tuple[int, int]
+    ) -> str:
         """Wait for any sign that the kubelet no longer knows us; say which."""
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
@@ -260,7 +262,7 @@ class Server:
             if self._outdated:
                 return self._outdated
 
-    async def _keep_looking(self, servicer: Servicer, inode: int) -> None:
+    async def _keep_looking(self, servicer: ListServicer, inode: int) -> None:
         """Look for another plugin until there is a reason to register again.
 
         Beside everything else: a kubelet that does not answer holds up nothing.
@@ -270,7 +272,7 @@ class Server:
             await asyncio.sleep(rivals.LOOK_EACH_S)
             self._outdated = await self._look_around(servicer, inode)
 
-    async def _look_around(self, servicer: Servicer, inode: int) -> str:
+    async def _look_around(self, servicer: ListServicer, inode: int) -> str:
         """Look for another plugin; return why to register again, "" for no reason."""
         own = Own(inode=inode, listed=servicer.listed)
         if self.rival:
@@ -294,7 +296,7 @@ class Server:
             self._tell.rival(rival)
 
 
-async def _stop(server: grpc.aio.Server, servicer: Servicer) -> None:
+async def _stop(server: grpc.aio.Server, servicer: ListServicer) -> None:
     """End the streams, let running calls finish, take no new ones.
 
     gRPC's own grace would wait for connections too, also for one on which nothing

@@ -10,17 +10,11 @@ import asyncio
 import logging
 import time
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Sequence,
 )
-from contextlib import contextmanager, suppress
-from typing import NoReturn
-
-import grpc
 
 from agent.claims.events import (
     AllocateAsked,
@@ -33,9 +27,10 @@ from agent.claims.events import (
 from agent.claims.values import Hold
 from agent.current import Current
 from agent.plugin import translate
+from agent.plugin.listing import Context, ListServicer
 from agent.plugin.mounting import Mounting
 from agent.plugin.traffic import Traffic
-from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
+from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 
@@ -50,12 +45,10 @@ KubeletPods = Callable[[], Awaitable[Iterable[NpuPod]]]
 WriteJournal = Callable[[], Awaitable[None]]
 
 
-class Servicer(api_pb2_grpc.DevicePluginServicer):
-    """The device plugin's RPCs.
+class Servicer(ListServicer):
+    """The device plugin's RPCs for whole chips.
 
-    Protects how many device-list streams are open, how many of them have brought
-    the list, and whether they may go on, how many questions wait for their answer,
-    and when a preference last waited for a claim in vain.
+    Protects when a preference last waited for a claim in vain.
     """
 
     def __init__(  # noqa: PLR0913  # each comes from somewhere else
@@ -81,85 +74,15 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
             numa: NUMA node of each chip; none if the kubelet is not to align by them.
             mounting: How chips come into containers.
         """
-        self._numa = numa
+        super().__init__(
+            current, lambda: translate.listed(current.ledger, numa()), steers=True
+        )
         self._mounting = mounting
-        self._current = current
         self._traffic = traffic
         self._kubelet_pods = kubelet_pods
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
-        self._closing = False
-        self._asked = 0
-        self._all_answered = asyncio.Event()
-        self._all_answered.set()
         self._waited_until = float("-inf")
-        self.streams = 0
-        self._followers = 0
-        self._frozen = False
-        #: healthy ids of the last list; None: none was sent
-        self.listed: frozenset[str] | None = None
-        #: how often the kubelet has asked for a preference or for devices
-        self.asked_count = 0
-        self.stream_ended = asyncio.Event()
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether somebody has been sent the device list and listens for more."""
-        return self._followers > 0 and not self._closing
-
-    def freeze(self) -> None:
-        """Send no list any more, but keep the stream: its end would drop a rival."""
-        self._frozen = True
-
-    def close(self) -> None:
-        """End the device-list streams."""
-        self._closing = True
-        self._current.wake()
-
-    async def answered(self, within_s: float) -> None:
-        """Wait until no question waits for its answer, or for so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._all_answered.wait()
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        self._asked += 1
-        self.asked_count += 1
-        self._all_answered.clear()
-        try:
-            yield
-        finally:
-            self._asked -= 1
-            if not self._asked:
-                self._all_answered.set()
-
-    async def GetDevicePluginOptions(
-        self, request: api_pb2.Empty, context: object
-    ) -> api_pb2.DevicePluginOptions:
-        """Say what we want to be asked."""
-        return options()
-
-    async def ListAndWatch(
-        self, request: api_pb2.Empty, context: object
-    ) -> AsyncIterator[api_pb2.ListAndWatchResponse]:
-        """Send the list as it is now, then again whenever it differs."""
-        self.streams += 1
-        sent: tuple[translate.Listed, ...] | None = None
-        try:
-            while not self._closing:
-                version = self._current.version
-                devices = translate.listed(self._current.ledger, self._numa())
-                if devices != sent and not self._frozen:
-                    yield translate.device_list(devices)
-                    self._followers += sent is None
-                    sent = devices
-                    self.listed = translate.healthy(devices)
-                await self._current.changed(version)
-        finally:
-            self.streams -= 1
-            self._followers -= sent is not None
-            self.stream_ended.set()
 
     async def GetPreferredAllocation(
         self, request: api_pb2.PreferredAllocationRequest, context: object
@@ -184,7 +107,7 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
     async def Allocate(
         self,
         request: api_pb2.AllocateRequest,
-        context: grpc.aio.ServicerContext[object, object],
+        context: Context,
     ) -> api_pb2.AllocateResponse:
         """Hand out the chips of the claim that this is for."""
         started = time.perf_counter()
@@ -201,19 +124,6 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
                 answers.append(self._mounting.answer(decision))
         self._observe_allocate_s(time.perf_counter() - started)
         return api_pb2.AllocateResponse(container_responses=answers)
-
-    @staticmethod
-    async def _refuse(
-        context: grpc.aio.ServicerContext[object, object], text: str
-    ) -> NoReturn:
-        log.warning("allocate refused", extra={"reason": text})
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-
-    async def PreStartContainer(
-        self, request: api_pb2.PreStartContainerRequest, context: object
-    ) -> api_pb2.PreStartContainerResponse:
-        """Do nothing: we do not ask for it, see GetDevicePluginOptions."""
-        return api_pb2.PreStartContainerResponse()
 
     async def _prefer(self, asked: PreferenceAsked) -> tuple[str, ...]:
         """Wait for a claim of this size, but answer in any case."""
@@ -266,10 +176,3 @@ class Servicer(api_pb2_grpc.DevicePluginServicer):
         except TimeoutError:
             return False
         return True
-
-
-def options() -> api_pb2.DevicePluginOptions:
-    """Return what we want the kubelet to ask us."""
-    return api_pb2.DevicePluginOptions(
-        pre_start_required=False, get_preferred_allocation_available=True
-    )

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.devices import driver_file
-from agent.devices.reading import ChipFault, Level, Process, Reading
+from agent.devices.reading import ChipFault, Level, Process, Reading, VirtualDevice
 from scheduler_core.products import ATLAS_800_TRAINING, PRODUCTS
 
 KEYS = ", ".join(sorted(row.key for row in PRODUCTS))
@@ -35,6 +35,9 @@ def test_everything_that_a_file_can_say() -> None:
           - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
           - {chip: 3, code: "020001002", level: NotHandleFault, severity: 0}
         unreachable: [6, 2]
+        virtual:
+          - {chip: 7, number: 101, kind: 2c}
+          - {chip: 7, number: 100, kind: 4c.3cpu}
         processes:
           - {chip: 1, pid: 12}
           - {chip: 1, pid: 11}
@@ -56,6 +59,10 @@ def test_everything_that_a_file_can_say() -> None:
             ChipFault(chip=3, code="020001002", level=Level.NOT_HANDLED, severity=0),
         ),
         unreachable=(2, 6),
+        virtual=(
+            VirtualDevice(chip=7, number=100, kind="4c.3cpu"),
+            VirtualDevice(chip=7, number=101, kind="2c"),
+        ),
         processes=(Process(chip=1, pid=11), Process(chip=1, pid=12)),
         stand_in="/dev/null",
     )
@@ -97,14 +104,14 @@ def test_empty_lists_may_be_left_blank() -> None:
             "# only a comment",
             (
                 "expected a mapping with the keys product, faults, unreachable, "
-                "processes, vanished, stand_in, numa, found nothing"
+                "processes, vanished, virtual, stand_in, numa, found nothing"
             ),
         ),
         (
             "- 1",
             (
                 "expected a mapping with the keys product, faults, unreachable, "
-                "processes, vanished, stand_in, numa, found [1]"
+                "processes, vanished, virtual, stand_in, numa, found [1]"
             ),
         ),
         (
@@ -133,7 +140,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             "fault: []",
             (
                 "fault: expected one of the keys product, faults, unreachable, "
-                "processes, vanished, stand_in, numa, found 'fault'"
+                "processes, vanished, virtual, stand_in, numa, found 'fault'"
             ),
         ),
         ("faults: 3", "faults: expected a list, found 3"),
@@ -204,6 +211,21 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             "processes: expected each chip, pid once, found (0, 1)",
         ),
         ("vanished: [9]", "vanished[0]: expected a chip from 0 to 7, found 9"),
+        (
+            "virtual: [{chip: 0, number: 99, kind: 4c}]",
+            "virtual[0].number: expected a number, 100 to 1123, found 99",
+        ),
+        (
+            "virtual: [{chip: 0, number: 100, kind: vir04}]",
+            "virtual[0].kind: expected a kind like 4c or 4c.3cpu, found 'vir04'",
+        ),
+        (
+            (
+                "virtual: [{chip: 0, number: 100, kind: 4c}, "
+                "{chip: 1, number: 100, kind: 4c}]"
+            ),
+            "virtual: expected each number once, found 100",
+        ),
         ("unreachable: [2, 2]", "unreachable: expected each chip once, found 2"),
         ("vanished: [1, 1]", "vanished: expected each chip once, found 1"),
     ],
@@ -216,7 +238,7 @@ def test_all_flaws_come_at_once_also_without_a_product() -> None:
     assert flaws_of('faults: [{chip: 1, code: ""}]\ncolour: red\n') == [
         (
             "colour: expected one of the keys product, faults, unreachable, "
-            "processes, vanished, stand_in, numa, found 'colour'"
+            "processes, vanished, virtual, stand_in, numa, found 'colour'"
         ),
         f"product: expected one of {KEYS}, found nothing",
         "faults[0].code: expected a fault code in quotes, like \"80E01801\", found ''",

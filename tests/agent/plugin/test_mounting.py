@@ -1,6 +1,7 @@
 """How chips come into containers: the answers to Allocate, and the CDI spec."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from google.protobuf import text_format
 
 from agent.claims.values import Hold
 from agent.devices.dcmi.machine import sized
-from agent.devices.reading import Reading
+from agent.devices.reading import Reading, VirtualDevice
 from agent.plugin import cdi, mounting
 from agent.plugin.mounting import Mount, Mounting
 from scheduler_core import products
@@ -101,6 +102,34 @@ def test_the_answer_to_allocate(  # a case, and where it happens
     assert asked.problem() is None
     answer = text_format.MessageToString(asked.answer(HOLD))
     compare(f"allocate-{name}.txt", answer, pytestconfig)
+
+
+@pytest.mark.parametrize("mount", list(Mount))
+def test_the_answer_to_allocate_for_a_part_of_a_chip(
+    mount: Mount, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    part = VirtualDevice(chip=7, number=100, kind="4c.3cpu")
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", "davinci_manager", "hisi_hdc", "davinci7", "vdavinci100")
+    asked = mounting_of(mount, replace(TRAINING, virtual=(part,)), tmp_path)
+
+    assert asked.problem() is None
+    answer = text_format.MessageToString(asked.answer_virtual(part))
+    compare(f"allocate-virtual-{mount.value}.txt", answer, pytestconfig)
+    if mount is Mount.CDI:
+        spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
+        assert spec["devices"][-1] == {
+            "name": "v100",
+            "containerEdits": {
+                "deviceNodes": [
+                    {
+                        "path": "/dev/davinci100",
+                        "hostPath": "/dev/vdavinci100",
+                        "permissions": "rw",
+                    }
+                ]
+            },
+        }
 
 
 def test_the_spec_of_a_node(tmp_path: Path, pytestconfig: pytest.Config) -> None:

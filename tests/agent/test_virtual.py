@@ -1,0 +1,157 @@
+"""Virtual devices: a plugin for each kind, beside the one for whole chips."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.devices import driver_file
+from agent.plugin import virtual
+from sandbox.apiclient import ApiStatusError
+from scheduler_core.wire import deviceinfo
+from tests.agent.site import NODE, PODS, Site
+
+MACHINE = """
+product: atlas-800-training
+virtual:
+  - {chip: 7, number: 100, kind: 4c.3cpu}
+  - {chip: 7, number: 101, kind: 4c.3cpu}
+  - {chip: 6, number: 102, kind: 16c}
+"""
+FAULT = 'faults: [{chip: 7, code: "80E18402", level: SeparateNPU}]\n'
+QUARTER = "huawei.com/Ascend910-4c.3cpu"
+HALF = "huawei.com/Ascend910-16c"
+REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    with tempfile.TemporaryDirectory(prefix="vi-") as root:
+        site = Site(Path(root), "--recover-s", "0.1")
+        await site.start()
+        (site.root / "npu.yaml").write_text(MACHINE)
+        site.start_agent()
+        try:
+            yield site
+        finally:
+            await site.stop()
+
+
+async def until(look: Callable[[], Any], wanted: object) -> None:
+    """Wait until a look at the cluster shows what is wanted."""
+    found: object = None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with suppress(ApiStatusError):
+                    found = await look()
+                if found == wanted:
+                    return
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"expected {wanted!r}, found {found!r}") from None
+
+
+async def until_allocatable(site: Site, **counts: int) -> None:
+    """Wait until the node offers so many whole chips, halves and quarters."""
+    names = {"whole": "huawei.com/Ascend910", "half": HALF, "quarter": QUARTER}
+
+    async def look() -> dict[str, str]:
+        node = await site.api.get(f"/api/v1/nodes/{NODE}")
+        offered = node["status"].get("allocatable", {})
+        return {each: offered.get(names[each], "none") for each in counts}
+
+    await until(look, {each: str(count) for each, count in counts.items()})
+
+
+async def run(site: Site, name: str, resource: str, count: int) -> None:
+    """Create a pod for the node, as a scheduler without an extender does."""
+    limits = {"limits": {resource: str(count)}}
+    container = {"name": "main", "image": "x", "resources": limits}
+    await site.api.create(
+        PODS,
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": NODE, "containers": [container]},
+        },
+    )
+
+
+async def until_status(site: Site, name: str, phase: str) -> dict[str, Any]:
+    async def look() -> str:
+        pod = await site.api.get(f"{PODS}/{name}")
+        return str(pod["status"].get("phase"))
+
+    await until(look, phase)
+    pod: dict[str, Any] = await site.api.get(f"{PODS}/{name}")
+    return pod
+
+
+async def test_each_kind_is_a_resource_and_its_chips_are_not_given_out_whole(
+    site: Site,
+) -> None:
+    await until_allocatable(site, whole=6, half=1, quarter=2)
+
+    report = await site.api.get(REPORT)
+    info = json.loads(report["data"][deviceinfo.DEVICE_INFO_KEY])
+    listed = info["DeviceInfo"]["DeviceList"]
+    assert listed == {
+        "huawei.com/Ascend910": ",".join(f"Ascend910-{chip}" for chip in range(6)),
+        "huawei.com/Ascend910-Fault": "[]",
+        "huawei.com/Ascend910-NetworkUnhealthy": "",
+        "huawei.com/Ascend910-Recovering": "",
+        "huawei.com/Ascend910-Unhealthy": "",
+    }
+
+
+async def test_a_container_gets_the_device_that_the_kubelet_has_chosen(
+    site: Site,
+) -> None:
+    await until_allocatable(site, whole=6, half=1, quarter=2)
+    await run(site, "part", HALF, 1)
+
+    await until_status(site, "part", "Running")
+    (record,) = site.kubelet.containers()
+    assert record.env == {
+        "ASCEND_VISIBLE_DEVICES": "102",
+        "ASCEND_RUNTIME_OPTIONS": "VIRTUAL",
+    }
+    assert await site.bind("whole", 4)
+    await until_status(site, "whole", "Running")
+
+
+async def test_a_container_gets_one_virtual_device_and_no_more(site: Site) -> None:
+    await until_allocatable(site, quarter=2)
+    await run(site, "greedy", QUARTER, 2)
+
+    pod = await until_status(site, "greedy", "Failed")
+    assert f"a container gets 1 {QUARTER}, not 2" in pod["status"]["message"]
+
+
+async def test_parts_are_as_healthy_as_their_chip(site: Site) -> None:
+    await until_allocatable(site, whole=6, half=1, quarter=2)
+
+    (site.root / "npu.yaml").write_text(MACHINE + FAULT)
+    await until_allocatable(site, whole=6, half=1, quarter=0)
+    (site.root / "npu.yaml").write_text(MACHINE)
+    await until_allocatable(site, whole=6, half=1, quarter=2)
+
+
+def test_the_id_of_a_part_names_kind_number_and_parent() -> None:
+    reading = driver_file.parse(MACHINE)
+
+    assert [virtual.name_of(d, reading.product) for d in reading.virtual] == [
+        "Ascend910-4c.3cpu-100-7",
+        "Ascend910-4c.3cpu-101-7",
+        "Ascend910-16c-102-6",
+    ]
+    assert [row.resource for row in virtual.rows_of(reading)] == [HALF, QUARTER]
+    assert virtual.parents_of(reading) == (6, 7)
