@@ -81,9 +81,13 @@ class Api:
                 uid=patch.uid,
                 annotations=patch.annotations,
             )
-        except (NotFoundError, ConflictError):
+        except NotFoundError:
             return None
         except KubeError as error:
+            # Of the name there is another pod, or somebody writes all the time: then
+            # the server gives up, with the same code.
+            if isinstance(error, ConflictError) and "uid" in error.message.lower():
+                return None
             raise PatchError(f"{patch.namespace}/{patch.name}: {error}") from error
         return pods.npu_pod(pod, patch.resource)
 
