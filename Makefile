@@ -16,7 +16,7 @@ ARCHIVE     ?=
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo sandbox test check bench seeds stubs image aarch64 clean
+.PHONY: help demo sandbox scenarios test check bench seeds stubs image aarch64 clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ demo: $(VENV)/run.stamp ## the main job, told step by step on an embedded cluste
 
 sandbox: $(VENV)/run.stamp ## the same cluster, left running for you to try; ARGS="--nodes 5", ARGS=--help
 	@$(BIN)/ascend-sandbox up $(ARGS)
+
+scenarios: $(VENV)/run.stamp ## the scenarios that ship, and a tour of all faults
+	@set -e; for file in $(wildcard docs/examples/scenarios/*.yaml tests/sandbox/scenario/*.yaml); do $(BIN)/ascend-sandbox run $$file; done
 
 test: check ## everything that CI checks: format, lint, types, contracts, stubs, tests
 	@$(BIN)/python -m pytest -q -n $(WORKERS)

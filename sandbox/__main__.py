@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import NoReturn
 
 # A shell has Ctrl-C ignored for a job in the background. From here on it works: what
@@ -17,7 +18,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 from sandbox import options  # after the signal
 from sandbox.demo import story, visit  # after the signal
 from sandbox.demo.terminal import Style, Terminal  # after the signal
+from sandbox.faults import control, told  # after the signal
 from sandbox.options import Options  # after the signal
+from sandbox.scenario import playing, reading  # after the signal
 from sandbox.world import (  # after the signal
     NotReadyError,
     PortTakenError,
@@ -35,9 +38,11 @@ Play = Callable[[Terminal], Awaitable[int]]
 
 def main() -> int:
     """Run one of the two; the exit code says how it went."""
-    terminal = Terminal(sys.stdout, os.environ)
+    words = sys.argv[1:]
+    if words[:1] in (["fault"], ["faults"]):
+        return told.main(words, os.environ, sys.stdout, sys.stderr)
     try:
-        wanted = options.parse(sys.argv[1:])
+        play = _asked(words)
     except options.OptionsError as error:
         sys.stderr.write(f"ascend-sandbox: {error}\n")
         return _MISUSED
@@ -47,8 +52,29 @@ def main() -> int:
             f"found {sys.platform}.\n"
         )
         return _MISUSED
-    play = functools.partial(_PLAYS[wanted.play], wanted)
-    return asyncio.run(_live(play, terminal))
+    return asyncio.run(_live(play, Terminal(sys.stdout, os.environ)))
+
+
+def _asked(words: list[str]) -> Play:
+    """Return what is to be played.
+
+    Raises:
+        OptionsError: The words make no sense, or the scenario's file.
+    """
+    if words[:1] != ["run"] or len(words) != 2 or words[1].startswith("-"):
+        wanted = options.parse(words)
+        return functools.partial(_PLAYS[wanted.play], wanted)
+    path = words[1]
+    try:
+        scenario = reading.read(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        text = f"{path}: expected a readable file, found: {error}"
+        raise options.OptionsError(text) from error
+    except reading.ScenarioError as error:
+        flaws = "\n".join(f"  {path}:{line}: {text}" for line, text in error.flaws)
+        text = f"the scenario cannot be played:\n{flaws}"
+        raise options.OptionsError(text) from error
+    return functools.partial(_run, scenario)
 
 
 async def _live(play: Play, terminal: Terminal) -> NoReturn:
@@ -108,8 +134,19 @@ async def _demo(_: Options, terminal: Terminal) -> int:
     return 0
 
 
+async def _run(scenario: reading.Scenario, terminal: Terminal) -> int:
+    async with running(scenario.nodes) as world:
+        if not await playing.play(scenario, world, terminal):
+            return _FAILED
+    terminal.good("passed")
+    return 0
+
+
 async def _up(wanted: Options, terminal: Terminal) -> int:
-    async with running(wanted.machines, port=wanted.port) as world:
+    async with (
+        running(wanted.machines, port=wanted.port) as world,
+        control.obeying(world),
+    ):
         await visit.invite(world, terminal)
         await asyncio.Event().wait()
     return 0

@@ -83,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES + _products() + _LIMITS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    run = plays.add_parser("run", help="play a scenario, and exit by its outcome")
+    run.add_argument("scenario", metavar="SCENARIO.yaml", help="docs/scenarios.md")
+    plays.add_parser("faults", help="list what can be made to break")
+    plays.add_parser("fault", help="break it, in the sandbox that KUBECONFIG names")
     up.add_argument(
         "--nodes",
         type=_count,

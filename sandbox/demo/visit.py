@@ -28,6 +28,7 @@ async def invite(world: World, terminal: Terminal) -> None:
         terminal.say(f"  {command}")
     terminal.say()
     terminal.say(f"Break a chip: edit {node.driver_file}")
+    terminal.say("Break more:   ascend-sandbox faults lists what there is")
     terminal.say(f"Ask why:      curl {world.extender_url}/v1/explain/default/mine")
     terminal.say(f"Logs:         {world.premises.logs}")
     terminal.say()

@@ -1,0 +1,287 @@
+"""Which faults are there, what do they take, and what do they do?
+
+One table. Commands, scenarios, their schema and the page for people are made from it or
+compared with it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+Value = str | int | float | tuple[int, ...]
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class FaultError(ValueError):
+    """A fault that is not in the table, or is asked for wrongly; has every problem."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        """Keep the sentences."""
+        self.problems = tuple(problems)
+        super().__init__("; ".join(problems))
+
+
+class Kind(Enum):
+    """What a parameter is; the value is what people are told is expected."""
+
+    NODE = "the name of a node"
+    CHIPS = "chip numbers such as 0,3"
+    DURATION = "a duration such as 500ms, 10s, 1m"
+    COUNT = "a whole number, 1 or more"
+    PATTERN = "a name, or a pattern with * and ?"
+    MOMENT = "one of now, asked, answered, write"
+    OUTCOME = "one of refused, done"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One thing to be said about a fault; without a default it must be."""
+
+    name: str
+    kind: Kind
+    does: str
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """A row of the table."""
+
+    name: str
+    does: str
+    parameters: tuple[Parameter, ...] = ()
+    #: how long it lasts where nobody says; None: until it is ended
+    usual_s: float | None = None
+    #: whether it is over as soon as it is done
+    is_momentary: bool = False
+    #: why it cannot be done; "" for those that can
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A fault that has been asked for, whole and right."""
+
+    kind: FaultKind
+    values: Mapping[str, Value]
+    #: how long it lasts; None: until it is ended
+    for_s: float | None
+
+
+_NODE = Parameter("node", Kind.NODE, "whose")
+_CHIPS = Parameter("chips", Kind.CHIPS, "which of its chips")
+_USER = Parameter("user", Kind.PATTERN, "whose requests", "*")
+_RESOURCE = Parameter("resource", Kind.PATTERN, "of what, such as pods", "*")
+_COUNT = Parameter("count", Kind.COUNT, "how many requests; usual: all", "")
+_WHO = (_USER, _RESOURCE, _COUNT)
+_AT = Parameter(
+    "at",
+    Kind.MOMENT,
+    "when: now; asked: the kubelet waits for an Allocate; answered: it has just been "
+    "answered; write: a write to the API server has had its effect and no answer yet",
+    "now",
+)
+_NTH = Parameter("nth", Kind.COUNT, "at the how manieth such moment", "1")
+_WRITE_AT = Parameter(
+    "at", Kind.MOMENT, "when: now, or write, as of an agent-killed", "now"
+)
+
+FAULTS = (
+    FaultKind(
+        "api-slow",
+        "each request to the API server waits",
+        (Parameter("delay", Kind.DURATION, "how long", "1s"), *_WHO),
+    ),
+    FaultKind("api-down", "the API server is away: connections break, and are refused"),
+    FaultKind("api-409", "writes are refused: somebody else has written", _WHO),
+    FaultKind(
+        "api-410",
+        "the API server forgets its history: watches end, and must begin with a list",
+        is_momentary=True,
+    ),
+    FaultKind(
+        "api-429",
+        "requests are refused: too many",
+        (Parameter("retry-after", Kind.DURATION, "when to come again", "1s"), *_WHO),
+    ),
+    FaultKind(
+        "api-500",
+        "requests fail",
+        (
+            Parameter(
+                "outcome", Kind.OUTCOME, "whether they have their effect", "refused"
+            ),
+            *_WHO,
+        ),
+    ),
+    FaultKind(
+        "api-cut",
+        "connections break before the answer, or in the middle of a watch's line",
+        _WHO,
+    ),
+    FaultKind("api-silent", "watches stay open, and bring nothing", _WHO),
+    FaultKind("api-stale", "lists show what was when the fault began", _WHO),
+    FaultKind("kubelet-killed", "a kubelet is away; containers run on", (_NODE,)),
+    FaultKind(
+        "kubelet-restarted", "a kubelet starts anew", (_NODE,), is_momentary=True
+    ),
+    FaultKind(
+        "checkpoint-lost",
+        "a kubelet starts anew, and has forgotten who has which device",
+        (_NODE,),
+        is_momentary=True,
+    ),
+    FaultKind(
+        "kubelet-stubborn",
+        "a kubelet takes any ids, whatever the agent prefers",
+        (_NODE,),
+    ),
+    FaultKind(
+        "agent-killed",
+        "an agent is killed, and started again after the fault's time",
+        (_NODE, _AT, _NTH),
+        usual_s=1.0,
+    ),
+    FaultKind("agent-frozen", "an agent stands still, its sockets open", (_NODE,)),
+    FaultKind(
+        "extender-killed",
+        "the extender is killed, and started again after the fault's time",
+        (_WRITE_AT, _NTH),
+        usual_s=1.0,
+    ),
+    FaultKind("extender-frozen", "the extender stands still, its sockets open"),
+    FaultKind("chip-broken", "chips fail, and recover", (_NODE, _CHIPS)),
+    FaultKind("driver-silent", "the driver does not answer", (_NODE,)),
+    FaultKind(
+        "driver-slow",
+        "the driver answers late",
+        (_NODE, Parameter("delay", Kind.DURATION, "how late", "2s")),
+    ),
+    FaultKind(
+        "driver-lying",
+        "the driver says twice a second that chips have vanished, and are there again",
+        (_NODE, _CHIPS),
+    ),
+    FaultKind(
+        "disk-full",
+        "an agent can write no file: neither its journal nor its log (the kernel "
+        "refuses with EFBIG); an agent that is started meanwhile can again",
+        (_NODE,),
+    ),
+    FaultKind(
+        "clock-stepped",
+        "the clock on the wall jumps",
+        refusal="the sandbox's programs share the clock of this machine, and nothing "
+        "but a time of their own could step it; `make e2e-faults` does",
+    ),
+)
+KINDS: Mapping[str, FaultKind] = {kind.name: kind for kind in FAULTS}
+
+
+def read(name: object, given: Mapping[str, object], nodes: Sequence[str]) -> Fault:
+    """Return the fault that somebody asks for.
+
+    Args:
+        name: Of the table.
+        given: {parameter: value}, as text or as YAML has it; `for` for all of them.
+        nodes: Which there are.
+
+    Raises:
+        FaultError: It cannot be done; with every reason.
+    """
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise FaultError([f"expected one of {', '.join(KINDS)}, found {name!r}"])
+    if kind.refusal:
+        raise FaultError([f"{kind.name} cannot be done: {kind.refusal}"])
+    known = [parameter.name for parameter in kind.parameters]
+    known += [] if kind.is_momentary else ["for"]
+    problems = [
+        f"{kind.name} takes {', '.join(known) or 'nothing'}, found {key!r}"
+        for key in given
+        if key not in known
+    ]
+    values = _values(kind, given, nodes, problems)
+    for_s = kind.usual_s
+    if "for" in given and not kind.is_momentary:
+        for_s = duration_s(given["for"])
+        if for_s is None:
+            found = repr(given["for"])
+            problems.append(f"for: expected {Kind.DURATION.value}, found {found}")
+    if problems:
+        raise FaultError(problems)
+    return Fault(kind=kind, values=values, for_s=for_s)
+
+
+def _values(
+    kind: FaultKind,
+    given: Mapping[str, object],
+    nodes: Sequence[str],
+    problems: list[str],
+) -> dict[str, Value]:
+    """Return the parameters, with what is usual; add to `problems` what is wrong."""
+    values: dict[str, Value] = {}
+    for parameter in kind.parameters:
+        told = given.get(parameter.name, parameter.default)
+        if told == "" and parameter.default == "":
+            continue
+        found = _value(parameter.kind, told, nodes)
+        if found is None:
+            what = "nothing" if told is None else repr(told)
+            expected = _expected(parameter.kind, nodes)
+            problems.append(f"{parameter.name}: expected {expected}, found {what}")
+        else:
+            values[parameter.name] = found
+    return values
+
+
+def duration_s(told: object) -> float | None:
+    """Return the seconds of `500ms`, `10s`, `1.5m`; None for anything else."""
+    found = _DURATION.fullmatch(told.strip()) if isinstance(told, str) else None
+    return float(found[1]) * _SECONDS[found[2]] if found else None
+
+
+def _expected(kind: Kind, nodes: Sequence[str]) -> str:
+    return f"one of {', '.join(nodes)}" if kind is Kind.NODE else kind.value
+
+
+def _value(kind: Kind, told: object, nodes: Sequence[str]) -> Value | None:
+    if kind is Kind.NODE:
+        return told if isinstance(told, str) and told in nodes else None
+    return _READERS[kind](told)
+
+
+def _count(told: object) -> int | None:
+    number = int(told) if isinstance(told, str) and told.isdecimal() else told
+    is_whole = isinstance(number, int) and not isinstance(number, bool)
+    return number if isinstance(number, int) and is_whole and number >= 1 else None
+
+
+def _chips(told: object) -> tuple[int, ...] | None:
+    if isinstance(told, list):
+        told = ",".join(map(str, told))
+    text = str(told)
+    if not re.fullmatch(r"\d{1,2}(,\d{1,2})*", text):
+        return None
+    return tuple(sorted({int(number) for number in text.split(",")}))
+
+
+def _text(told: object) -> str | None:
+    return told if isinstance(told, str) and told else None
+
+
+def _one_of(*words: str) -> Callable[[object], Value | None]:
+    return lambda told: told if isinstance(told, str) and told in words else None
+
+
+_READERS: Mapping[Kind, Callable[[object], Value | None]] = {
+    Kind.CHIPS: _chips,
+    Kind.DURATION: duration_s,
+    Kind.COUNT: _count,
+    Kind.PATTERN: _text,
+    Kind.MOMENT: _one_of("now", "asked", "answered", "write"),
+    Kind.OUTCOME: _one_of("refused", "done"),
+}

@@ -1,0 +1,132 @@
+"""The scenario file as a JSON schema, for editors: made from the same table.
+
+`python -m sandbox.scenario.schema > docs/scenario.schema.json`
+"""
+
+import json
+import sys
+from typing import Any
+
+from sandbox.faults.vocabulary import FAULTS, FaultKind, Kind
+from sandbox.scenario.reading import NODES_MOST, PHASES, PODS_MOST
+
+_TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+_DURATION: dict[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*[0-9]+(\.[0-9]+)? *(ms|s|m|h)\s*$",
+}
+_NAME: dict[str, Any] = {
+    "type": "string",
+    "pattern": "^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$",
+}
+_CHIPS: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "integer", "minimum": 0, "maximum": 7},
+}
+_VALUES: dict[Kind, dict[str, Any]] = {
+    Kind.NODE: _NAME,
+    Kind.CHIPS: {"anyOf": [_CHIPS, {"type": ["string", "integer"]}]},
+    Kind.DURATION: _DURATION,
+    Kind.COUNT: {"type": ["integer", "string"], "minimum": 1},
+    Kind.PATTERN: _TEXT,
+    Kind.MOMENT: {"enum": ["now", "asked", "answered", "write"]},
+    Kind.OUTCOME: {"enum": ["refused", "done"]},
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the schema."""
+    steps = {
+        "pods": _object(
+            {
+                "name": _NAME,
+                "chips": _whole(1, 64),
+                "count": _whole(1, PODS_MOST),
+                "node": _NAME,
+            },
+            required=["name", "chips"],
+        ),
+        "delete": _TEXT,
+        "fault": {"anyOf": [_TEXT, *map(_fault, FAULTS)]},
+        "end": {"enum": [kind.name for kind in FAULTS]},
+        "wait": _DURATION,
+        "expect": _object(
+            {
+                "pods": _TEXT,
+                "phase": {"enum": list(PHASES)},
+                "count": _whole(0, PODS_MOST),
+                "message": _TEXT,
+                "agreed": {"const": True},
+                "node": _NAME,
+                "allocatable": _whole(0, 8),
+                "free": _whole(0, 8),
+                "unhealthy": _CHIPS,
+                "within": _DURATION,
+            }
+        ),
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Scenario for ascend-sandbox run",
+        **_object(
+            {
+                "title": _TEXT,
+                "nodes": {
+                    "anyOf": [
+                        _whole(1, NODES_MOST),
+                        {
+                            "type": "array",
+                            "items": _NAME,
+                            "minItems": 1,
+                            "maxItems": NODES_MOST,
+                            "uniqueItems": True,
+                        },
+                    ]
+                },
+                "steps": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {
+                        "anyOf": [
+                            _object({word: told}, required=[word])
+                            for word, told in steps.items()
+                        ]
+                    },
+                },
+            },
+            required=["steps"],
+        ),
+    }
+
+
+def _fault(kind: FaultKind) -> dict[str, Any]:
+    lasting = {} if kind.is_momentary else {"for": _DURATION}
+    told = {
+        parameter.name: {**_VALUES[parameter.kind], "description": parameter.does}
+        for parameter in kind.parameters
+    }
+    needed = [p.name for p in kind.parameters if p.default is None]
+    fields = {"name": {"const": kind.name}, **told, **lasting}
+    return {
+        "description": kind.refusal or kind.does,
+        **_object(fields, required=["name", *needed]),
+    }
+
+
+def _whole(least: int, most: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+def _object(
+    properties: dict[str, Any], required: list[str] | None = None
+) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": required or [],
+        "properties": properties,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(document(), indent=2) + "\n")
