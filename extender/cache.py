@@ -71,6 +71,10 @@ class Cache:
         self.effects: list[jobevents.Effect] = []
         #: CPU and memory that pods ask for
         self.loads = Loads()
+        #: {uid: priority} of pods that ask for NPUs, where it is not 0
+        self.priorities: dict[str, int] = {}
+        #: {node: (the job that it is kept for, that job's priority)}
+        self.kept: dict[str, tuple[str, int]] = {}
         #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
         self.switch_texts = ("", "")
         #: grows when a node turns out to be of another SuperPoD
@@ -98,6 +102,17 @@ class Cache:
                 for shape, nodes in self.waiting.items()
                 if shapes.conflict(pod.shape, shape)
             )
+        )
+
+    def kept_from(self, uid: str) -> frozenset[str]:
+        """The nodes that are kept for another job than this pod's."""
+        if not self.kept:
+            return frozenset()
+        job, mine = self.gangs.job_of.get(uid, ""), self.priorities.get(uid, 0)
+        return frozenset(
+            node
+            for node, (other, priority) in self.kept.items()
+            if other != job and mine <= priority
         )
 
     def sizes(self) -> dict[str, int]:
@@ -267,6 +282,8 @@ def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
 def _sit(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
     """Note what a pod takes besides chips, and its seat in its job."""
     pod, seat = change.pod, change.seat
+    if change.priority:
+        cache.priorities[pod.uid] = change.priority
     if pod.terminal:
         cache.loads.drop(pod.uid)
     else:
@@ -294,6 +311,7 @@ def _pod_gone(cache: Cache, uid: str, now_s: float) -> None:
     _drop(cache, uid)
     _leave(cache, uid, now_s)
     cache.loads.drop(uid)
+    cache.priorities.pop(uid, None)
     pod = cache.pods.pop(uid, None)
     if pod is None:
         return

@@ -63,6 +63,7 @@ class PodSeen:
     ask: Ask = A_PLACE
     #: None: it is a job by itself
     seat: Seat | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

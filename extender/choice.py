@@ -57,10 +57,10 @@ def choose(
     if refused is not None:
         return refused
     promise = cache.assumed.get(pod.uid)
-    if promise is not None and promise.planned:
-        return _planned(cache, promise, node, now_ns)
     if promise is not None:
-        return _again(cache, promise, node)
+        return _promised(cache, promise, node, now_ns)
+    if node in cache.kept_from(pod.uid):
+        return verdicts.KEPT
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, (node,), avoid=cache.conflicts(pod)
     )
@@ -79,6 +79,15 @@ def choose(
         shape=pod.shape,
     )
     return _choice(promise, cache.records[node].product, placed.reason)
+
+
+def _promised(
+    cache: Cache, promise: Assumed, node: str, now_ns: int
+) -> Choice | Verdict:
+    """The chips that are kept for a pod: by its job's plan, or an earlier bind."""
+    if promise.planned:
+        return _planned(cache, promise, node, now_ns)
+    return _again(cache, promise, node)
 
 
 def _planned(

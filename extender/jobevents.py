@@ -22,6 +22,9 @@ class Limits:
     complete_s: float = 600.0
     #: a node that refused a pod of a job is left out when that job is planned
     avoid_s: float = 120.0
+    #: a job that has waited so long has nodes kept for it, and for how long
+    reserve_after_s: float = 300.0
+    reserve_for_s: float = 1800.0
     #: pause after a plan that failed; doubles
     first_wait_s: float = 2.0
     longest_wait_s: float = 300.0

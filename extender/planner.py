@@ -18,6 +18,7 @@ from extender.clocks import Clock
 from extender.gangs import Gang, Phase
 from extender.jobs import Told
 from extender.planning import World
+from extender.reserving import Keeper
 from extender.sizes import Size
 from extender.verdicts import Judgement, Label, Verdict
 from scheduler_core.wire.pods import NpuPod
@@ -94,6 +95,7 @@ class Planner:
         #: {job: version of the cache on which it had no room}
         self._tried: dict[str, int] = {}
         self._is_stopping = False
+        self._keeper = Keeper(cache, world)
 
     @property
     def largest(self) -> int:
@@ -183,7 +185,9 @@ class Planner:
 
     def _plan(self, gang: Gang) -> None:
         """Plan a job and promise what the plan needs, without an await between."""
-        names = self._offered.get(gang.job, ())
+        uid = next(iter(gang.seats), "")
+        kept = self._cache.kept_from(uid)
+        names = [n for n in self._offered.get(gang.job, ()) if n not in kept]
         wanted = [name for name in names if name not in gang.avoid]
         now_ns = self._clock.now_ns()
         found = planning.plan(self._cache, gang, wanted, now_ns, self._world(gang))
@@ -192,6 +196,7 @@ class Planner:
         if isinstance(found, str):
             self._tried[gang.job] = self._cache.version
             self._do(jobevents.Unplanned(job=gang.job, said=found))
+            self._keeper.consider(gang, names, self._clock.now_s())
             return
         now_s = self._clock.now_s()
         for promise in found:
@@ -223,7 +228,7 @@ class Planner:
             return None
         number = next(self._numbers)
         waiting = _Waiting(caller, asyncio.get_running_loop().create_future())
-        if gang.places.keys() - gang.came.keys() <= {caller.uid}:
+        if len(gang.came) + (caller.uid not in gang.came) >= len(gang.places):
             self._sweep(gang)
         self._calls[number] = waiting
         self._do(jobevents.Came(uid=caller.uid, node=caller.node, call=number))
@@ -273,6 +278,8 @@ class Planner:
         for gang in self._cache.gangs.jobs.values():
             if gang.came:
                 self._sweep(gang)
+        if self._keeper.review(self._clock.now_s()):
+            self._api.wake()
         known = self._cache.gangs.jobs
         self._offered = {job: n for job, n in self._offered.items() if job in known}
         self._tried = {job: n for job, n in self._tried.items() if job in known}

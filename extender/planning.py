@@ -150,7 +150,7 @@ def _by_row(
     able = [*survey.best, *survey.worse]
     capped, offered = _with_room(job, row, able)
     for _ in range(_TRIES):
-        with _laid_over(job.cache, capped):
+        with laid_over(job.cache, capped):
             found = _ask_core(job, row, offered)
         if isinstance(found, Rejection):
             return found.job or found.text
@@ -265,7 +265,7 @@ def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
 
 
 @contextmanager
-def _laid_over(cache: Cache, states: Mapping[str, NodeState]) -> Iterator[None]:
+def laid_over(cache: Cache, states: Mapping[str, NodeState]) -> Iterator[None]:
     """Let the index show these nodes so for a while."""
     before = [cache.cluster[name] for name in states]
     try:
@@ -285,7 +285,10 @@ def _overfull(job: _Try, found: JobPlacement) -> dict[str, NodeState]:
         if place.pod in by_name:
             on[place.node].append(place)
     over: dict[str, NodeState] = {}
+    is_uniform = len(set(job.asks)) == 1  # then one pod fits: that has been seen to
     for node, places in on.items():
+        if is_uniform and len(places) == 1:
+            continue
         kept = _kept(job.cache, node, [(by_name[p.pod], p) for p in places])
         if len(kept) < len(places):
             mask = sum(chips.mask_of(place.chips) for place in kept)

@@ -41,6 +41,7 @@ def pod_change(
         rejected=_is_rejected(pod.status),
         ask=loads.of_pod(pod),
         seat=jobs.seat(pod),
+        priority=pod.spec.priority or 0,
     )
 
 

@@ -49,6 +49,7 @@ OPEN_BIND = Verdict(
 #: Said of all nodes but the one where a job's plan has the pod.
 ELSEWHERE = Verdict(label=Label.JOB, text="the job's plan has the pod on another node")
 CLOSED = Verdict(label=Label.JOB, text="its node takes no pods now")
+KEPT = Verdict(label=Label.JOB, text="kept for a large job that has waited long")
 UNSEEN = Verdict(label=Label.JOB, text="the pod is of a job and has not been seen yet")
 ENDING = Verdict(label=Label.POD, text="the pod is ending")
 
@@ -103,10 +104,14 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
         fitting = (promise.node,) if len(others) < len(names) else ()
         why = ELSEWHERE if promise.planned else OPEN_BIND
         return Judgement(fitting=fitting, refused=((why, others),))
+    kept = cache.kept_from(pod.uid)
+    open_to_it = [name for name in names if name not in kept] if kept else names
     survey = cache.cluster.survey(
-        pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
+        pod.shape.resource, pod.total, open_to_it, avoid=cache.conflicts(pod)
     )
     refused = [*grouped(survey.refused), (NOT_BEST, survey.worse)]
+    if kept:
+        refused.append((KEPT, [name for name in names if name in kept]))
     return Judgement(
         fitting=survey.best, refused=[group for group in refused if group[1]]
     )
