@@ -8,6 +8,7 @@ import asyncio
 import collections
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -23,11 +24,12 @@ _LARGEST_BODY_BYTES = 3 * 1024 * 1024
 _WATCH_S = 3600
 #: The real server sends a last bookmark this long before a watch times out.
 _LAST_BOOKMARK_S = 2
-#: Under this key a middleware can leave a `Send` in a request: how its watch's bytes go
-#: out. By default they are written as they are.
-SEND = "sandbox.send"
 #: Writes some lines of a watch on its stream.
 Send = Callable[[web.StreamResponse, bytes], Awaitable[None]]
+#: A middleware can set it for a request: how its watch's bytes go out. By default they
+#: are written as they are. Not a key of the request: since 3.14 aiohttp warns of keys
+#: that are text, once in a process, and where warnings are errors that request fails.
+SEND: ContextVar[Send] = ContextVar("SEND", default=web.StreamResponse.write)
 
 _ANONYMOUS = "system:anonymous"
 _USER_PREFIX = "user:"
@@ -126,7 +128,7 @@ class Routes:
         try:
             await stream.prepare(http)
             with_bookmarks = request.query.get("allowWatchBookmarks") in _TRUE
-            outlet = _Outlet(stream, http.get(SEND, web.StreamResponse.write))
+            outlet = _Outlet(stream, SEND.get())
             await self._feed(outlet, watch, lasting_s, with_bookmarks=with_bookmarks)
             await stream.write_eof()
         except ConnectionError:

@@ -174,8 +174,12 @@ class Troubles:
             asked = _asked(request)
             if asked is None:
                 return await handler(request)
-            request[SEND] = partial(self._send, request, asked)
-            return await self._answer(request, asked, handler)
+            token = SEND.set(partial(self._send, request, asked))
+            try:
+                return await self._answer(request, asked, handler)
+            finally:
+                # The next request of this connection runs in the same task.
+                SEND.reset(token)
 
         return troubled
 
