@@ -141,6 +141,14 @@ def _admit(pod: Object) -> None:
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec.setdefault("serviceAccountName", "default")
     spec["serviceAccount"] = spec["serviceAccountName"]
+    tolerate(spec)
+
+
+def tolerate(spec: Object) -> None:
+    """Let a pod stay a while on a node that is in trouble, unless it says otherwise.
+
+    Also when it is changed: who replaces a pod does not take that away.
+    """
     tolerations = spec.setdefault("tolerations", [])
     for key in _NODE_TAINTS:
         if not any(item.get("key") in {key, None} for item in tolerations):

@@ -40,6 +40,7 @@ def _api_resource(row: Resource) -> Object:
         "kind": row.kind,
         "verbs": list(row.verbs),
         "shortNames": list(row.short_names),
+        **({"categories": list(row.categories)} if row.categories else {}),
     }
 
 

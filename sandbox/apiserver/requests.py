@@ -10,18 +10,26 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from sandbox.apiserver import binding, deletion, forms, lists, selectors, statuses
+from sandbox.apiserver import (
+    binding,
+    deletion,
+    forms,
+    lists,
+    protobuf,
+    selectors,
+    statuses,
+)
 from sandbox.apiserver.forms import Form
 from sandbox.apiserver.lists import Choice
 from sandbox.apiserver.objects import Entry, Object
 from sandbox.apiserver.openapi import strictness, types
 from sandbox.apiserver.paths import Target
+from sandbox.apiserver.resources import READ_VERBS
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.tables.documents import Drawing
 
 _JSON = "application/json"
 _APPLY = "application/apply-patch+yaml"
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
 _DIRECTIVES = ("Ignore", "Warn", "Strict")
 
 
@@ -136,6 +144,8 @@ def _check_verb(request: Request) -> None:
         if request.method != "POST":
             raise statuses.method_not_allowed()
     elif request.verb not in target.resource.verbs:
+        if target.resource.verbs is READ_VERBS:
+            raise statuses.no_controllers(target.resource)
         raise statuses.method_not_allowed()
 
 
@@ -274,6 +284,11 @@ def _decoded(request: Request) -> Any:
 
 
 def _body(request: Request) -> strictness.Body:
+    if request.media_type == protobuf.MEDIA_TYPE:
+        try:
+            return strictness.Body(protobuf.decode(request.body), [])
+        except protobuf.ProtobufError as error:
+            raise statuses.no_protobuf(str(error)) from error
     try:
         return strictness.decoded(request.body)
     except ValueError as error:
@@ -284,9 +299,7 @@ def _body(request: Request) -> strictness.Body:
 
 def _object(request: Request, kind: str, api_version: str = "") -> Object:
     """Return the body as an object of `kind`."""
-    if request.media_type == _PROTOBUF:
-        raise statuses.no_protobuf()
-    if request.media_type not in {"", _JSON}:
+    if request.media_type not in {"", _JSON, protobuf.MEDIA_TYPE}:
         raise statuses.unsupported_media_type([_JSON])
     document = _decoded(request)
     if not isinstance(document, dict):

@@ -29,6 +29,7 @@ class Resource:
         create_on_update: Whether PUT creates what is missing.
         returns_deleted: Whether DELETE answers the object, not a Status.
         subresources: Beyond `status`, those that take a POST, with their kind.
+        categories: Names under which several resources are asked for (`get all`).
     """
 
     plural: str
@@ -45,6 +46,7 @@ class Resource:
     create_on_update: bool = False
     returns_deleted: bool = False
     subresources: tuple[tuple[str, str], ...] = ()
+    categories: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -86,6 +88,7 @@ PODS = Resource(
     has_status=True,
     returns_deleted=True,
     subresources=(("binding", "Binding"), ("eviction", "Eviction")),
+    categories=("all",),
 )
 NODES = Resource(
     plural="nodes",
@@ -155,6 +158,7 @@ DAEMON_SETS = Resource(
     kind="DaemonSet",
     short_names=("ds",),
     verbs=READ_VERBS,
+    categories=("all",),
 )
 DEPLOYMENTS = Resource(
     group="apps",
@@ -163,6 +167,7 @@ DEPLOYMENTS = Resource(
     kind="Deployment",
     short_names=("deploy",),
     verbs=READ_VERBS,
+    categories=("all",),
 )
 
 RESOURCES = (

@@ -273,12 +273,26 @@ def no_containers(resource: str) -> StatusError:
     )
 
 
-def no_protobuf() -> StatusError:
-    """Return the error: the body is protobuf, as some commands of kubectl send it."""
+def no_controllers(resource: Resource) -> StatusError:
+    """Return the error: nobody would do anything about such an object."""
+    return StatusError(
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        "MethodNotAllowed",
+        f"the sandbox has no {resource.qualified}: no controller would make their "
+        "pods; create pods instead",
+    )
+
+
+def no_protobuf(why: str) -> StatusError:
+    """Return the error: the body is protobuf, as some commands of kubectl send it.
+
+    Args:
+        why: What is wrong with it.
+    """
     return StatusError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         "UnsupportedMediaType",
-        "the sandbox reads JSON, and this command sends protobuf: add "
+        f"the sandbox cannot read this protobuf body ({why}): add "
         "--dry-run=client -o yaml to it, and pipe that into kubectl apply -f -",
     )
 

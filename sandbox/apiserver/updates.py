@@ -14,6 +14,9 @@ from sandbox.apiserver import defaults
 from sandbox.apiserver.objects import Object
 from sandbox.apiserver.paths import Target
 
+#: What admission has set in a pod's spec, and a manifest does not say.
+_ADMITTED = ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount")
+
 
 def carry_over(target: Target, new: Object, old: Mapping[str, Any]) -> None:
     """Restore in `new` what this request may not change.
@@ -67,5 +70,10 @@ def _carry_pod(target: Target, new: Object, old: Mapping[str, Any]) -> None:
     if target.subresource == "status":
         _restore(new["metadata"], old["metadata"], "ownerReferences")
         new.setdefault("status", {}).setdefault("qosClass", old["status"]["qosClass"])
-    elif new.get("spec") != old["spec"]:
+        return
+    defaults.tolerate(new["spec"])
+    for field in _ADMITTED:
+        if field in old["spec"]:
+            new["spec"].setdefault(field, old["spec"][field])
+    if new.get("spec") != old["spec"]:
         new["metadata"]["generation"] = old["metadata"]["generation"] + 1

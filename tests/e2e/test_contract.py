@@ -39,7 +39,7 @@ def test_the_contract_holds_for_the_real_api_server(
         CONTRACT_API_TOKEN=cluster.token,
     )
 
-    assert passed >= 165
+    assert passed >= 169
 
 
 def test_the_contract_holds_for_the_real_kubelet(cluster: Cluster) -> None:

@@ -331,6 +331,15 @@ async def test_a_pod_being_deleted_cannot_be_bound(api: Api, node: str) -> None:
     assert "pod p is being deleted, cannot be assigned to a host" in status["message"]
 
 
+async def test_a_pod_can_be_replaced_by_its_manifest(api: Api) -> None:
+    made = await api.create("pods", pod("p"))
+
+    code, replaced = await api.put(api.path("pods", "p"), pod("p"))
+
+    assert code == 200, replaced
+    assert replaced["spec"] == made["spec"]
+
+
 async def test_an_eviction_deletes(api: Api) -> None:
     await api.create("pods", pod("p"))
     eviction = {

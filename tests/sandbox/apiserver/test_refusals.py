@@ -55,7 +55,9 @@ async def test_server_side_apply_is_refused(server: ApiServer) -> None:
         )
 
 
-async def test_a_protobuf_body_is_refused(server: ApiServer) -> None:
+async def test_a_protobuf_body_that_cannot_be_read_is_refused(
+    server: ApiServer,
+) -> None:
     async with api_of(server) as api:
         code, status = await api.call(
             "POST",
@@ -67,7 +69,25 @@ async def test_a_protobuf_body_is_refused(server: ApiServer) -> None:
     assert (code, status["message"]) == (
         415,
         (
-            "the sandbox reads JSON, and this command sends protobuf: add "
-            "--dry-run=client -o yaml to it, and pipe that into kubectl apply -f -"
+            "the sandbox cannot read this protobuf body (it ends in the middle "
+            "of a field): add --dry-run=client -o yaml to it, and pipe that into "
+            "kubectl apply -f -"
+        ),
+    )
+
+
+async def test_workloads_are_refused_because_nobody_would_run_them(
+    server: ApiServer,
+) -> None:
+    async with api_of(server) as api:
+        code, status = await api.post(
+            "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}}
+        )
+
+    assert (code, status["message"]) == (
+        405,
+        (
+            "the sandbox has no deployments.apps: no controller would make their "
+            "pods; create pods instead"
         ),
     )

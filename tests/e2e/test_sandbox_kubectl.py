@@ -1,17 +1,21 @@
-"""A stock kubectl against the sandbox, as a user would run it."""
+"""A stock kubectl against the sandbox, as a user would run it.
+
+It needs no cluster, only the programs: plain pytest runs it.
+"""
 
 import asyncio
 import json
-import shutil
+import shlex
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from sandbox.apiserver import ApiServer
+from sandbox.demo import pods, visit
+from sandbox.world import running
+from tests.e2e.places import chosen
 from tests.sandbox.apiserver.waiting import watches
-
-KUBECTL = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
 
 POD = {
     "apiVersion": "v1",
@@ -56,9 +60,8 @@ class Kubectl:
 
     async def __call__(self, *words: str, body: object = None) -> str:
         """Run a command to its good end; return what it wrote to stdout."""
-        assert KUBECTL is not None
         process = await asyncio.create_subprocess_exec(
-            KUBECTL,
+            str(chosen().programs / "kubectl"),
             *("-s", self._url, "--cache-dir", str(self._home / "cache"), *words),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -69,6 +72,14 @@ class Kubectl:
         out, err = await process.communicate(text)
         assert process.returncode == 0, err.decode()
         return out.decode()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    server = ApiServer()
+    await server.start()
+    yield server
+    await server.stop()
 
 
 @pytest.fixture
@@ -192,3 +203,56 @@ async def test_the_server_tells_its_version_and_resources(kubectl: Kubectl) -> N
     assert "Server Version: v1.36.3" in version
     assert "configmaps cm v1 true ConfigMap" in resources
     assert "leases coordination.k8s.io/v1 true Lease" in resources
+
+
+async def test_the_commands_that_a_visitor_is_told_work(tmp_path: Path) -> None:
+    pod_file = tmp_path / "pod.json"
+    pod_file.write_text(json.dumps(pods.manifest("mine", 2)), encoding="utf-8")
+    told = []
+
+    async with running(["node-1"]) as world:
+        kubectl = Kubectl(world.api_url, tmp_path)
+        for command in visit.commands(str(pod_file), "node-1"):
+            words = shlex.split(command)
+            assert words[0] == "kubectl"
+            told.append(await kubectl(*words[1:]))
+            if words[1] == "apply":
+                await kubectl("wait", "--for=condition=Ready", "pod/mine")
+
+    applied, listed, pod, config_map, deleted = told
+    assert applied == "pod/mine created\n"
+    header, row = _words(listed)
+    assert header.endswith("READINESS GATES CHIPS WHY")
+    assert "node-1 <none> <none> 0,1 chips 0,1 of node-1: 2 of the 4 free" in row
+    assert "huawei.com/AscendReal: Ascend910-0,Ascend910-1" in _words(pod)
+    assert "DeviceInfoCfg:" in _words(config_map)
+    assert deleted.startswith('pod "mine" deleted')
+
+
+async def test_a_mistyped_field_is_refused_and_explained(kubectl: Kubectl) -> None:
+    mistyped = json.loads(json.dumps(POD))
+    mistyped["spec"]["nodeNmae"] = "node-1"
+
+    with pytest.raises(AssertionError, match=r'unknown field "spec[.]nodeNmae"'):
+        await kubectl("apply", "-f", "-", body=mistyped)
+    told = _words(await kubectl("explain", "pod.spec.nodeName"))
+
+    assert told[:4] == ["KIND: Pod", "VERSION: v1", "", "FIELD: nodeName <string>"]
+
+
+async def test_commands_that_send_protobuf_work(kubectl: Kubectl) -> None:
+    await kubectl("create", "namespace", "team")
+    await kubectl("create", "configmap", "c", "--from-literal=a=b", "-n", "team")
+    await kubectl("create", "-f", "-", body=NODE)
+    await kubectl("create", "-f", "-", body=POD)
+    path = "/api/v1/namespaces/default/pods/train/binding"
+    await kubectl("create", "--raw", path, "-f", "-", body=BINDING)
+    # Nobody is its kubelet, which would let go of it.
+    await kubectl(
+        *("drain", "node-1", "--force", "--grace-period=0", "--disable-eviction=false")
+    )
+
+    data = await kubectl("get", "cm", "c", "-n", "team", "-o", "jsonpath={.data}")
+    left = await kubectl("get", "pods", "-o", "name")
+
+    assert (data, left) == ('{"a":"b"}', "")
