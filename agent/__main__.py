@@ -1,11 +1,15 @@
 """`python -m agent`, installed as `ascend-agent`."""
 
+import asyncio
 import logging
 import os
 import sys
+from contextlib import AsyncExitStack
+from functools import partial
 
 from agent import app, inherited, statussocket
 from agent.observe import log as keys
+from agent.resettling import Resettling, has_file
 from agent.settings import Settings, verify
 from service import logs, program, settings
 
@@ -19,7 +23,12 @@ async def _run() -> None:
     logs.setup(told.log_level)
     for text in said.idle:
         log.warning("flag without meaning", extra={keys.REASON: text})
-    await app.main(told)
+    async with AsyncExitStack() as stack:
+        if has_file(said.argv, os.environ):
+            load = partial(settings.load, Settings, said.argv, os.environ)
+            following = asyncio.create_task(Resettling(told, load).run())
+            stack.callback(following.cancel)
+        await app.main(told)
 
 
 def main() -> int:
