@@ -55,7 +55,11 @@ class Conversion:
         """
         looks = _by_id(survey.chips)
         product = self._product = self._product or self._product_of(looks.values())
-        looks = {i: look for i, look in looks.items() if i < product.chip_count}
+        looks = {
+            chip: look
+            for chip, look in looks.items()
+            if chip < product.chip_count and _is_of(product, look.identity)
+        }
         unread = self._carried(looks, survey)
         chips = tuple(sorted(looks))
         self._known |= looks
@@ -114,8 +118,13 @@ class Conversion:
         if not identities:
             raise UnknownMachineError("the driver shows no chip")
         if self._key:
-            highest = max(chip.physical_id for chip in identities)
-            return machine.sized(self._key, highest)
+            row = machine.sized(self._key, 0)
+            ours = [chip for chip in identities if _is_of(row, chip)]
+            if not ours:
+                raise UnknownMachineError(
+                    f"the driver shows no chip that could be of --product {self._key}"
+                )
+            return machine.sized(self._key, max(chip.physical_id for chip in ours))
         return machine.product_of(identities)
 
     def _date(self, looks: Iterable[ChipLook], now_ms: int) -> None:
@@ -147,6 +156,12 @@ class Conversion:
         ]
         nodes = tuple(node for node in found if node is not None)
         return nodes if len(nodes) == product.chip_count else ()
+
+
+def _is_of(product: Product, chip: Identity) -> bool:
+    """Whether a chip is of the product line of a row; one of no line is of any."""
+    line = machine.line_of(chip)
+    return line in (chip.name, product.chip_prefix.rstrip("-"))
 
 
 def _by_id(looks: Iterable[ChipLook]) -> dict[int, ChipLook]:

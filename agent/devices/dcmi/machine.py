@@ -20,6 +20,7 @@ Source:
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -57,6 +58,13 @@ def product_of(chips: Iterable[Identity]) -> Product:
         UnknownMachineError: They are of no family that is served, or too many.
     """
     chips = tuple(chips)
+    lines = lines_of(chips)
+    if len(lines) > 1:
+        found = ", ".join(f"{count} {name}" for name, count in lines.items())
+        raise UnknownMachineError(
+            f"chips of several product lines ({found}); --product says which of them "
+            "this agent serves"
+        )
     highest = max(chip.physical_id for chip in chips)
     key = _key(
         chips[0], highest, in_superpod=any(_is_id(c.super_pod_id) for c in chips)
@@ -68,6 +76,17 @@ def product_of(chips: Iterable[Identity]) -> Product:
             "is served; --product says how to treat them"
         )
     return sized(key, highest)
+
+
+def lines_of(chips: Iterable[Identity]) -> dict[str, int]:
+    """The product lines of some chips, and how many chips each has."""
+    return dict(sorted(Counter(map(line_of, chips)).items()))
+
+
+def line_of(chip: Identity) -> str:
+    """The product line of a chip: the beginning of its row's names."""
+    key = _key(chip, 0, in_superpod=False)
+    return products.by_key(key).chip_prefix.rstrip("-") if key else chip.name
 
 
 def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:

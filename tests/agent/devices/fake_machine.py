@@ -31,6 +31,11 @@ class FakeMachine:
         self._chips[card, device] = " ".join([*kept, more])
         self._write()
 
+    def add(self, card: int, device: int, words: str) -> None:
+        """Put a chip in."""
+        self._chips[card, device] = words
+        self._write()
+
     def remove(self, card: int, device: int) -> None:
         """Take a chip out."""
         del self._chips[card, device]

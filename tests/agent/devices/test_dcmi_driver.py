@@ -140,6 +140,34 @@ async def test_the_kind_of_server_can_be_said(libdcmi: Path, script: Path) -> No
     assert reading.product.key == "mesh-8"
 
 
+async def test_of_several_product_lines_one_has_to_be_named(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script, count=4)
+    for chip in (4, 5):
+        machine.add(chip, 0, f"phy={chip} logic={chip} name=310P3 cores=8")
+    async with driver_on(libdcmi, machine) as driver:
+        said = await problem_with(driver, "lines")
+    async with driver_on(libdcmi, machine, product="atlas-a2-8") as driver:
+        reading = await driver.read()
+
+    assert said == (
+        "chips of several product lines (2 Ascend310P, 4 Ascend910); --product says "
+        "which of them this agent serves"
+    )
+    assert (reading.product.key, reading.chips) == ("atlas-a2-8", (0, 1, 2, 3))
+
+
+async def test_a_kind_of_server_that_no_chip_is_of_is_said(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine, product="atlas-310p") as driver:
+        said = await problem_with(driver, "--product")
+
+    assert said == "the driver shows no chip that could be of --product atlas-310p"
+
+
 async def test_an_event_brings_a_fault_and_how_severe_it_is(
     libdcmi: Path, script: Path
 ) -> None:
