@@ -17,6 +17,7 @@ from agent.devices.reading import (
     Process,
     Reading,
     Unread,
+    VirtualDevice,
 )
 from scheduler_core.products import Product
 
@@ -86,6 +87,17 @@ class Conversion:
                 for pid in looks[chip].pids
             ),
             unread=unread,
+            virtual=tuple(
+                sorted(
+                    (
+                        VirtualDevice(chip=chip, number=number, kind=kind)
+                        for chip in chips
+                        for number, name in looks[chip].identity.virtual or ()
+                        if (kind := machine.kind_of(name))
+                    ),
+                    key=lambda device: device.number,
+                )
+            ),
         )
 
     def _carried(
@@ -109,8 +121,7 @@ class Conversion:
         for chip, look in looks.items():
             if look.unread_pids:
                 why.setdefault(chip, look.unread_pids)
-                known = self._known.get(chip, look)
-                looks[chip] = replace(look, pids=known.pids)
+            looks[chip] = _completed(look, self._known.get(chip, look))
         return tuple(Unread(chip=chip, why=why[chip]) for chip in sorted(why))
 
     def _product_of(self, looks: Iterable[ChipLook]) -> Product:
@@ -156,6 +167,17 @@ class Conversion:
         ]
         nodes = tuple(node for node in found if node is not None)
         return nodes if len(nodes) == product.chip_count else ()
+
+
+def _completed(look: ChipLook, known: ChipLook) -> ChipLook:
+    """Put into a look what single calls could not tell."""
+    if look.unread_pids:
+        look = replace(look, pids=known.pids)
+    if look.identity.virtual is None:
+        # a chip of which parts are given out must not look whole
+        parts = known.identity.virtual
+        look = replace(look, identity=replace(look.identity, virtual=parts))
+    return look
 
 
 def _is_of(product: Product, chip: Identity) -> bool:

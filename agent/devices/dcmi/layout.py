@@ -133,5 +133,87 @@ class EventFilter(ctypes.Structure):
     )
 
 
+class BaseResource(ctypes.Structure):
+    """`struct dcmi_base_resource`."""
+
+    _fields_ = (
+        ("token", ctypes.c_ulonglong),
+        ("token_max", ctypes.c_ulonglong),
+        ("task_timeout", ctypes.c_ulonglong),
+        ("vfg_id", ctypes.c_uint),
+        ("vip_mode", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 31),
+    )
+
+
+class ComputingResource(ctypes.Structure):
+    """`struct dcmi_computing_resource`."""
+
+    _fields_ = (
+        ("aic", ctypes.c_float),
+        ("aiv", ctypes.c_float),
+        ("queues", ctypes.c_ushort * 8),
+        ("memory_size", ctypes.c_ulonglong),
+        ("ids", ctypes.c_uint * 4),
+        ("cpus", ctypes.c_ushort * 5),
+        ("vdev_aicore_utilization", ctypes.c_uint),
+        ("vdev_memory_total", ctypes.c_ulonglong),
+        ("vdev_memory_free", ctypes.c_ulonglong),
+        ("reserved", ctypes.c_ubyte * 12),
+    )
+
+
+class MediaResource(ctypes.Structure):
+    """`struct dcmi_media_resource`."""
+
+    _fields_ = (
+        ("units", ctypes.c_float * 6),
+        ("reserved", ctypes.c_ubyte * 32),
+    )
+
+
+#: Virtual devices of one chip.
+MOST_VIRTUAL = 32
+
+
+class TotalResource(ctypes.Structure):
+    """`struct dcmi_soc_total_resource`: of interest are the chip's virtual devices."""
+
+    _fields_ = (
+        ("vdev_num", ctypes.c_uint),
+        ("vdev_id", ctypes.c_uint * MOST_VIRTUAL),
+        ("vfg_num", ctypes.c_uint),
+        ("vfg_bitmap", ctypes.c_uint),
+        ("base", BaseResource),
+        ("computing", ComputingResource),
+        ("media", MediaResource),
+    )
+
+
+class VirtualInfo(ctypes.Structure):
+    """`struct dcmi_vdev_query_info`: of interest is the template's name."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 16),
+        ("status", ctypes.c_uint),
+        ("is_container_used", ctypes.c_uint),
+        ("vfid", ctypes.c_uint),
+        ("vfg_id", ctypes.c_uint),
+        ("container_id", ctypes.c_ulonglong),
+        ("base", BaseResource),
+        ("computing", ComputingResource),
+        ("media", MediaResource),
+    )
+
+
+class VirtualQuery(ctypes.Structure):
+    """`struct dcmi_vdev_query_stru`."""
+
+    _fields_ = (
+        ("vdev_id", ctypes.c_uint),
+        ("query_info", VirtualInfo),
+    )
+
+
 #: `void (*dcmi_fault_event_callback)(struct dcmi_event *)`
 EventCallback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Event))

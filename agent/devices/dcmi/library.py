@@ -68,6 +68,9 @@ _ROCE_PORT = 1
 _LINK_LOCAL = b"\xfe\x80"
 #: `dcmi_get_device_info`: main command "chip info", sub command "SuperPoD".
 _SUPER_POD = (12, 1)
+#: Main command "virtual devices", sub commands "all of a chip" and "one of them".
+_VIRTUAL_TOTAL = (52, 1)
+_VIRTUAL_ONE = (52, 0)
 _VERSION_BYTES = 64
 _TYPE_BYTES = 64
 _CPUS_BYTES = 1024
@@ -246,16 +249,21 @@ class Library:
         """A chip's super device id, its SuperPoD, and its server's index in that."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         found = layout.SuperPodInfo()
-        size = ctypes.c_uint(ctypes.sizeof(found))
-        main, sub = _SUPER_POD
-        self._ask(
-            call,
-            ctypes.c_int(main),
-            ctypes.c_uint(sub),
-            ctypes.byref(found),
-            ctypes.byref(size),
-        )
+        self._info(call, _SUPER_POD, found)
         return int(found.sdid), int(found.super_pod_id), int(found.server_id)
+
+    def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
+        """The virtual devices of a chip: (number, name of its template)."""
+        call = Call(function="dcmi_get_device_info", card=card, device=device)
+        total = layout.TotalResource()
+        self._info(call, _VIRTUAL_TOTAL, total)
+        count = _within(call, total.vdev_num, layout.MOST_VIRTUAL + 1)
+        found = []
+        for number in total.vdev_id[:count]:
+            query = layout.VirtualQuery(vdev_id=number)
+            self._info(call, _VIRTUAL_ONE, query)
+            found.append((int(number), _text(query.query_info.name)))
+        return tuple(found)
 
     def near_cpus(self, card: int, device: int) -> str:
         """The CPUs next to a chip, as the kernel writes lists of them ("0-23")."""
@@ -278,6 +286,20 @@ class Library:
         everything = layout.EventFilter()
         self._call(
             call, ctypes.c_int(_ALL), ctypes.c_int(_ALL), everything, self._callback
+        )
+
+    def _info(
+        self, call: Call, command: tuple[int, int], found: ctypes.Structure
+    ) -> None:
+        """Call the one function that is many."""
+        main, sub = command
+        size = ctypes.c_uint(ctypes.sizeof(found))
+        self._ask(
+            call,
+            ctypes.c_int(main),
+            ctypes.c_uint(sub),
+            ctypes.byref(found),
+            ctypes.byref(size),
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent.devices.dcmi.library import (
+    NO_FUNCTION,
     NOT_EXIST,
     NOT_SUPPORTED,
     CallError,
@@ -187,7 +188,15 @@ class Looker:
             super_device_id=super_device_id,
             super_pod_id=super_pod_id,
             server_index=index,
+            virtual=self._virtual(card, device),
         )
+
+    def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
+        """The parts of a chip; None when they are not known: it may have some."""
+        try:
+            return self._library.virtual(card, device)
+        except CallError as error:
+            return () if error.code in (NOT_SUPPORTED, NO_FUNCTION) else None
 
     def _numa(self, cpus: str) -> int | None:
         """The NUMA node that has exactly these CPUs."""

@@ -40,6 +40,7 @@ _910B = re.compile(r"910B\d|A2G\d")
 _910 = re.compile(r"910")
 #: What the driver says for a number that it does not have.
 _NONE = 0xFFFFFFFF
+_TEMPLATE = re.compile(r"vir(\d\d)(?:_(\d)c)?((?:_[0-9a-z]+)*)")
 _DUO = "Duo"
 _300T = "300T"
 
@@ -159,3 +160,16 @@ def sized(key: str, highest: int) -> Product:
 
 def _is_id(said: int) -> bool:
     return 0 <= said < _NONE
+
+
+def kind_of(template: str) -> str:
+    """What resources call the virtual devices of a template; "" for no template.
+
+    "vir04" is "4c", "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g".
+    """
+    parsed = _TEMPLATE.fullmatch(template)
+    if parsed is None:
+        return ""
+    cores, cpus, rest = parsed.groups()
+    kind = f"{int(cores)}c" + (f".{cpus}cpu" if cpus else "")
+    return kind + rest.replace("_", ".")

@@ -43,6 +43,8 @@ class Identity:
     super_device_id: int = UNKNOWN
     super_pod_id: int = UNKNOWN
     server_index: int = UNKNOWN
+    #: parts of it: (number, name of the template); None when that could not be read
+    virtual: tuple[tuple[int, str], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +90,18 @@ def of_message(message: dict[str, Any]) -> Survey:
 
 def _chip(chip: dict[str, Any]) -> ChipLook:
     return ChipLook(
-        identity=Identity(**chip["identity"]),
+        identity=_identity(chip["identity"]),
         codes=tuple(Code(**code) for code in chip["codes"]),
         network=chip["network"],
         pids=tuple(chip["pids"]),
         unread=chip["unread"],
         unread_pids=chip["unread_pids"],
     )
+
+
+def _identity(found: dict[str, Any]) -> Identity:
+    said = found["virtual"]
+    parts = None
+    if said is not None:
+        parts = tuple((int(number), str(name)) for number, name in said)
+    return Identity(**{**found, "virtual": parts})

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from agent.devices.dcmi.machine import sized
-from agent.devices.reading import ChipDetails, ChipFault, Process, Reading, Unread
+from agent.devices.reading import (
+    ChipDetails,
+    ChipFault,
+    Process,
+    Reading,
+    Unread,
+    VirtualDevice,
+)
 from scheduler_core.products import ATLAS_800_TRAINING
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import NOW_MS, driver_on, problem_with, reading_with
@@ -138,6 +145,22 @@ async def test_the_kind_of_server_can_be_said(libdcmi: Path, script: Path) -> No
         reading = await driver.read()
 
     assert reading.product.key == "mesh-8"
+
+
+async def test_parts_of_chips_are_known_by_their_templates(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.training_910a(script)
+    machine.say(2, 0, virtual="102:vir16,101:vir04_3c,103:odd")
+    machine.say(5, 0, virtual="100:vir10_3c_32g")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert reading.virtual == (
+        VirtualDevice(chip=5, number=100, kind="10c.3cpu.32g"),
+        VirtualDevice(chip=2, number=101, kind="4c.3cpu"),
+        VirtualDevice(chip=2, number=102, kind="16c"),
+    )
 
 
 async def test_of_several_product_lines_one_has_to_be_named(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.devices.dcmi import finding
+from agent.devices.reading import VirtualDevice
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
     PATIENCE_S,
@@ -94,6 +95,23 @@ async def test_a_worker_that_is_killed_is_replaced(libdcmi: Path, script: Path) 
 
     assert said.partition(";")[0] == "the driver worker was ended by SIGKILL"
     assert seen.chips == tuple(range(8))
+
+
+async def test_a_chip_that_was_cut_does_not_look_whole_for_a_call_that_fails(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.training_910a(script)
+    machine.say(2, 0, virtual="100:vir04")
+    async with driver_on(libdcmi, machine) as driver:
+        before = await driver.read()
+        machine.tell("answer dcmi_get_device_info -1 -1 -8006")
+        assert driver.worker_pid is not None
+        os.kill(driver.worker_pid, signal.SIGKILL)
+        await problem_with(driver, "SIGKILL")
+        after = await reading_with(driver, lambda _: True)
+
+    assert before.virtual == (VirtualDevice(chip=2, number=100, kind="4c"),)
+    assert after.virtual == before.virtual
 
 
 async def test_no_worker_is_left_when_the_driver_is_closed(

@@ -4,6 +4,7 @@
  *   version 24.1.rc2
  *   chip CARD DEVICE KEY=VALUE …       phy logic name board cores type unit ip ip6
  *                                      memory cpus sdid pod server network ready
+ *                                      virtual=100:vir04_3c,101:vir02
  *                                      codes=80E01801,… pids=11,12 count=N
  *   answer FUNCTION CARD DEVICE CODE   return CODE and write nothing; -1 is any
  *   hang FUNCTION CARD DEVICE          never return
@@ -295,11 +296,34 @@ int dcmi_get_device_hbm_info(int card, int device, struct dcmi_hbm_info *info) {
   return OK;
 }
 
+/* virtual=100:vir04,101:vir02: all numbers, or the template of one. */
+static int virtual_devices(int card, int device, unsigned int sub_command, void *buffer) {
+  char text[LINE], *rest = NULL;
+  struct dcmi_soc_total_resource *total = buffer;
+  struct dcmi_vdev_query_stru *one = buffer;
+  if (!chip(card, device, "virtual", text, sizeof text)) return NOT_EXIST;
+  if (!text[0]) return NOT_SUPPORTED;
+  if (sub_command == 1) total->vdev_num = 0;
+  for (char *c = strtok_r(text, ",", &rest); c; c = strtok_r(NULL, ",", &rest)) {
+    char name[16] = "";
+    unsigned int number;
+    if (sscanf(c, "%u:%15s", &number, name) != 2) continue;
+    if (sub_command == 1) total->vdev_id[total->vdev_num++] = number;
+    if (sub_command == 0 && number == one->vdev_id)
+      memcpy(one->query_info.name, name, sizeof name);
+  }
+  return OK;
+}
+
 int dcmi_get_device_info(int card, int device, int main_command, unsigned int sub_command,
                          void *buffer, unsigned int *size) {
   struct dcmi_spod_info *info = buffer;
   long sdid, pod = 0, server = 0;
   BEGIN(card, device);
+  if (main_command == 52 && sub_command == 1 && *size == sizeof(struct dcmi_soc_total_resource))
+    return virtual_devices(card, device, sub_command, buffer);
+  if (main_command == 52 && sub_command == 0 && *size == sizeof(struct dcmi_vdev_query_stru))
+    return virtual_devices(card, device, sub_command, buffer);
   if (main_command != 12 || sub_command != 1 || *size < sizeof *info) return NOT_SUPPORTED;
   int code = number(card, device, "sdid", &sdid);
   if (code) return code;

@@ -49,6 +49,60 @@ struct dcmi_spod_info {
   unsigned int reserve[6];
 };
 
+struct dcmi_base_resource {
+  unsigned long long token;
+  unsigned long long token_max;
+  unsigned long long task_timeout;
+  unsigned int vfg_id;
+  unsigned char vip_mode;
+  unsigned char reserved[31];
+};
+
+struct dcmi_computing_resource {
+  float aic;
+  float aiv;
+  unsigned short queues[8];
+  unsigned long long memory_size;
+  unsigned int ids[4];
+  unsigned short cpus[5];
+  unsigned int vdev_aicore_utilization;
+  unsigned long long vdev_memory_total;
+  unsigned long long vdev_memory_free;
+  unsigned char reserved[12];
+};
+
+struct dcmi_media_resource {
+  float units[6];
+  unsigned char reserved[32];
+};
+
+struct dcmi_vdev_query_info {
+  char name[16];
+  unsigned int status;
+  unsigned int is_container_used;
+  unsigned int vfid;
+  unsigned int vfg_id;
+  unsigned long long container_id;
+  struct dcmi_base_resource base;
+  struct dcmi_computing_resource computing;
+  struct dcmi_media_resource media;
+};
+
+struct dcmi_vdev_query_stru {
+  unsigned int vdev_id;
+  struct dcmi_vdev_query_info query_info;
+};
+
+struct dcmi_soc_total_resource {
+  unsigned int vdev_num;
+  unsigned int vdev_id[32];
+  unsigned int vfg_num;
+  unsigned int vfg_bitmap;
+  struct dcmi_base_resource base;
+  struct dcmi_computing_resource computing;
+  struct dcmi_media_resource media;
+};
+
 struct dcmi_proc_mem_info {
   int proc_id;
   unsigned long proc_mem_usage;
