@@ -17,10 +17,8 @@ a damaged one. What cannot be used is set aside as `<name>.bad-<n>`, the newest 
 those is the only witness of who holds what; older ones go when there are too many.
 """
 
-import errno
 import os
 import re
-import stat
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -192,11 +190,8 @@ class Journal:
                 self._clear_old()
             else:
                 self._old.rename(self._path)  # died between two renames
-        # a link or a pipe is none of ours, and the opening of one must not wait
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC  # a link is none of ours
         with open(os.open(self._path, flags), "rb") as file:  # noqa: PTH123  # flags
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(errno.EINVAL, "expected a file, found another thing")
             return file.read(_MAX_BYTES)
 
     def _clear_old(self) -> None:
