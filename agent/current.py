@@ -38,7 +38,8 @@ class Current:
 
     def replace(self, ledger: Ledger) -> None:
         """Put another ledger in place; wakes all readers if it differs."""
-        if ledger is not self.ledger:
+        # compared by value: a pass that finds all as it was would wake everybody
+        if ledger is not self.ledger and ledger != self.ledger:
             self.ledger = ledger
             self.wake()
 

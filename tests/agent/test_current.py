@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 from agent.claims.events import ChipsRead
 from tests.agent.node import current
@@ -32,3 +33,11 @@ async def test_an_event_that_changes_nothing_wakes_nobody() -> None:
     now.replace(now.ledger)
 
     assert now.version == since
+
+
+def test_a_ledger_that_says_the_same_wakes_nobody() -> None:
+    now = current()
+
+    now.replace(replace(now.ledger))
+
+    assert now.version == 0
