@@ -17,7 +17,7 @@ from tests.e2e.stages import CannotError
 
 PARTS = (
     *("core", "products", "networks", "library", "replay", "regret"),
-    *("allocate", "extender", "node"),
+    *("allocate", "extender", "node", "idle"),
 )
 #: Left out where Kubernetes' programs have not been built.
 SCHEDULER = "scheduler"

@@ -7,7 +7,7 @@ recover while the kubelet's account and the ConfigMap are watched.
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psutil
 
@@ -31,9 +31,15 @@ def rows() -> list[Row]:
 async def _rows() -> list[Row]:
     async with running([NODE]) as world:
         seconds = [await _fault(world, chip % 8) for chip in range(FAULTS)]
-        await _fill(world)
+        await filled(
+            world,
+            {
+                f"bench-{number}": {RESOURCE: "1"} if number < 8 else {}
+                for number in range(PLAIN_PODS + 8)
+            },
+        )
         await asyncio.sleep(STEADY_S)
-        rss_mib = _agent_rss_bytes() / 2**20
+        rss_mib = agent().memory_info().rss / 2**20
     worst = max(seconds)
     return [
         Row(
@@ -80,11 +86,14 @@ async def _until(world: World, is_there: Callable[[int, str], bool]) -> None:
             await asyncio.sleep(LOOK_S)
 
 
-async def _fill(world: World) -> None:
-    """Have a hundred pods run on the node."""
-    for number in range(PLAIN_PODS + 8):
-        asks = {RESOURCE: "1"} if number < 8 else {}
-        name = f"bench-{number}"
+async def filled(world: World, limits: Mapping[str, Mapping[str, str]]) -> None:
+    """Have these pods run on the node.
+
+    Args:
+        world: With one node.
+        limits: {name of the pod: what its container asks for}.
+    """
+    for name, asks in limits.items():
         await world.api.create(
             "/api/v1/namespaces/default/pods",
             {
@@ -106,10 +115,11 @@ async def _fill(world: World) -> None:
             await asyncio.sleep(0.1)
 
 
-def _agent_rss_bytes() -> int:
+def agent() -> psutil.Process:
+    """Return the agent's process, the largest that is called so."""
     agents = [
         child
         for child in psutil.Process().children(recursive=True)
         if "agent" in child.cmdline()
     ]
-    return max(agent.memory_info().rss for agent in agents)
+    return max(agents, key=lambda each: each.memory_info().rss)
