@@ -51,7 +51,13 @@ class PodWorker:
         self._addresses = addresses
         self._started_s = clock.wall_s()
         self._waiting: dict[str, Waiting] = {}
-        self._phase = "Pending"
+        # A kubelet that starts anew finds containers that run: no step back to Pending.
+        has_begun = any(
+            self._run_of(container) is not None
+            for container in pod.containers
+            if container.kind is ContainerKind.APP
+        )
+        self._phase = "Running" if has_begun else "Pending"
         self._stop = asyncio.Event()
 
     def update(self, pod: Pod) -> None:

@@ -30,6 +30,7 @@ async def test_running_pods_survive_and_their_ids_stay_taken(
 
     again = await _registered_again(site)
     await site.until_phase(await site.pod(1), "Running")
+    await site.until_phase(pod, "Running")
     assert again.allocations == [frozenset({"dev-3"})]
     assert mounted(kubelet)[f"{name(pod)}/c0"] == ("dev-0", "dev-1", "dev-2")
     assert (await site.shown_by_get(pod))["c0"] == [["dev-0"], ["dev-1"], ["dev-2"]]
