@@ -306,10 +306,15 @@ class SchedulingLoop:
             self._cluster.bound(pod, node)
             self._queue.drop(pod.uid)
             self._queue.move()
-        elif pod.deleting or source["spec"].get("schedulerName", "") not in _MINE:
+        elif pod.deleting or not _is_ours(source["spec"]):
             self._queue.drop(pod.uid)
         else:
             self._queue.put(pod)
+
+
+def _is_ours(spec: Object) -> bool:
+    """Say whether we are to schedule a pod, and may already."""
+    return spec.get("schedulerName", "") in _MINE and not spec.get("schedulingGates")
 
 
 def _changes(known: dict[str, Object], event: Event) -> list[tuple[Object, bool]]:

@@ -54,16 +54,19 @@ class World:
             }
             await self.api.create("/api/v1/nodes", body)
 
-    async def pod(self, name: str, count: int, resource: str = CHIPS) -> None:
+    async def pod(
+        self, name: str, count: int, resource: str = CHIPS, *gates: str
+    ) -> None:
         limits = {resource: str(count)} if count else {}
         body: Object = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
+                "schedulingGates": [{"name": gate} for gate in gates],
                 "containers": [
                     {"name": "c", "image": "x", "resources": {"limits": limits}}
-                ]
+                ],
             },
         }
         await self.api.create("/api/v1/namespaces/default/pods", body)
@@ -370,3 +373,18 @@ def _outline(body: Body) -> object:
         containers = body["Pod"]["spec"]["containers"]
         outline["Pod"] = (sorted(body["Pod"]), containers[0]["resources"])
     return outline
+
+
+async def test_a_pod_with_gates_waits_until_they_are_gone(world: World) -> None:
+    await world.nodes(8)
+    await world.pod("gated", 1, CHIPS, "example.com/gate")
+    await world.pod("other", 1)
+    await world.loop()
+
+    await world.until_bound("other")
+    before = await world.node_of("gated")
+    path = "/api/v1/namespaces/default/pods/gated"
+    await world.api.patch(path, {"spec": {"schedulingGates": []}})
+    await world.until_bound("gated")
+
+    assert before == ""
