@@ -163,6 +163,36 @@ async def bind(
     await client.request("POST", path, body=objects.encode(binding))
 
 
+async def evict(
+    client: Client, *, namespace: str, name: str, uid: str, rehearse: bool = False
+) -> None:
+    """Ask for a pod to be deleted, if its PodDisruptionBudget lets it go.
+
+    Args:
+        client: An open client.
+        namespace: The pod's.
+        name: The pod's.
+        uid: The pod's; a precondition.
+        rehearse: Ask only whether it could be; nothing happens.
+
+    Raises:
+        TooManyRequestsError: Its budget lets nobody go now.
+        NotFoundError: There is no pod of that name.
+        ConflictError: It has another UID.
+        UnreachableError: No answer: whether it is being deleted is unknown.
+        KubeError: The API server said no otherwise.
+    """
+    path = object_path("pods", name, namespace=namespace) + "/eviction"
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    params = {"dryRun": "All"} if rehearse else None
+    await client.request("POST", path, params=params, body=objects.encode(eviction))
+
+
 def _pod(body: bytes, path: str) -> Pod:
     try:
         return msgspec.json.decode(body, type=Pod)

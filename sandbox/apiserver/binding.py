@@ -3,7 +3,7 @@
 Source: Kubernetes v1.36.3, `pkg/registry/core/pod/storage/storage.go`.
 """
 
-from sandbox.apiserver import deletion, statuses
+from sandbox.apiserver import budgets, deletion, statuses
 from sandbox.apiserver.objects import Object, metadata_of
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
@@ -44,9 +44,18 @@ def bind(store: Store, target: Target, binding: Object) -> Object:
 
 
 def evict(store: Store, target: Target, eviction: Object) -> Object:
-    """Delete the pod as the Eviction says; there are no disruption budgets here."""
+    """Delete the pod as the Eviction says, if its disruption budget allows it."""
+    if metadata_of(eviction).get("name", "") != target.name:
+        raise statuses.bad_request("name in URL does not match name in Eviction object")
     options = deletion.options_of(eviction.get("deleteOptions") or {}, None)
-    deletion.delete(store, target, options)
+    entry = store.read(target)
+    deletion.check(target, entry, options.preconditions)
+    budgets.check(store, entry.document)
+    pod = entry.fresh()
+    _set_condition(pod, _EVICTED | {"lastTransitionTime": store.timestamp()})
+    store.commit(PODS, pod, entry)
+    # What was meant is the pod as it was, and that has been seen to.
+    deletion.delete(store, target, deletion.Options(grace_s=options.grace_s))
     return statuses.created()
 
 
@@ -61,12 +70,25 @@ def _refusal(pod: Object) -> str:
     return ""
 
 
+_EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
+
+
 def _mark_scheduled(pod: Object, now: str) -> None:
-    conditions = pod["status"].setdefault("conditions", [])
-    present = [item for item in conditions if item.get("type") == "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+    _set_condition(pod, scheduled)
+
+
+def _set_condition(pod: Object, condition: Object) -> None:
+    """Set a condition; one that has this status already stays as it is."""
+    conditions = pod["status"].setdefault("conditions", [])
+    present = [item for item in conditions if item.get("type") == condition["type"]]
     if not present:
-        conditions.append(scheduled)
-    elif present[0].get("status") != "True":
+        conditions.append(condition)
+    elif present[0].get("status") != condition["status"]:
         present[0].clear()
-        present[0].update(scheduled)
+        present[0].update(condition)

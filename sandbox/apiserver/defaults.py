@@ -18,6 +18,10 @@ _GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
+_COUNTS_OF_BUDGETS = (
+    *("currentHealthy", "desiredHealthy"),
+    *("disruptionsAllowed", "expectedPods"),
+)
 _EMPTIED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
@@ -66,6 +70,9 @@ def on_create(resource: Resource, document: Object) -> None:
             labels["kubernetes.io/metadata.name"] = metadata_of(document)["name"]
         case "Node":
             document.setdefault("status", {})
+        case "PodDisruptionBudget":
+            document["metadata"]["generation"] = 1
+            document["status"] = dict.fromkeys(_COUNTS_OF_BUDGETS, 0)
         case _:
             pass
 

@@ -57,7 +57,7 @@ def options_of(body: Object, query_grace: str | None) -> Options:
 def delete(store: Store, target: Target, options: Options) -> tuple[Entry, bool]:
     """Delete one object; return its state and whether it is gone already."""
     entry = store.read(target)
-    _check(target, entry, options.preconditions)
+    check(target, entry, options.preconditions)
     if target.resource is NAMESPACES:
         return _terminate(store, entry)
     if target.resource is PODS:
@@ -71,8 +71,8 @@ def delete(store: Store, target: Target, options: Options) -> tuple[Entry, bool]
     return last, True
 
 
-def _check(target: Target, entry: Entry, wanted: Preconditions) -> None:
-    """Raise a conflict as `check` does, in the words that deletions have for it."""
+def check(target: Target, entry: Entry, wanted: Preconditions) -> None:
+    """Raise a conflict as the store does, in the words that deletions have for it."""
     metadata = entry.document["metadata"]
     for field, value, found, guess in (
         ("UID", wanted.uid, metadata["uid"], "deleted and then recreated"),

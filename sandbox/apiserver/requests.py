@@ -12,6 +12,7 @@ from typing import Any
 
 from sandbox.apiserver import (
     binding,
+    budgets,
     deletion,
     forms,
     lists,
@@ -131,9 +132,12 @@ def carry_out(store: Store, request: Request) -> Answer:
         if request.query.get("dryRun"):
             with store.rehearsal():
                 return _METHODS[request.method](store, request)
-        return _METHODS[request.method](store, request)
+        answer = _METHODS[request.method](store, request)
+        if request.method != "GET":
+            budgets.refresh(store)
     except statuses.StatusError as error:
         return failure(error)
+    return answer
 
 
 def _check_verb(request: Request) -> None:

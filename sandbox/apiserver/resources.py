@@ -150,6 +150,15 @@ LEASES = Resource(
     unconditional_update=False,
     create_on_update=True,
 )
+BUDGETS = Resource(
+    group="policy",
+    plural="poddisruptionbudgets",
+    singular="poddisruptionbudget",
+    kind="PodDisruptionBudget",
+    short_names=("pdb",),
+    has_status=True,
+    unconditional_update=False,
+)
 # Workloads are listed, always empty: nothing here would run them.
 DAEMON_SETS = Resource(
     group="apps",
@@ -178,6 +187,7 @@ RESOURCES = (
     EVENTS,
     SERVICE_ACCOUNTS,
     LEASES,
+    BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
 )

@@ -243,6 +243,16 @@ def not_acceptable(message: str) -> StatusError:
     return StatusError(HTTPStatus.NOT_ACCEPTABLE, "NotAcceptable", message)
 
 
+def over_budget(why: str) -> StatusError:
+    """Return the error: a disruption budget does not let this pod go now."""
+    return StatusError(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "TooManyRequests",
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        causes=[{"reason": "DisruptionBudget", "message": why}],
+    )
+
+
 def unsupported_media_type(supported: Sequence[str]) -> StatusError:
     """Return the error: the body is in a format that is not served here."""
     return StatusError(

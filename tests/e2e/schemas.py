@@ -19,6 +19,7 @@ _DOCUMENTS = (
     "api__v1_openapi.json",
     "apis__apps__v1_openapi.json",
     "apis__coordination.k8s.io__v1_openapi.json",
+    "apis__policy__v1_openapi.json",
 )
 #: What the sandbox serves, and what bodies and answers consist of besides.
 _ROOTS = (
@@ -33,6 +34,7 @@ _ROOTS = (
     "io.k8s.api.core.v1.Pod",
     "io.k8s.api.core.v1.ServiceAccount",
     "io.k8s.api.policy.v1.Eviction",
+    "io.k8s.api.policy.v1.PodDisruptionBudget",
 )
 
 

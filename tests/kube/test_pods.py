@@ -233,6 +233,31 @@ async def test_decision_and_binding_are_one_call(
     ]
 
 
+@pytest.mark.parametrize(
+    ("rehearse", "query"), [(False, {}), (True, {"dryRun": "All"})]
+)
+async def test_an_eviction_means_one_uid(
+    script: Script, client: Client, rehearse: bool, query: dict[str, str]
+) -> None:
+    script.will(Answer(status=201, body={"kind": "Status", "status": "Success"}))
+
+    await pods.evict(client, namespace="ns", name="a", uid="u1", rehearse=rehearse)
+
+    assert script.requests == [
+        Request(
+            method="POST",
+            path="/api/v1/namespaces/ns/pods/a/eviction",
+            query=query,
+            body={
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": "a", "namespace": "ns"},
+                "deleteOptions": {"preconditions": {"uid": "u1"}},
+            },
+        )
+    ]
+
+
 async def test_the_kubelet_says_what_runs(script: Script) -> None:
     script.will(Answer(body={"kind": "PodList", "items": [pod("a", 1), pod("b", 2)]}))
 

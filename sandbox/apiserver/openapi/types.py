@@ -9,7 +9,12 @@ from sandbox.apiserver.resources import Resource
 
 FILE = Path(__file__).with_name("schemas.json")
 
-_PACKAGES = {"": "core", "apps": "apps", "coordination.k8s.io": "coordination"}
+_PACKAGES = {
+    "": "core",
+    "apps": "apps",
+    "coordination.k8s.io": "coordination",
+    "policy": "policy",
+}
 #: A type of which nothing is known: whatever is in it is right.
 UNKNOWN: Object = {}
 

@@ -49,6 +49,23 @@ LEASE_COLUMNS = (
     Column(name="Holder", of=("api.coordination.v1.LeaseSpec", "holderIdentity")),
     AGE,
 )
+BUDGET_COLUMNS = (
+    NAME,
+    Column(
+        name="Min Available",
+        text="The minimum number of pods that must be available.",
+    ),
+    Column(
+        name="Max Unavailable",
+        text="The maximum number of pods that may be unavailable.",
+    ),
+    Column(
+        name="Allowed Disruptions",
+        type="integer",
+        text="Calculated number of pods that may be disrupted at this time.",
+    ),
+    AGE,
+)
 EVENT_COLUMNS = (
     Column(name="Last Seen", of=(_EVENT, "lastTimestamp")),
     Column(name="Type", of=(_EVENT, "type")),
@@ -109,6 +126,14 @@ def lease(document: Object, now_s: float) -> list[Any]:
     """Return the cells of a lease's row."""
     holder = (document.get("spec") or {}).get("holderIdentity") or ""
     return [_name(document), holder, _age(document, now_s)]
+
+
+def budget(document: Object, now_s: float) -> list[Any]:
+    """Return the cells of a disruption budget's row."""
+    spec = document.get("spec") or {}
+    allowed = (document.get("status") or {}).get("disruptionsAllowed", 0)
+    bounds = [str(spec.get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
+    return [_name(document), *bounds, allowed, _age(document, now_s)]
 
 
 def event(document: Object, now_s: float) -> list[Any]:

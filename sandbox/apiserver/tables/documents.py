@@ -33,6 +33,7 @@ _LAYOUTS: Mapping[str, Layout] = {
     "Event": Layout(cluster.EVENT_COLUMNS, cluster.event),
     "ServiceAccount": Layout(cluster.SERVICE_ACCOUNT_COLUMNS, cluster.service_account),
     "Lease": Layout(cluster.LEASE_COLUMNS, cluster.lease),
+    "PodDisruptionBudget": Layout(cluster.BUDGET_COLUMNS, cluster.budget),
     "DaemonSet": Layout(workloads.DAEMON_SET_COLUMNS, None),
     "Deployment": Layout(workloads.DEPLOYMENT_COLUMNS, None),
 }

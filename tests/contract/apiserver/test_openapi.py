@@ -7,7 +7,12 @@ from tests.contract.apiserver.client import Api, Object
 
 pytestmark = pytest.mark.contract
 
-_GROUPS = ("api/v1", "apis/apps/v1", "apis/coordination.k8s.io/v1")
+_GROUPS = (
+    "api/v1",
+    "apis/apps/v1",
+    "apis/coordination.k8s.io/v1",
+    "apis/policy/v1",
+)
 
 
 async def _document(api: Api, group: str) -> Object:
@@ -39,6 +44,7 @@ _EXPECTED = {
     "api/v1": {"io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Node", _META},
     "apis/apps/v1": {"io.k8s.api.apps.v1.DaemonSet", _META},
     "apis/coordination.k8s.io/v1": {"io.k8s.api.coordination.v1.Lease", _META},
+    "apis/policy/v1": {"io.k8s.api.policy.v1.PodDisruptionBudget", _META},
 }
 
 
