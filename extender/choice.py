@@ -7,15 +7,13 @@ becomes true only when `binding` promises it.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from extender import verdicts
+from extender import verdicts, written
 from extender.cache import Cache
 from extender.changes import Assumed
 from extender.verdicts import Verdict
 from scheduler_core import chips, placement
 from scheduler_core.placement import Placement
-from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
-from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -58,9 +56,16 @@ def choose(
         return refused
     promise = cache.assumed.get(pod.uid)
     if promise is not None:
-        return _promised(cache, promise, node, now_ns)
+        if node == promise.node:
+            return _promised(cache, pod, promise, now_ns)
+        return verdicts.ELSEWHERE if promise.planned else verdicts.OPEN_BIND
     if node in cache.kept_from(pod.uid):
         return verdicts.KEPT
+    return _chosen(cache, pod, node, now_ns)
+
+
+def _chosen(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Verdict:
+    """Chips for a pod for which none are kept."""
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, (node,), avoid=cache.conflicts(pod)
     )
@@ -77,63 +82,34 @@ def choose(
         chips=chips.mask_of(placed.chips),
         predicate_time=cache.records[node].next_time(now_ns),
         shape=pod.shape,
+        extra=written.alone(cache.records[node], pod),
     )
-    return _choice(promise, cache.records[node].product, placed.reason)
+    return _choice(cache, pod, promise, placed.reason)
 
 
 def _promised(
-    cache: Cache, promise: Assumed, node: str, now_ns: int
+    cache: Cache, pod: NpuPod, promise: Assumed, now_ns: int
 ) -> Choice | Verdict:
-    """The chips that are kept for a pod: by its job's plan, or an earlier bind."""
-    if promise.planned:
-        return _planned(cache, promise, node, now_ns)
-    return _again(cache, promise, node)
+    """The chips that are kept for a pod, if they can still be given.
 
-
-def _planned(
-    cache: Cache, promise: Assumed, node: str, now_ns: int
-) -> Choice | Verdict:
-    """The chips that the plan of its job has kept for a pod, if they still can be."""
-    if node != promise.node:
-        return verdicts.ELSEWHERE
-    refused = _stands_against(cache, promise)
-    if refused is not None:
-        return refused
-    record = cache.records[node]
-    now = replace(promise, predicate_time=record.next_time(now_ns), planned=False)
-    return _choice(now, record.product, f"{promise.reason}, as its job was planned")
-
-
-def _stands_against(cache: Cache, promise: Assumed) -> Verdict | None:
-    """Why chips that are promised can no longer be given."""
+    Kept by the plan of its job, or by an earlier bind: its first try may or may not
+    have happened, so that only the very same can be tried again.
+    """
     state = cache.cluster.get(promise.node)
     if state is None or state.barred:
-        return verdicts.CLOSED
+        return verdicts.CLOSED if promise.planned else verdicts.OPEN_BIND
     if promise.chips & ~state.healthy:
         return Verdict(label=Reason.CHIP_UNHEALTHY, text="chip unhealthy")
-    return None
+    if not promise.planned:
+        return _choice(cache, pod, promise, "the earlier bind, tried again")
+    time = cache.records[promise.node].next_time(now_ns)
+    now = replace(promise, predicate_time=time, planned=False)
+    return _choice(cache, pod, now, f"{promise.reason}, as its job was planned")
 
 
-def _again(cache: Cache, promise: Assumed, node: str) -> Choice | Verdict:
-    """Try the very same bind once more: its first try may or may not have happened."""
-    state = cache.cluster.get(node)
-    if node != promise.node or state is None or state.barred:
-        return verdicts.OPEN_BIND
-    if promise.chips & ~state.healthy:
-        return Verdict(label=Reason.CHIP_UNHEALTHY, text="chip unhealthy")
-    return _choice(promise, state.product, "the earlier bind, tried again")
-
-
-def _choice(promise: Assumed, product: Product | None, reason: str) -> Choice:
-    if product is None:
-        raise TypeError(f"{promise.node!r} has chips but no product")
-    names = annotations.render_chips(chips.ids_of(promise.chips), product)
+def _choice(cache: Cache, pod: NpuPod, promise: Assumed, reason: str) -> Choice:
     return Choice(
         promise=promise,
-        annotations={
-            product.resource: names,
-            annotations.PREDICATE_TIME: str(promise.predicate_time),
-            **promise.extra,
-        },
+        annotations=written.on_pod(cache.records[promise.node], pod, promise),
         reason=reason,
     )

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from kube.objects import OwnerReference, Pod
 from scheduler_core.finding import PLAIN, Traits
+from scheduler_core.wire.marks import RANK_INDEX
 
 #: The plain pair: the job's name within its namespace, and its pods that ask for NPUs.
 JOB = "ascend-affinity/job"
 JOB_SIZE = "ascend-affinity/job-size"
-#: A pod's number in its job, from 0, as operators for Ascend write it.
-RANK_INDEX = "hccl/rankIndex"
 #: How many of a controller's pods must run at once: makes a gang of any controller's.
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 

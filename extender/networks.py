@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from extender.cache import Cache
 from extender.gangs import Gang
-from extender.planning import IS_HEALTHY, IS_SHARED_TOR, World
+from extender.planning import World
 from scheduler_core import leaves
 from scheduler_core.answers import LeafUse
 from scheduler_core.jobs import Profile
@@ -26,6 +26,7 @@ from scheduler_core.leaves import (
 from scheduler_core.superpodgangs import SuperPods
 from scheduler_core.wire import switches
 from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.marks import IS_HEALTHY, IS_SHARED_TOR
 
 log = logging.getLogger(__name__)
 

@@ -27,19 +27,12 @@ from scheduler_core.leaves import TOR_AFFINITY, Network, Version
 from scheduler_core.planning import Terms
 from scheduler_core.rows import JobRule, Product, distributed
 from scheduler_core.superpodgangs import SuperPods
+from scheduler_core.wire import marks
+from scheduler_core.wire.marks import LeafMark, Marks
 from scheduler_core.wire.pods import NpuPod
 
 #: Plans that are made anew because several pods do not fit one node together.
 _TRIES = 8
-
-#: What programs read of a pod besides its chips; names and values as MindCluster's
-#: ascend-for-volcano writes them.
-RANK_INDEX = "hccl/rankIndex"
-DISTRIBUTED_JOB = "distributed-job"
-SUPER_POD_RANK = "super-pod-rank"
-SUPER_POD_ID = "super-pod-id"
-IS_SHARED_TOR = "isSharedTor"
-IS_HEALTHY = "isHealthy"
 
 _SUPERPOD_AFFINITY = "super-pod-affinity"
 
@@ -346,22 +339,35 @@ def _extra(
 ) -> dict[str, str]:
     """What is written on a pod of a job besides its chips."""
     seat = job.gang.seats[pod.uid]
-    found = {DISTRIBUTED_JOB: "true"}
     rank = jobs.rank_to_write(
         place.rank,
-        written=seat.traits.annotations.get(RANK_INDEX, ""),
+        written=seat.traits.annotations.get(marks.RANK_INDEX, ""),
         owner_kind=seat.owner_kind,
         of_minimum=seat.membership.job.startswith("Minimum/"),
     )
-    if rank is not None:
-        found[RANK_INDEX] = rank
-    if place.superpod_rank >= 0:
-        found[SUPER_POD_RANK] = str(place.superpod_rank)
-        found[SUPER_POD_ID] = str(place.superpod)
+    return marks.render(
+        Marks(
+            is_distributed=True,
+            rank=rank or "",
+            superpod_rank=place.superpod_rank,
+            superpod=place.superpod,
+            leaf=_leaf(job, place, places),
+        )
+    )
+
+
+def _leaf(job: _Try, place: Placement, places: Sequence[Placement]) -> LeafMark | None:
+    """What the job makes of the leaf of one of its pods; only 2.0 says that."""
     network = job.world.network
-    if place.leaf and network is not None and network.version is Version.TWO:
-        is_one = len({one.leaf for one in places}) == 1
-        use = LeafUse.IDLE if is_one else place.leaf_use
-        found[IS_SHARED_TOR] = str(int(use))
-        found[IS_HEALTHY] = "0" if is_one or place.leaf_healthy else "1"
-    return found
+    if not place.leaf or network is None or network.version is not Version.TWO:
+        return None
+    if len({one.leaf for one in places}) == 1:
+        return LeafMark()
+    if place.leaf_use is not LeafUse.SHARED:
+        return LeafMark(use=place.leaf_use, is_healthy=place.leaf_healthy)
+    shared = (leaf for leaf in network.leaves if leaf.name == place.leaf)
+    return LeafMark(
+        use=place.leaf_use,
+        is_healthy=place.leaf_healthy,
+        address=next((leaf.address for leaf in shared), ""),
+    )

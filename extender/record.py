@@ -18,6 +18,7 @@ from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
 from scheduler_core.shapes import Shape
 from scheduler_core.wire import annotations, deviceinfo, inventory
+from scheduler_core.wire.addresses import UNKNOWN, Addresses
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.pods import NpuPod
 
@@ -43,6 +44,8 @@ class Report:
     update_time: int
     #: id of the SuperPoD that the node is of; negative: of none
     superpod: int = -1
+    #: which server of it; negative: unknown
+    server_index: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +176,21 @@ class Record:
             mask |= chips_left
         return mask
 
+    def addresses(self) -> Addresses | None:
+        """Where the server and its chips are; None if nobody has said what it has."""
+        report, product = self.report, self.product
+        if report is None or product is None or not self.inventory_text:
+            return None
+        try:
+            chips_at = inventory.parse_addresses(self.inventory_text, product)
+        except WireError:
+            return None
+        return Addresses(
+            super_pod_id=report.superpod,
+            server_index=report.server_index,
+            chips=chips_at,
+        )
+
     def state(self, *, self_maintain: bool) -> NodeState | None:
         """The node as the core's index wants it; None for a node without NPUs."""
         product = self.product
@@ -265,6 +283,7 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
         has_holds=ours is not None,
         update_time=info.update_time,
         superpod=info.super_pod_id,
+        server_index=info.server_index,
     )
 
 

@@ -75,6 +75,8 @@ class Leaf:
     use: LeafUse = LeafUse.IDLE
     #: false when more jobs share it than should (2.0)
     healthy: bool = True
+    #: the switch's own, as the ConfigMap has it; "" is not known
+    address: str = ""
     #: the nodes of the servers
     nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
 

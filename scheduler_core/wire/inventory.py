@@ -2,16 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from scheduler_core.products import Product
-from scheduler_core.wire.addresses import Addresses
+from scheduler_core.wire.addresses import UNKNOWN, Address, Addresses
 from scheduler_core.wire.annotations import (
     annotation_path,
     chip_name,
+    parse_chip,
     parse_chip_names,
 )
-from scheduler_core.wire.typed import as_object, parse_json
+from scheduler_core.wire.typed import as_integer, as_object, as_string, parse_json
 
 #: the annotation's key, on the Node
 BASE_DEVICE_INFOS = "baseDeviceInfos"
@@ -44,8 +45,35 @@ def parse(text: str, product: Product) -> tuple[int, ...]:
     Raises:
         WireError: Not a JSON object, or a key that is not a chip of this product.
     """
+    names = _chips(text, product)
+    return parse_chip_names(names, product, path=annotation_path(BASE_DEVICE_INFOS))
+
+
+def parse_addresses(text: str, product: Product) -> dict[int, Address]:
+    """{physical id: its address}, as far as the annotation has them.
+
+    Raises:
+        WireError: As `parse`, or an address is none.
+    """
+    path = annotation_path(BASE_DEVICE_INFOS)
+    found: dict[int, Address] = {}
+    for name, value in _chips(text, product).items():
+        where = f"{path}.{name}"
+        fields = as_object(value, where)
+        found[parse_chip(name, product, path=path)] = Address(
+            ip=as_string(fields.get("IP", ""), f"{where}.IP"),
+            super_device_id=as_integer(
+                fields.get("SuperDeviceID", UNKNOWN), f"{where}.SuperDeviceID"
+            ),
+        )
+    return found
+
+
+def _chips(text: str, product: Product) -> Mapping[str, object]:
+    """What the annotation says of each chip, virtual devices left out."""
     path = annotation_path(BASE_DEVICE_INFOS)
     document = as_object(parse_json(text, path), path)
     virtual = re.compile(re.escape(product.chip_prefix) + "[0-9]+c-.*")
-    names = [name for name in document if not virtual.fullmatch(name)]
-    return parse_chip_names(names, product, path=path)
+    return {
+        name: value for name, value in document.items() if not virtual.fullmatch(name)
+    }

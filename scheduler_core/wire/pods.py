@@ -12,6 +12,7 @@ from typing import NamedTuple
 from scheduler_core import shapes
 from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
 from scheduler_core.wire import annotations as keys
+from scheduler_core.wire.marks import RANK_INDEX
 
 #: annotations that change which chips are right for a pod
 CHOICE_KEYS = ("huawei.com/schedule_policy", "sp-block")
@@ -150,6 +151,7 @@ def _read(annotations: Mapping[str, str], resource: str) -> Mapping[str, str]:
         keys.ASCEND_REAL,
         keys.KLT_DEV,
         keys.CONFIGURATION,
+        RANK_INDEX,
         *CHOICE_KEYS,
     )
     return {key: annotations[key] for key in ours if key in annotations}

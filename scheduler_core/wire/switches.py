@@ -81,6 +81,7 @@ def _leaf(item: object, nodes: Mapping[str, str], path: str) -> Leaf:
         ),
         use=LeafUse(use),
         healthy=as_integer(fields.get("IsHealthy", 0), f"{path}.IsHealthy") == 0,
+        address=as_string(fields.get("tor_ip", ""), f"{path}.tor_ip"),
     )
 
 

@@ -37,6 +37,8 @@ BUILT_IN = {
     "system:volume-scheduler",
     "extension-apiserver-authentication-reader",
 }
+#: Of the design of the 910 algorithm: filter nodes, score them, allocate and commit.
+STEPS = ("filter", "prioritize", "bind")
 PROGRAMS = {"agent": AgentSettings, "extender": ExtenderSettings}
 
 
@@ -225,6 +227,24 @@ def configurations() -> dict[str, Object]:
         path.parent.name: yaml.safe_load(path.read_text())
         for path in DAEMONSET.glob("overlays/*/scheduler-configuration.yaml")
     }
+
+
+@pytest.mark.seed("004-15")
+@pytest.mark.parametrize("name", ["kube-scheduler", "second-scheduler"])
+def test_the_scheduler_asks_the_extender_at_each_step_and_never_goes_round_it(
+    name: str,
+) -> None:
+    configuration = configurations()[name]
+    [extender_] = configuration["extenders"]
+    told = settings.load(ExtenderSettings, (), {})
+    timeout_s = float(extender_["httpTimeout"].removesuffix("s"))
+    verbs = {verb: extender_[f"{verb}Verb"] for verb in STEPS}
+
+    assert configuration["percentageOfNodesToScore"] == 100
+    assert verbs == {verb: verb for verb in STEPS}
+    assert (extender_["nodeCacheCapable"], extender_["ignorable"]) == (True, False)
+    assert timeout_s >= told.gate_s + 10
+    assert not any(r["ignoredByScheduler"] for r in extender_["managedResources"])
 
 
 def test_both_schedulers_call_the_extender_alike() -> None:

@@ -35,6 +35,7 @@ async def test_bind_is_one_call_with_uid_chips_and_time() -> None:
                     "annotations": {
                         RESOURCE: "Ascend910-0,Ascend910-1",
                         "predicate-time": str(NOW_NS),
+                        "distributed-job": "false",
                     },
                 },
                 "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},

@@ -41,6 +41,7 @@ def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
     assert made.annotations == {
         RESOURCE: "Ascend910-2,Ascend910-3",
         "predicate-time": str(NOW_NS),
+        "distributed-job": "false",
     }
     assert isinstance(placed, placement.Placement)
     assert made.sentence == f"chips 2,3 of n1: {placed.reason}"

@@ -35,7 +35,11 @@ def test_servers_keep_their_positions_also_those_without_a_node() -> None:
 
     assert found == Network(
         leaves=(
-            Leaf(name="0", servers=(Server(node="node-a", slice_id=0),)),
+            Leaf(
+                name="0",
+                servers=(Server(node="node-a", slice_id=0),),
+                address="1.0.0.0",
+            ),
             Leaf(
                 name="7",
                 servers=(
@@ -44,6 +48,7 @@ def test_servers_keep_their_positions_also_those_without_a_node() -> None:
                 ),
                 use=LeafUse.SHARED,
                 healthy=False,
+                address="1.0.0.1",
             ),
         ),
         version=Version.TWO,

@@ -1,0 +1,174 @@
+"""What others read of a scheduling decision, byte for byte.
+
+The files in `outputs/` are what bind writes, as operators, clusterd and the device
+plugin of MindCluster read it: keys, values and their form are theirs.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from extender import changes, choice
+from extender.cache import Cache
+from extender.networks import Rules
+from scheduler_core.finding import Traits
+from scheduler_core.leaves import Version
+from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.wire import annotations, configuration
+from scheduler_core.wire.addresses import Address, Addresses
+from tests.extender.clusters import (
+    NOW_NS,
+    NOW_S,
+    Spec,
+    apply,
+    bind,
+    node,
+    pod,
+    report,
+    tenant,
+)
+from tests.extender.jobpods import member
+from tests.extender.networked import A3, LARGE, add_node, planned, switched
+
+OUTPUTS = Path(__file__).parent / "outputs"
+PARAMETER_PLANE = Addresses(
+    super_pod_id=3,
+    chips=MappingProxyType(
+        {
+            chip: Address(ip=f"192.168.20.{100 + chip}", super_device_id=64 + chip)
+            for chip in range(8)
+        }
+    ),
+)
+
+
+def is_as_recorded(name: str, written: Mapping[str, str]) -> None:
+    text = json.dumps(written, indent=1, ensure_ascii=False) + "\n"
+    assert text == (OUTPUTS / f"{name}.json").read_text()
+
+
+def one_node(addresses: Addresses | None = PARAMETER_PLANE) -> Cache:
+    cache = Cache()
+    add_node(cache, "n1", address="10.0.0.5", superpod=3, addresses=addresses)
+    return cache
+
+
+def bound(cache: Cache, name: str) -> Mapping[str, str]:
+    """What bind writes on a pod that its job's plan has on a node."""
+    wanted = cache.pods[f"uid-{name}"]
+    where = cache.assumed[wanted.uid].node
+    made = choice.choose(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    assert isinstance(made, choice.Choice), made
+    return made.annotations
+
+
+def test_a_pod_by_itself_says_chips_time_and_that_it_is_alone() -> None:
+    cache = one_node()
+    apply(cache, tenant("a", "n1", (0, 1)))
+
+    made = bind(cache, pod(Spec(name="p", count=2)), "n1")
+
+    is_as_recorded("one-pod", made.annotations)
+
+
+def test_a_pod_of_a_deployment_gets_a_rank_where_nobody_else_gives_one() -> None:
+    owner = "ReplicaSet/default/infer-6d"
+    written = {"hccl/rankIndex": "7"}
+
+    made = bind(one_node(), pod(Spec(name="p", owner=owner)), "n1")
+    ranked = pod(Spec(name="q", owner=owner, annotations=written))
+
+    is_as_recorded("replica", made.annotations)
+    assert "hccl/rankIndex" not in bind(one_node(), ranked, "n1").annotations
+
+
+def test_a_pod_with_all_chips_of_its_node_has_its_configuration_at_once() -> None:
+    made = bind(one_node(), pod(Spec(name="p", count=8)), "n1")
+
+    is_as_recorded("whole-node", made.annotations)
+
+
+def test_that_configuration_is_the_one_that_the_agent_writes() -> None:
+    made = bind(one_node(), pod(Spec(name="p", count=8)), "n1")
+
+    text = made.annotations[annotations.CONFIGURATION]
+    assert text == configuration.render(
+        "p", "uid-p", "10.0.0.5", range(8), PARAMETER_PLANE
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        node("n1", there=range(4), allocatable=8),
+        report("n1", unhealthy=range(4)),
+        node("n1", allocatable=4),
+    ],
+    ids=["chips are not listed", "chips are broken", "chips are not offered"],
+)
+def test_of_less_than_a_whole_node_only_the_agent_knows_the_configuration(
+    change: changes.Change,
+) -> None:
+    cache = one_node()
+    apply(cache, change)
+
+    made = bind(cache, pod(Spec(name="p", count=4)), "n1")
+
+    assert annotations.CONFIGURATION not in made.annotations
+
+
+def test_a_job_that_shares_a_leaf_says_which() -> None:
+    names = ("n1", "n2", "n3", "n4", "n5", "n6")
+    cache = switched(*names)
+    traits = Traits(
+        labels=LARGE.labels, annotations={"huawei.com/schedule_minAvailable": "5"}
+    )
+    apply(cache, *(member(each, size=5, traits=traits) for each in "abcde"))
+
+    found = planned(cache, names, Rules(switches=Version.TWO))
+
+    assert isinstance(found, dict)
+    [shared] = [
+        name for name, (_, marks) in found.items() if marks["isSharedTor"] == "1"
+    ]
+    is_as_recorded("shared-leaf", bound(cache, shared))
+
+
+def test_a_job_of_superpods_says_the_logical_and_the_physical_one() -> None:
+    cache = Cache()
+    for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
+        add_node(cache, name, A3, superpod=superpod)
+    traits = Traits(annotations={"sp-block": "32"})
+    apply(cache, *(member(name, count=16, traits=traits) for name in "ab"))
+
+    planned(cache, ("n1", "n2", "n3"), Rules(superpod_reserve=0))
+
+    is_as_recorded("superpod", bound(cache, "b"))
+
+
+def test_a_pod_by_itself_says_its_superpod_if_it_asked_for_one() -> None:
+    asks = {"sp-block": "8"}
+
+    made = bind(one_node(), pod(Spec(name="p", count=8, annotations=asks)), "n1")
+    plain = bind(one_node(), pod(Spec(name="q", count=8)), "n1")
+
+    assert made.annotations["super-pod-rank"] == "0"
+    assert made.annotations["super-pod-id"] == "3"
+    assert "super-pod-id" not in plain.annotations
+
+
+def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> None:
+    cache = one_node()
+    told = '{"Ascend910-0":{"IP":7}}'
+    name, product = "n1", ATLAS_800_TRAINING
+    seen = changes.NodeSeen(
+        name=name, product=product, inventory=told, allocatable=1, address="10.0.0.5"
+    )
+    apply(cache, seen)
+
+    made = bind(cache, pod(Spec(name="p", count=1)), "n1")
+
+    assert annotations.CONFIGURATION not in made.annotations
