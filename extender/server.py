@@ -1,34 +1,26 @@
 """What the extender answers over HTTP: three verbs for kube-scheduler, one for people.
 
-kube-scheduler drops the body of anything but 200, so the verbs always answer 200 and
-say in `Error` what is wrong: a sentence, never a traceback.
+Whatever fails is answered by `answering`; here the verbs say it in `Error`.
 """
 
-import logging
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from aiohttp import web
 
 from extender import explain, jobs, protocol, seen, verdicts
+from extender.answering import Answering
 from extender.binding import Binder
 from extender.cache import Cache
 from extender.clocks import Clock
 from extender.metrics import Metrics
 from extender.notes import Notes
 from extender.planner import Planner
-from extender.protocol import BodyError, NodesArgs
+from extender.protocol import NodesArgs
 from extender.verdicts import Judgement
 from kube import objects
 from scheduler_core.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
-from service.shown import shown
-
-log = logging.getLogger(__name__)
-
-_Verb = Callable[[bytes, web.Request], Awaitable[bytes]]
-_JSON = "application/json"
 
 
 class Server:
@@ -60,7 +52,7 @@ class Server:
             on_refused: told when a pod finds no node.
         """
         self._on_refused = on_refused
-        self._why_not_ready = why_not_ready
+        self._answering = Answering(metrics, why_not_ready)
         self._cache = cache
         self._binder = binder
         self._planner = planner
@@ -70,54 +62,15 @@ class Server:
 
     def routes(self) -> list[web.RouteDef]:
         """What to serve, besides health and metrics."""
+        verb = self._answering.verb
         return [
-            web.post("/filter", self._verb("filter", self._filter, b"")),
-            web.post("/prioritize", self._verb("prioritize", self._prioritize, b"[]")),
-            web.post("/bind", self._verb("bind", self._bind, b"")),
+            web.post("/filter", verb("filter", self._filter, protocol.error_answer)),
+            web.post(
+                "/prioritize", verb("prioritize", self._prioritize, lambda _: b"[]")
+            ),
+            web.post("/bind", verb("bind", self._bind, protocol.error_answer)),
             web.get("/v1/explain/{namespace}/{name}", self._explain),
         ]
-
-    def _verb(
-        self, name: str, answer: _Verb, on_error: bytes
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """Wrap a verb: measure it, and turn whatever fails into an answer.
-
-        Args:
-            name: for metrics.
-            answer: body in, body out.
-            on_error: what to answer instead of `Error`, for an answer without one.
-        """
-        duration_s = self._metrics.request_s.labels(name)
-
-        def refused(text: str) -> bytes:
-            self._metrics.errors.labels(name).inc()
-            return on_error or protocol.error_answer(text)
-
-        async def serve(request: web.Request) -> web.Response:
-            start_s = time.perf_counter()
-            try:
-                body = await request.read()
-                start_s = time.perf_counter()
-                waits = self._why_not_ready()
-                said = (
-                    await answer(body, request)
-                    if waits is None
-                    else refused(f"the extender is not ready: {waits}")
-                )
-            except BodyError as error:
-                said = refused(str(error))
-            except web.RequestPayloadError:
-                coding = shown(request.headers.get("Content-Encoding", ""))
-                said = refused(f"body: expected {coding}, found other bytes")
-            except web.HTTPRequestEntityTooLarge:
-                said = refused("too many whole nodes: set nodeCacheCapable: true")
-            except Exception:  # the scheduler must get an answer, whatever fails
-                log.exception("request failed", extra={"verb": name})
-                said = refused("internal error of the extender; its log says more")
-            duration_s.observe(time.perf_counter() - start_s)
-            return web.Response(body=said, content_type=_JSON)
-
-        return serve
 
     async def _filter(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.nodes_args(body)
