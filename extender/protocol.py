@@ -54,6 +54,34 @@ class BindArgs:
     node: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victims:
+    """Pods of one node that the scheduler would evict."""
+
+    uids: tuple[str, ...]
+    #: evictions beyond what the PodDisruptionBudgets allow
+    violations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptArgs:
+    """Body of preempt."""
+
+    pod: objects.Pod
+    #: {node: whom the scheduler would evict there}
+    victims: Mapping[str, Victims]
+
+
+class _MetaPod(msgspec.Struct):
+    uid: str = msgspec.field(name="UID", default="")
+    metadata: objects.Meta = objects.Meta()
+
+
+class _Victims(msgspec.Struct):
+    pods: list[_MetaPod] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
 class _NodeMeta(msgspec.Struct):
     name: str
 
@@ -68,6 +96,7 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _NODE = msgspec.json.Decoder(_Node)
 _POD = msgspec.json.Decoder(objects.Pod)
 _TEXT = msgspec.json.Decoder(str)
+_VICTIMS = msgspec.json.Decoder(dict[str, _Victims] | None)
 _ENCODE = msgspec.json.Encoder()
 _NULL = msgspec.Raw(b"null")
 
@@ -87,6 +116,30 @@ def nodes_args(body: bytes) -> NodesArgs:
         return NodesArgs(pod=pod, candidates=Candidates(names=tuple(names), nodes=None))
     nodes = _nodes(fields.get("nodes", _NULL))
     return NodesArgs(pod=pod, candidates=Candidates(names=tuple(nodes), nodes=nodes))
+
+
+def preempt_args(body: bytes) -> PreemptArgs:
+    """Read the body of preempt, with whole pods or with their UIDs only.
+
+    Raises:
+        BodyError: with the key that is wrong.
+    """
+    fields = _fields(body)
+    if "pod" not in fields:
+        raise BodyError("Pod: expected a pod, found nothing")
+    victims: dict[str, _Victims] = {}
+    for key in ("NodeNameToVictims", "NodeNameToMetaVictims"):
+        victims |= _read(_VICTIMS, fields.get(key.lower(), _NULL), key) or {}
+    return PreemptArgs(
+        pod=_read(_POD, fields["pod"], "Pod"),
+        victims={
+            node: Victims(
+                uids=tuple(each.uid or each.metadata.uid for each in found.pods or ()),
+                violations=found.violations,
+            )
+            for node, found in victims.items()
+        },
+    )
 
 
 def bind_args(body: bytes) -> BindArgs:
@@ -136,6 +189,18 @@ def filter_answer(
     else:
         answer["Nodes"] = {"items": [candidates.nodes[name] for name in fitting]}
     return _ENCODE.encode(answer)
+
+
+def preempt_answer(victims: Mapping[str, Victims]) -> bytes:
+    """Write the answer of preempt: the nodes where evicting these pods helps."""
+    left = {
+        node: {
+            "Pods": [{"UID": uid} for uid in found.uids],
+            "NumPDBViolations": found.violations,
+        }
+        for node, found in victims.items()
+    }
+    return _ENCODE.encode({"NodeNameToMetaVictims": left})
 
 
 def error_answer(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What the extender answers over HTTP: three verbs for kube-scheduler, one for people.
+"""What the extender answers over HTTP: four verbs for kube-scheduler, one for people.
 
 Whatever fails is answered by `answering`; here the verbs say it in `Error`.
 """
@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from extender import explain, jobs, protocol, seen, verdicts
+from extender import explain, jobs, protocol, seen, verdicts, victims
 from extender.answering import Answering
 from extender.binding import Binder
 from extender.cache import Cache
@@ -21,6 +21,9 @@ from extender.verdicts import Judgement
 from kube import objects
 from scheduler_core.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
+
+#: What preempt answers when nobody is to be evicted.
+_NO_VICTIMS = protocol.preempt_answer({})
 
 
 class Server:
@@ -68,6 +71,7 @@ class Server:
             web.post(
                 "/prioritize", verb("prioritize", self._prioritize, lambda _: b"[]")
             ),
+            web.post("/preempt", verb("preempt", self._preempt, lambda _: _NO_VICTIMS)),
             web.post("/bind", verb("bind", self._bind, protocol.error_answer)),
             web.get("/v1/explain/{namespace}/{name}", self._explain),
         ]
@@ -89,7 +93,7 @@ class Server:
 
     def _judge(self, sent: objects.Pod, pod: NpuPod, names: Sequence[str]) -> Judgement:
         """Where a pod may go, as its job says or by itself."""
-        if pod.uid not in self._cache.pods and jobs.membership(sent) is not None:
+        if pod.uid not in self._cache.pods and self._is_one_of_several(sent):
             return Judgement(fitting=(), refused=((verdicts.UNSEEN, names),))
         of_job = self._planner.judge(pod, names)
         if of_job is not None:
@@ -104,6 +108,33 @@ class Server:
             return protocol.scores_answer((name, 0) for name in names)
         found = verdicts.scores(self._cache, pod, names, protocol.MAX_SCORE)
         return protocol.scores_answer(found.items())
+
+    async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
+        """Leave of the scheduler's victims those whose going gives the pod a place.
+
+        For one pod of a job of several nobody goes: the others have no place then.
+        """
+        args = protocol.preempt_args(body)
+        pod = seen.npu_pod(args.pod)
+        if pod is None:
+            return protocol.preempt_answer(args.victims)
+        now_s = self._clock.now_s()
+        refused = verdicts.pod_refusal(self._cache, pod, now_s)
+        if refused is not None or self._is_one_of_several(args.pod):
+            return _NO_VICTIMS
+        return protocol.preempt_answer(
+            {
+                node: found
+                for node, found in args.victims.items()
+                if victims.do_help(self._cache, pod, node, found.uids)
+            }
+        )
+
+    def _is_one_of_several(self, sent: objects.Pod) -> bool:
+        uid = sent.metadata.uid
+        if uid in self._cache.pods:
+            return self._cache.gangs.of(uid) is not None
+        return jobs.membership(sent) is not None
 
     async def _bind(self, body: bytes, request: web.Request) -> bytes:
         said = await self._binder.bind(

@@ -1,6 +1,9 @@
 """The configuration files of the cluster's programs."""
 
 import json
+from pathlib import Path
+
+import yaml
 
 from tests.e2e.places import (
     CNI_PLUGINS,
@@ -17,6 +20,10 @@ from tests.e2e.places import (
 
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 RESOURCE = "huawei.com/Ascend910"
+_READY = (
+    Path(__file__).parents[2]
+    / "daemonset/overlays/kube-scheduler/scheduler-configuration.yaml"
+)
 
 
 def containerd(places: Places) -> str:
@@ -112,19 +119,16 @@ def kubelet(places: Places) -> str:
     )
 
 
+def _extender() -> dict[str, object]:
+    """The entry of the configuration that ships."""
+    (entry,) = yaml.safe_load(_READY.read_text())["extenders"]
+    found: dict[str, object] = entry
+    return found
+
+
 def scheduler(places: Places, extender_url: str) -> str:
     """The stock scheduler with one extender, or with none if the URL is empty."""
-    extender = {
-        "urlPrefix": extender_url,
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "bindVerb": "bind",
-        "weight": 10,
-        "httpTimeout": "30s",
-        "nodeCacheCapable": True,
-        "ignorable": False,
-        "managedResources": [{"name": RESOURCE, "ignoredByScheduler": False}],
-    }
+    extender = _extender() | {"urlPrefix": extender_url}
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",

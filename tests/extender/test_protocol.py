@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from extender import protocol
-from extender.protocol import BindArgs, BodyError
+from extender.protocol import BindArgs, BodyError, Victims
 
 BODIES = Path(__file__).parent / "bodies"
 
@@ -96,6 +96,48 @@ def test_names_are_answered_as_names_even_if_there_are_none_left() -> None:
 def test_a_body_that_is_none_says_which_key_is_wrong(body: bytes, where: str) -> None:
     with pytest.raises(BodyError) as caught:
         protocol.nodes_args(body)
+
+    assert str(caught.value).startswith(where)
+
+
+def test_a_recorded_preempt_gives_the_victims_of_each_node() -> None:
+    body = recorded("kube-scheduler-preempt-meta-victims.json")
+
+    args = protocol.preempt_args(body)
+
+    assert args.pod.metadata.name == "hi1"
+    assert {node: len(found.uids) for node, found in args.victims.items()} == {
+        "node1": 1,
+        "node2": 2,
+        "node3": 1,
+    }
+    left = json.loads(protocol.preempt_answer(args.victims))["NodeNameToMetaVictims"]
+    assert left == json.loads(body)["NodeNameToMetaVictims"]
+
+
+def test_victims_as_whole_pods_are_read_by_their_uid() -> None:
+    pods = [{"metadata": {"name": "a", "uid": "u1"}, "spec": {}}]
+    victims = {"n1": {"Pods": pods, "NumPDBViolations": 1}}
+    body = {"Pod": {}, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None}
+
+    args = protocol.preempt_args(json.dumps(body).encode())
+
+    assert args.victims == {"n1": Victims(uids=("u1",), violations=1)}
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (b"{}", "Pod"),
+        (b'{"Pod":{},"NodeNameToVictims":[]}', "NodeNameToVictims"),
+        (b'{"Pod":{},"NodeNameToMetaVictims":{"n":7}}', "NodeNameToMetaVictims"),
+    ],
+)
+def test_a_preempt_that_is_none_says_which_key_is_wrong(
+    body: bytes, where: str
+) -> None:
+    with pytest.raises(BodyError) as caught:
+        protocol.preempt_args(body)
 
     assert str(caught.value).startswith(where)
 
