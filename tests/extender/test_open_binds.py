@@ -30,7 +30,7 @@ async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
 
 
 async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
-    async with world(cluster(), open_s=0.06) as w:
+    async with world(cluster(), open_s=0.5) as w:
         w.add("a", 8)
         w.api.fates.append(Fate.CUT)
         await w.bind()
@@ -42,7 +42,7 @@ async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
 
 
 async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
-    async with world(cluster(), open_s=0.3) as w:
+    async with world(cluster(), open_s=5) as w:
         w.add("a", 8)
         w.api.fates.append(Fate.CUT)
         await w.bind()
@@ -138,7 +138,7 @@ async def test_a_server_error_is_no_outcome() -> None:
 
 
 async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() -> None:
-    async with world(cluster(), open_s=0.06) as w:
+    async with world(cluster(), open_s=0.5) as w:
         w.add("a")
         w.api.is_readable = False
         w.api.fates.append(Fate.CUT)
