@@ -20,6 +20,7 @@ SPEAKING = (
     "agent/observe/news.py",
     "agent/plugin/*.py",
     "agent/report*.py",
+    "extender/answering.py",
     "extender/app.py",
     "extender/binding.py",
     "extender/gate.py",
