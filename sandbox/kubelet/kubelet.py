@@ -87,6 +87,11 @@ class Kubelet:
         """How long each Allocate of this process took that succeeded. Unit: seconds."""
         return tuple(self._running().allocator.allocate_s)
 
+    @property
+    def is_up(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None
+
     async def start(self) -> None:
         """Start the kubelet: its sockets are served when this returns."""
         if self._process is not None:
@@ -146,15 +151,6 @@ class Kubelet:
                 runtime.end(run, exit_code)
                 return
         raise LookupError(f"no running container {container!r} of pod {pod!r}")
-
-    def reap(self) -> None:
-        """End the containers of pods that the API server has forgotten."""
-        runtime = self._machine.runtime
-        known = {pod.uid for pod in self._running().sync.pods()}
-        for uid in runtime.uids() - known:
-            for run in runtime.runs_of(uid):
-                runtime.end(run, 137)
-            runtime.remove(uid)
 
     def _panicked(self) -> None:
         self.panics += 1

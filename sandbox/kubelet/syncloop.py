@@ -14,7 +14,7 @@ from sandbox.kubelet import podstatus
 from sandbox.kubelet.devices import DeviceError
 from sandbox.kubelet.pods import Pod, pod_of
 from sandbox.kubelet.podstatus import Addresses
-from sandbox.kubelet.worker import Node, PodWorker
+from sandbox.kubelet.worker import TERMINATED, Node, PodWorker
 from service import clock
 
 
@@ -109,9 +109,10 @@ class SyncLoop:
     async def _listed(self, items: Iterable[Object]) -> None:
         pods = [pod_of(item) for item in items]
         present = {pod.uid for pod in pods}
-        for uid in list(self._pods.keys() | self._held.keys()):
-            if uid not in present:
-                self._removed(uid)
+        # also those of which only containers are left: gone while the kubelet was away
+        known = self._pods.keys() | self._held.keys() | self._node.runtime.uids()
+        for uid in known - present:
+            self._removed(uid)
         await self._changed(sorted(pods, key=lambda pod: pod.created))
 
     async def _changed(self, pods: Iterable[Pod]) -> None:
@@ -126,7 +127,7 @@ class SyncLoop:
                 await self._add(pod)
 
     def _removed(self, uid: str) -> None:
-        """Forget a pod; containers that still run stay (force deletion)."""
+        """Forget a pod; what still runs of it ends in its own time (force deletion)."""
         self._pods.pop(uid, None)
         self._held.pop(uid, None)
         self._rejected.discard(uid)
@@ -134,7 +135,23 @@ class SyncLoop:
         life = self._lives.pop(uid, None)
         if life is not None:
             life.cancel()
-        self._node.runtime.remove(uid)
+        self._group.create_task(self._clear(uid, life))
+
+    async def _clear(self, uid: str, life: asyncio.Task[None] | None) -> None:
+        """End what runs of a pod that is gone or rejected (kubelet_pods.go:1405).
+
+        Meanwhile nobody counts it: neither pod-resources nor the kubelet itself.
+        """
+        if life is not None:
+            await asyncio.wait({life})  # it may be making a container
+        runtime = self._node.runtime
+        running = [run for run in runtime.runs_of(uid) if run.is_running]
+        if running:
+            grace_s = running[0].pod.grace_s
+            await asyncio.sleep(min(self._node.switches.stop_s, grace_s))
+        for run in running:
+            runtime.end(run, TERMINATED)
+        runtime.remove(uid)
 
     def _update(self, pod: Pod) -> None:
         self._pods[pod.uid] = pod
@@ -206,6 +223,8 @@ class SyncLoop:
             reason=refusal.reason, message=refusal.message, now_s=clock.wall_s()
         )
         self._node.outbox.status(pod, status)
+        # after a restart of the kubelet it may have been running
+        self._group.create_task(self._clear(pod.uid, None))
 
     def _begin(self, pod: Pod) -> None:
         self._addresses += 1

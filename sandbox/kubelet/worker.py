@@ -3,7 +3,7 @@
 Init containers one after the other, sidecars beside them, then the app
 containers; restarts by the pod's policy; an end by itself, by graceful
 deletion. A worker that is cancelled (force deletion, kubelet restart) leaves
-containers running.
+containers running; after a force deletion the sync loop ends them.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from sandbox.kubelet.switches import Switches
 from service import clock
 
 _MAX_BACKOFF_S = 300.0
-_TERMINATED = 143
+#: exit code of a container that SIGTERM has ended
+TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +204,7 @@ class PodWorker:
             patience = min(self._node.switches.stop_s, self.pod.grace_s)
             await asyncio.sleep(patience)
             for run in running:
-                self._node.runtime.end(run, _TERMINATED)
+                self._node.runtime.end(run, TERMINATED)
         ended = {run.container.name: run for run in runs}
         succeeded = all(
             (last := ended.get(container.name)) is not None and last.exit_code == 0

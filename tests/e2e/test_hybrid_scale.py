@@ -120,7 +120,6 @@ async def test_after_a_churn_nothing_is_doubled_wrong_or_lost(fleet: Fleet) -> N
         if len(living) > AT_ONCE or chance.random() < 0.3:
             gone = living.pop(chance.randrange(len(living)))
             await fleet.world.api.delete(f"{observer.PODS}/{gone}")
-        _reap(fleet.world)
         doubled += checks.paired(_mounted(fleet.world)).doubled
     seen = await _quiet(fleet.world)
     await _agreed(fleet)
@@ -141,17 +140,6 @@ async def _create(world: World, wanted: Iterable[tuple[str, int]]) -> None:
     for name, size in wanted:
         body = pod(name, size, terminationGracePeriodSeconds=1)
         await world.api.create(observer.PODS, body)
-
-
-def _reap(world: World) -> None:
-    """End containers whose pods are gone, which the sandbox leaves to its user.
-
-    A pod that is deleted while it is being bound is gone at once, as if by force: the
-    API server decides on the pod as it was before, and deletes whatever is there then.
-    Kubernetes' kubelet ends the containers of such a pod.
-    """
-    for kubelet in world.kubelets.values():
-        kubelet.reap()
 
 
 def _mounted(world: World) -> facts.Cluster:
@@ -203,7 +191,6 @@ def _runs(pod: facts.PodFacts) -> bool:
 
 
 async def _agreeing(world: World) -> facts.Cluster | None:
-    _reap(world)
     try:
         seen = await observer.cluster(world)
     except FAILURES:

@@ -107,6 +107,7 @@ async def test_a_rejection_is_an_event_on_the_pod(site: Site) -> None:
 async def test_force_deleted_pods_run_on_while_their_ids_go_to_others(
     site: Site, kubelet: Kubelet
 ) -> None:
+    kubelet.switches.stop_s = 20.0
     await site.plugin()
     first = await site.pod(8)
     await site.until_phase(first, "Running")
@@ -121,8 +122,43 @@ async def test_force_deleted_pods_run_on_while_their_ids_go_to_others(
         f"{name(second)}/c0": everything,
     }
     assert list(await site.shown_by_list()) == [name(second)]
-    kubelet.reap()
-    assert mounted(kubelet) == {f"{name(second)}/c0": everything}
+
+
+async def test_what_runs_of_a_force_deleted_pod_ends(
+    site: Site, kubelet: Kubelet
+) -> None:
+    await site.plugin()
+    first, second = await site.pod(1), await site.pod(1)
+    await site.until_phase(first, "Running")
+    await site.until_phase(second, "Running")
+    stays = {key: ids for key, ids in mounted(kubelet).items() if name(second) in key}
+
+    await site.remove(first)
+
+    async def ended() -> bool:
+        return mounted(kubelet) == stays
+
+    await until(ended)
+
+
+async def test_a_pod_that_goes_during_its_admission_leaves_nothing_running(
+    site: Site, kubelet: Kubelet
+) -> None:
+    # as one that is deleted while it is being bound: without grace
+    plugin = await site.plugin()
+    plugin.open.clear()
+    pod = await site.pod(1)
+    await plugin.entered.wait()
+    await site.remove(pod)
+    plugin.open.set()
+
+    next_one = await site.pod(1)
+    await site.until_phase(next_one, "Running")
+
+    async def alone() -> bool:
+        return list(mounted(kubelet)) == [f"{name(next_one)}/c0"]
+
+    await until(alone)
 
 
 async def test_list_during_an_allocate_lets_the_kubelet_give_one_id_to_two_pods(

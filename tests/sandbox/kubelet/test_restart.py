@@ -113,9 +113,10 @@ async def test_pods_that_come_while_the_kubelet_is_away_are_admitted_afterwards(
     await site.until_phase(pod, "Running")
 
 
-async def test_a_pod_force_deleted_while_the_kubelet_is_away_runs_on(
+async def test_a_pod_force_deleted_while_the_kubelet_is_away_runs_until_it_is_back(
     site: Site, kubelet: Kubelet
 ) -> None:
+    kubelet.switches.stop_s = 20.0
     await site.plugin()
     pod = await site.pod(1)
     await site.until_phase(pod, "Running")
@@ -126,6 +127,15 @@ async def test_a_pod_force_deleted_while_the_kubelet_is_away_runs_on(
 
     assert mounted(kubelet) == {f"{name(pod)}/c0": ("dev-0",)}
     assert await site.shown_by_list() == {}
+
+    await kubelet.stop()
+    kubelet.switches.stop_s = 0.0
+    await kubelet.start()
+
+    async def ended() -> bool:
+        return mounted(kubelet) == {}
+
+    await until(ended)
 
 
 async def test_the_address_of_the_pod_list_survives_a_restart(kubelet: Kubelet) -> None:
