@@ -19,6 +19,7 @@ from sandbox import options  # after the signal
 from sandbox.demo import story, visit  # after the signal
 from sandbox.demo.terminal import Style, Terminal  # after the signal
 from sandbox.faults import control, told  # after the signal
+from sandbox.faults.vocabulary import FaultError  # after the signal
 from sandbox.options import Options  # after the signal
 from sandbox.scenario import playing, reading  # after the signal
 from sandbox.world import (  # after the signal
@@ -117,7 +118,7 @@ async def _until_signalled(play: Play, terminal: Terminal) -> int:
 async def _play(play: Play, terminal: Terminal) -> int:
     try:
         return await play(terminal)
-    except (NotReadyError, PortTakenError, ProgramDiedError) as error:
+    except (FaultError, NotReadyError, PortTakenError, ProgramDiedError) as error:
         terminal.bad(str(error))
         return _FAILED
 
@@ -145,7 +146,7 @@ async def _run(scenario: reading.Scenario, terminal: Terminal) -> int:
 async def _up(wanted: Options, terminal: Terminal) -> int:
     async with (
         running(wanted.machines, port=wanted.port) as world,
-        control.obeying(world),
+        control.obeying(world, wanted.faults),
     ):
         await visit.invite(world, terminal)
         await asyncio.Event().wait()

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.faults import told, vocabulary
+from sandbox.faults.vocabulary import Fault
 from sandbox.world import Machine, MachineError
 from sandbox.world.machines import DEFAULT, check, product_in, served
 
@@ -25,6 +27,8 @@ examples:
       node-1 an Atlas A3 with 16 chips, the other three Atlas A2 with 8
   ascend-sandbox up --driver-file node-2=broken.yaml --port 8001
       node-2 begins with the faults in that file; kubectl finds port 8001
+  ascend-sandbox up --fault 'chip-broken node=node-1 chips=0,3' --fault api-slow
+      chips that have failed, and each request to the API server waits for a second
 
 products (key, chips, resource that its pods ask for, how many a pod may have):
 """
@@ -48,11 +52,13 @@ class Options:
         play: `demo` or `up`.
         machines: Of `up`: its nodes.
         port: Of `up`: where its API server listens; 0 for any port.
+        faults: Of `up`: what is broken from the beginning.
     """
 
     play: str
     machines: tuple[Machine, ...] = ()
     port: int = 0
+    faults: tuple[Fault, ...] = ()
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -69,7 +75,9 @@ def parse(words: Sequence[str]) -> Options:
         machines = _machines(found.nodes, found.product, found.driver_file)
     except MachineError as error:
         raise OptionsError(str(error)) from error
-    return Options(play="up", machines=machines, port=found.port)
+    names = [machine.name for machine in machines]
+    faults = tuple(_fault(text, names) for text in found.fault)
+    return Options(play="up", machines=machines, port=found.port, faults=faults)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,6 +117,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NODE=FILE",
         help="what the simulated driver of a node says in the beginning: its product, "
         "faults … (agent/devices/driver_file.py); a copy, which you may edit",
+    )
+    up.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="'NAME KEY=VALUE …'",
+        help="what is broken from the beginning, as `ascend-sandbox fault` takes it",
     )
     up.add_argument(
         "--port",
@@ -174,6 +189,17 @@ def _machines(
 
 def _nodes(count: int) -> str:
     return "node" if count == 1 else "nodes"
+
+
+def _fault(text: str, names: Sequence[str]) -> Fault:
+    asked = told.request(text.split())
+    if asked is None or "begin" not in asked:
+        raise OptionsError(f"--fault {text}: expected 'NAME KEY=VALUE …'")
+    try:
+        return vocabulary.read(asked["begin"], asked["given"], names)
+    except vocabulary.FaultError as error:
+        flaws = "; ".join(error.problems)
+        raise OptionsError(f"--fault {text}: {flaws}") from error
 
 
 def _file(text: str, names: Sequence[str]) -> tuple[str, Path]:

@@ -1,13 +1,17 @@
 """A cluster for somebody to try: what to type, and where."""
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from sandbox.demo import pods
 from sandbox.demo.terminal import Terminal
 from sandbox.world import Machine, World
 
 _POD_FILE = "pod.json"
+_PROGRAM = "ascend-sandbox"
 
 
 async def invite(world: World, terminal: Terminal) -> None:
@@ -28,11 +32,19 @@ async def invite(world: World, terminal: Terminal) -> None:
         terminal.say(f"  {command}")
     terminal.say()
     terminal.say(f"Break a chip: edit {node.driver_file}")
-    terminal.say("Break more:   ascend-sandbox faults lists what there is")
+    terminal.say(f"Break more:   {_ourselves()} faults lists what there is")
     terminal.say(f"Ask why:      curl {world.extender_url}/v1/explain/default/mine")
     terminal.say(f"Logs:         {world.premises.logs}")
     terminal.say()
     terminal.say("Ctrl-C ends it, and leaves nothing behind.")
+
+
+def _ourselves() -> str:
+    """Return how this program is called from another terminal."""
+    if shutil.which(_PROGRAM):
+        return _PROGRAM
+    installed = Path(sys.executable).with_name(_PROGRAM)
+    return str(installed) if installed.exists() else f"{sys.executable} -m sandbox"
 
 
 def commands(pod_file: str, node: str) -> tuple[str, ...]:

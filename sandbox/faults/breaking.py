@@ -10,6 +10,7 @@ from typing import Any
 from sandbox.faults import drivers
 from sandbox.faults.troubles import WRITES, Trouble, What
 from sandbox.faults.vocabulary import Fault, FaultError, Value
+from sandbox.kubelet import Kubelet
 from sandbox.world import EXTENDER, World, agent_of
 
 Undo = Callable[[], Awaitable[None]]
@@ -129,17 +130,24 @@ async def _api_410(world: World, _: Mapping[str, Value]) -> None:
 
 
 async def _kubelet_killed(world: World, values: Mapping[str, Value]) -> Begun:
-    kubelet = world.kubelets[str(values["node"])]
+    kubelet = _present(world, values)
     await kubelet.stop()
     return Begun(undo=kubelet.start)
 
 
 async def _kubelet_restarted(world: World, values: Mapping[str, Value]) -> None:
-    await world.kubelets[str(values["node"])].restart()
+    await _present(world, values).restart()
 
 
 async def _checkpoint_lost(world: World, values: Mapping[str, Value]) -> None:
-    await world.kubelets[str(values["node"])].restart(lose_checkpoint=True)
+    await _present(world, values).restart(lose_checkpoint=True)
+
+
+def _present(world: World, values: Mapping[str, Value]) -> Kubelet:
+    kubelet = world.kubelets[str(values["node"])]
+    if not kubelet.is_up:
+        raise FaultError([f"the kubelet of {kubelet.node_name} is away already"])
+    return kubelet
 
 
 async def _kubelet_stubborn(world: World, values: Mapping[str, Value]) -> Begun:
@@ -249,10 +257,21 @@ def _frozen(name: str) -> "_Do":
     return do
 
 
+def _chips_of(values: Mapping[str, Value]) -> tuple[int, ...]:
+    """Return the chips that a fault befalls; none of those that name none."""
+    chips = values.get("chips", ())
+    return chips if isinstance(chips, tuple) else ()
+
+
 def _driver(do: Callable[..., Undo]) -> "_Do":
     async def begin(world: World, values: Mapping[str, Value]) -> Begun:
         node = world.nodes[str(values["node"])]
         more = {key: value for key, value in values.items() if key != "node"}
+        count = node.machine.row.chip_count
+        if any(chip >= count for chip in _chips_of(values)):
+            found = ",".join(map(str, _chips_of(values)))
+            expected = f"chips of {node.name}, 0 to {count - 1}"
+            raise FaultError([f"chips: expected {expected}, found {found}"])
         return Begun(undo=do(node, **more))
 
     return begin

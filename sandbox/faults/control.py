@@ -7,7 +7,7 @@ One request for each connection, a line of JSON: `{"begin": name, "given": {…}
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,8 +19,16 @@ SOCKET = "faults.sock"
 
 
 @asynccontextmanager
-async def obeying(world: World) -> AsyncIterator[None]:
-    """Obey while the context lasts; what still lasts then is ended."""
+async def obeying(world: World, first: Sequence[Fault] = ()) -> AsyncIterator[None]:
+    """Obey while the context lasts; what still lasts then is ended.
+
+    Args:
+        world: What to break.
+        first: Faults that begin at once.
+
+    Raises:
+        FaultError: One of these cannot be done.
+    """
     breakage = Breakage(world)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,6 +45,8 @@ async def obeying(world: World) -> AsyncIterator[None]:
     path = world.premises.root / SOCKET
     server = await asyncio.start_unix_server(serve, path)
     try:
+        for fault in first:
+            await breakage.begin(fault)
         yield
     finally:
         server.close()

@@ -5,11 +5,14 @@ Each function does it, and returns what undoes it.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from sandbox.faults.vocabulary import FaultError
-from sandbox.world.premises import Node
+from sandbox.world.premises import FAULT_CODE, Node
 
 Undo = Callable[[], Awaitable[None]]
 _LIE_S = 0.5
@@ -18,10 +21,21 @@ _LOOK_S = 0.02
 
 
 def broken(node: Node, chips: tuple[int, ...]) -> Undo:
-    """Let these chips fail, and no others."""
-    before = _content(node)
-    node.set_faults(chips)
-    return _restoring(node, before)
+    """Let these chips fail, beside those that have failed already."""
+    added = [{"chip": chip, "code": FAULT_CODE} for chip in chips]
+    _change_faults(node, lambda faults: [*faults, *added])
+
+    async def undo() -> None:
+        def without(faults: list[Any]) -> list[Any]:
+            # each once: another of the same chip may go on
+            for fault in added:
+                if fault in faults:
+                    faults.remove(fault)
+            return faults
+
+        _change_faults(node, without)
+
+    return undo
 
 
 def silent(node: Node) -> Undo:
@@ -62,7 +76,7 @@ def slow(node: Node, delay: float) -> Undo:
 def lying(node: Node, chips: tuple[int, ...]) -> Undo:
     """Let chips vanish and come back, again and again."""
     before = _content(node)
-    lie = before + f"vanished: {list(chips)}\n".encode()
+    lie = _with(yaml.safe_load(before), vanished=list(chips))
 
     async def lies() -> None:
         while True:
@@ -79,11 +93,14 @@ def lying(node: Node, chips: tuple[int, ...]) -> Undo:
     return undo
 
 
-def _restoring(node: Node, before: bytes) -> Undo:
-    async def undo() -> None:
-        _write(node, before)
+def _change_faults(node: Node, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Write the driver's file with other faults, and all else that it says."""
+    said = yaml.safe_load(_content(node))
+    _write(node, _with(said, faults=change(list(said.get("faults") or ()))))
 
-    return undo
+
+def _with(said: Mapping[str, Any], **more: Any) -> bytes:
+    return yaml.safe_dump({**said, **more}, sort_keys=False).encode()
 
 
 def _content(node: Node) -> bytes:

@@ -12,6 +12,12 @@ from sandbox.faults.vocabulary import FAULTS, FaultKind, Parameter
 _DONE, _REFUSED, _MISUSED = 0, 1, 2
 #: A kubelet that is stopped takes a moment.
 _ANSWER_S = 30.0
+_USAGE = """\
+usage: ascend-sandbox fault NAME [KEY=VALUE …] [for=10s]
+       ascend-sandbox fault --end NAME
+       ascend-sandbox faults              what there is, with all parameters
+The sandbox is the one whose kubeconfig KUBECONFIG names.
+"""
 
 
 class NoSandboxError(Exception):
@@ -29,13 +35,15 @@ def main(
         out: Where answers go.
         err: Where refusals go.
     """
+    if words[1:] in (["-h"], ["--help"]):
+        out.write(_USAGE)
+        return _DONE
     if words[0] == "faults" and len(words) == 1:
         out.writelines(f"{line}\n" for line in listed())
         return _DONE
     asked = request(words[1:]) if words[0] == "fault" else None
     if asked is None:
-        err.write("expected: ascend-sandbox fault NAME [KEY=VALUE …] [for=10s]\n")
-        err.write("      or: ascend-sandbox fault --end NAME\n")
+        err.write(_USAGE)
         return _MISUSED
     try:
         answer = _tell(asked, environ)

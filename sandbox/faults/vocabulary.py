@@ -245,7 +245,7 @@ def duration_s(told: object) -> float | None:
 
 
 def _expected(kind: Kind, nodes: Sequence[str]) -> str:
-    return f"one of {', '.join(nodes)}" if kind is Kind.NODE else kind.value
+    return f"one of {', '.join(nodes)}" if kind is Kind.NODE and nodes else kind.value
 
 
 def _value(kind: Kind, told: object, nodes: Sequence[str]) -> Value | None:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,38 @@ def test_the_last_product_is_that_of_all_remaining_nodes() -> None:
 
 def test_the_port_is_the_servers() -> None:
     assert parse(["up", "--port", "8001"]).port == 8001
+
+
+def test_what_is_broken_from_the_beginning_is_a_fault_of_the_vocabulary() -> None:
+    words = ("--fault", "chip-broken node=node-3 chips=0,3", "--fault", "api-down")
+
+    chips, away = parse(["up", *words]).faults
+
+    assert (chips.kind.name, chips.values, chips.for_s) == (
+        "chip-broken",
+        {"node": "node-3", "chips": (0, 3)},
+        None,
+    )
+    assert (away.kind.name, away.for_s) == ("api-down", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "--fault : expected 'NAME KEY=VALUE …'"),
+        ("--end api-down", "--fault --end api-down: expected 'NAME KEY=VALUE …'"),
+        ("api-gone", "--fault api-gone: expected one of api-slow, api-down"),
+        (
+            "kubelet-killed node=node-9 for=x",
+            "node: expected one of node-1, node-2, node-3, found 'node-9'",
+        ),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused_before_anything_starts(
+    text: str, said: str
+) -> None:
+    with pytest.raises(OptionsError, match=re.escape(said)):
+        parse(["up", "--fault", text])
 
 
 def test_a_driver_file_says_which_product_it_describes(tmp_path: Path) -> None:

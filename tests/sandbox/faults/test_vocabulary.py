@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sandbox.faults import breaking, drivers, told
 from sandbox.faults.vocabulary import FAULTS, FaultError, duration_s, read
@@ -82,6 +83,7 @@ def test_what_a_person_types_is_understood_or_explained(tmp_path: Path) -> None:
     assert told.main(["fault"], environ, out, err) == 2
     assert told.main(["fault", "api-down"], environ, out, err) == 1
     assert told.main(["faults"], environ, out, err) == 0
+    assert told.main(["fault", "--help"], environ, out, err) == 0
 
     assert "expected the KUBECONFIG of a running sandbox" in err.getvalue()
     assert out.getvalue().startswith("api-slow: each request to the API server waits")
@@ -124,3 +126,21 @@ async def test_a_lying_driver_tells_the_truth_again(node: Node) -> None:
     await mend()
 
     assert node.driver_file.read_bytes() == before
+
+
+async def test_chips_that_break_one_after_the_other_are_mended_one_by_one(
+    node: Node,
+) -> None:
+    mend_first = drivers.broken(node, (0, 3))
+    mend_second = drivers.broken(node, (3, 5))
+    both = _broken(node)
+    await mend_first()
+    left = _broken(node)
+    await mend_second()
+
+    assert (both, left, _broken(node)) == ([0, 3, 3, 5], [3, 5], [])
+
+
+def _broken(node: Node) -> list[int]:
+    said = yaml.safe_load(node.driver_file.read_text(encoding="utf-8"))
+    return [fault["chip"] for fault in said["faults"]]

@@ -1,0 +1,74 @@
+"""Faults in a world that is up: together, twice, and asked for wrongly."""
+
+import io
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.demo.terminal import Terminal
+from sandbox.faults.breaking import DOABLE, Breakage
+from sandbox.faults.vocabulary import Fault, FaultError, read
+from sandbox.scenario import playing, reading
+from sandbox.scenario.reading import Scenario
+from sandbox.world import World, running
+
+TOUR = Path(__file__).parent.parent / "scenario" / "tour.yaml"
+
+SHORT = """
+nodes: 1
+steps:
+  - fault: {name: api-slow, delay: 10ms}
+  - pods: {name: one, chips: 1}
+  - expect: {pods: one, phase: Running, within: 60s}
+  - end: api-slow
+  - expect: {agreed: true, within: 60s}
+  - delete: one
+  - end: api-slow
+  - expect: {pods: never, phase: Running}
+"""
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    with tempfile.TemporaryDirectory(prefix="fb-") as below:
+        async with running(["node-1"], below=Path(below)) as world:
+            yield world
+
+
+def fault(name: str, **given: object) -> Fault:
+    return read(name, {"node": "node-1", **given}, ["node-1"])
+
+
+async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
+    world: World,
+) -> None:
+    breakage = Breakage(world)
+
+    await breakage.begin(fault("kubelet-killed"))
+    for name in ("kubelet-killed", "kubelet-restarted", "checkpoint-lost"):
+        with pytest.raises(FaultError, match="kubelet of node-1 is away already"):
+            await breakage.begin(fault(name))
+    await breakage.end("kubelet-killed")
+    with pytest.raises(FaultError, match=r"chips of node-1, 0 to 7, found 7,8"):
+        await breakage.begin(fault("chip-broken", chips="7,8"))
+    out = io.StringIO()
+    passed = await playing.play(reading.read(SHORT), world, Terminal(out, {}))
+
+    assert breakage.names == ()
+    assert not passed
+    assert out.getvalue().splitlines()[-2:] == [
+        "   ✗ line 10: end: api-slow",
+        "     'api-slow' does not last; lasting: none",
+    ]
+
+
+def test_the_tour_is_of_all_faults() -> None:
+    # which `make scenarios` plays
+    assert _faults(reading.read(TOUR.read_text(encoding="utf-8"))) == DOABLE
+
+
+def _faults(scenario: Scenario) -> set[str]:
+    actions = [step.action for step in scenario.steps]
+    return {action.kind.name for action in actions if isinstance(action, Fault)}
