@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry
 
@@ -40,6 +40,11 @@ log = logging.getLogger(__name__)
 COMPONENT = "ascend-extender"
 #: How often silent agents and unseen binds are looked for.
 _TICK_S = 1.0
+#: How long a watch may be between two streams; then what it showed is old.
+_LOST_S = 1.0
+#: The longest pause before a watch is tried again: there are one or two of us, no
+#: fleet, and pods wait for us.
+_PAUSE_S = 5.0
 #: Between two events. They are for people, who read slowly; each costs the API server
 #: as much as the bind that it tells of, while other pods wait for theirs.
 _EVENT_SPACING_S = 0.05
@@ -142,19 +147,25 @@ class Extender:
             metrics=metrics,
             told=self._told,
         )
-        self._nodes = ListWatch(client, object_path("nodes", ""), objects.Node)
-        self._pods = ListWatch(client, object_path("pods", ""), objects.Pod)
+        self._nodes = ListWatch(
+            client, object_path("nodes", ""), objects.Node, pause_s=_PAUSE_S
+        )
+        self._pods = ListWatch(
+            client, object_path("pods", ""), objects.Pod, pause_s=_PAUSE_S
+        )
         self._reports = ListWatch(
             client,
             object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
             objects.ConfigMap,
             params={"labelSelector": _selector(deviceinfo.LABELS)},
+            pause_s=_PAUSE_S,
         )
         self._switches = ListWatch(
             client,
             object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
             objects.ConfigMap,
             params={"fieldSelector": f"metadata.name={switches.NAME}"},
+            pause_s=_PAUSE_S,
         )
         self._server = Server(
             self._cache,
@@ -175,13 +186,16 @@ class Extender:
 
     def why_not_ready(self) -> str | None:
         """Which watches have not brought their first list yet; None when all have."""
-        synced = {
-            "nodes": self._nodes.synced,
-            "pods": self._pods.synced,
-            "device ConfigMaps": self._reports.synced,
-        }
-        missing = [name for name, is_synced in synced.items() if not is_synced]
-        return f"waiting for {', '.join(missing)}" if missing else None
+        missing = _named(
+            not synced
+            for synced in (self._nodes.synced, self._pods.synced, self._reports.synced)
+        )
+        return f"waiting for {missing}" if missing else None
+
+    def _lost(self) -> str:
+        """Which watches have been broken for too long; "" if none has."""
+        watches = (self._nodes, self._pods, self._reports)
+        return _named(watch.lost_s() > _LOST_S for watch in watches)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -201,7 +215,7 @@ class Extender:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._learn(changes.Ticked())
+            self._learn(changes.Ticked(lost=self._lost()))
             self._planner.tick()
             await self._binder.audit()
 
@@ -310,6 +324,12 @@ async def main(settings: Settings) -> None:
 
 def _about(pod: NpuPod) -> Regarding:
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+
+
+def _named(which: Iterable[bool]) -> str:
+    """Name those of the three watches on which all decisions rest."""
+    names = ("nodes", "pods", "device ConfigMaps")
+    return ", ".join(name for name, is_it in zip(names, which, strict=True) if is_it)
 
 
 def _selector(labels: Mapping[str, str]) -> str:

@@ -81,6 +81,8 @@ class Cache:
         self.superpods_version = 0
         #: grows with whatever a plan depends on
         self.version = 0
+        #: what is out of sight, as a sentence names it; "" for nothing
+        self.lost = ""
         #: seconds since the epoch, of the last `Ticked`
         self.ticked_s = 0.0
 
@@ -204,7 +206,7 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
         case changes.PodGone():
             _pod_gone(cache, change.uid, now_s)
         case changes.Ticked():
-            _tick(cache, now_s)
+            _tick(cache, change.lost, now_s)
         case _:
             _step(cache, change)
 
@@ -329,10 +331,12 @@ def _drop(cache: Cache, uid: str) -> None:
         cache.compute(promise.node)
 
 
-def _tick(cache: Cache, now_s: float) -> None:
-    if cache.storms.has_ended(cache.ticked_s, now_s):
+def _tick(cache: Cache, lost: str, now_s: float) -> None:
+    is_seen_again = bool(cache.lost) and not lost
+    if is_seen_again or cache.storms.has_ended(cache.ticked_s, now_s):
         # the wait was every node's; to have the pods tried again, one is enough
         cache.better.update(state.name for state in islice(cache.cluster, 1))
+    cache.lost = lost
     cache.ticked_s = now_s
     cache.of_job(jobevents.Ticked(), now_s)
     cache.storms.forget(now_s)

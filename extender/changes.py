@@ -127,6 +127,9 @@ class Dropped:
 class Ticked:
     """Time has passed."""
 
+    #: what has been out of sight for too long, as a sentence names it; "" for nothing
+    lost: str = ""
+
 
 Change = (
     NodeSeen

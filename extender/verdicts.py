@@ -23,6 +23,7 @@ class Label(StrEnum):
     OPEN_BIND = "open-bind"
     NOT_BEST = "not-best"
     JOB = "job"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,11 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Verdict | None:
     storm = cache.storms.refusal(pod.owner, now_s)
     if storm is not None:
         return Verdict(label=Label.STORM, text=storm)
+    if cache.lost:
+        return Verdict(
+            label=Label.LOST,
+            text=f"the extender waits until it sees the cluster's {cache.lost} again",
+        )
     return None
 
 

@@ -12,7 +12,8 @@ while they were away. This one:
 3. goes on from the last version after a cut, an overload or an error of the server's
    own; lists again after 410, an ERROR event, or ten such errors in a row;
 4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
-   starts anew once a watch has brought something or has lived a while;
+   starts anew once a watch has brought something or has lived a while; it says for
+   how long it has seen nothing (`lost_s`);
 5. takes nothing twice and nothing older than what it knew: versions rise (KEP-5504
    lets clients compare them). A list that is older is believed after a minute only:
    then etcd was restored from a backup, and no server lags.
@@ -53,6 +54,8 @@ PAGE_SIZE = 500
 LONGEST_S = 600
 #: More than any cluster has of anything.
 LARGEST_PAGE = 1_000_000
+#: Of a fleet whose API server is away nobody asks more often. Unit: seconds.
+PAUSE_S = 30.0
 #: A watch that lived as long as this has worked.
 STEADY_S = 10.0
 #: So long an older list is taken for a server that lags.
@@ -126,6 +129,7 @@ class ListWatch(Generic[T]):
         idle_s: float = IDLE_S,
         page_size: int = PAGE_SIZE,
         longest_s: int = LONGEST_S,
+        pause_s: float = PAUSE_S,
         rng: random.Random | None = None,
     ) -> None:
         """Know nothing yet.
@@ -138,6 +142,7 @@ class ListWatch(Generic[T]):
             idle_s: How long a silent watch is believed; seconds.
             page_size: Objects per page of a list.
             longest_s: The most that one watch lasts; seconds.
+            pause_s: The longest pause between failures; seconds.
             rng: The source of chance for jitter.
         """
         self._client = client
@@ -147,7 +152,7 @@ class ListWatch(Generic[T]):
         self._page_size = page_size
         self._longest_s = longest_s
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not a secret
-        self._backoff = Backoff(rng=self._rng)
+        self._backoff = Backoff(rng=self._rng, cap_s=pause_s)
         self._objects = msgspec.json.Decoder(kind)
         #: {UID: the object as last delivered}
         self._known: dict[str, T] = {}
@@ -162,6 +167,8 @@ class ListWatch(Generic[T]):
         #: Loop times of the last lists: two of them may follow each other at once.
         self._listed: deque[float] = deque(maxlen=2)
         self._watching_since: float | None = None
+        #: Loop time since when no watch is open; None while one is.
+        self._lost_since: float | None = None
         #: Whether a whole list has ever been delivered.
         self.synced = False
         #: Loop time of the last sign of life, bookmarks included.
@@ -175,6 +182,11 @@ class ListWatch(Generic[T]):
     def known(self) -> tuple[T, ...]:
         """Return what is there, as far as has been delivered."""
         return tuple(self._known.values())
+
+    def lost_s(self) -> float:
+        """For how long no watch has been open, after the first; seconds."""
+        since = self._lost_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     async def run(self, deliver: Callable[[Change[T]], None]) -> NoReturn:
         """Follow the collection until cancelled.
@@ -332,11 +344,15 @@ class ListWatch(Generic[T]):
         loop = asyncio.get_running_loop()
         async with self._client.stream(self._path, params=params) as stream:
             self._watching_since = loop.time()
+            self._lost_since = None
             self._troubles = 0
-            while chunk := await stream.read(self._idle_s):
-                self.last_event_s = loop.time()
-                for line in lines.feed(chunk):
-                    self._take(line, deliver)
+            try:
+                while chunk := await stream.read(self._idle_s):
+                    self.last_event_s = loop.time()
+                    for line in lines.feed(chunk):
+                        self._take(line, deliver)
+            finally:
+                self._lost_since = loop.time()
 
     def _take(self, line: bytes, deliver: Callable[[Change[T]], None]) -> None:
         """Deliver one line of a watch."""

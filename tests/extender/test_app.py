@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from extender import waker
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from scheduler_core.products import ATLAS_800_TRAINING
@@ -234,6 +235,32 @@ async def test_an_outage_of_the_api_server_is_said_and_survived(world: World) ->
     await until(is_bound)
     bound = await world.api.get(f"{PODS}/p")
     assert bound["spec"]["nodeName"] == "n1"
+
+
+async def test_it_decides_nothing_while_it_does_not_see_what_changes(
+    world: World,
+) -> None:
+    await world.add_node("n1")
+    pod = await world.add_pod("p", 8)
+    await until(fits(world, pod, "n1"))
+
+    await world.server.pause()
+
+    async def is_refused() -> bool:
+        answer = await world.filter(pod, "n1")
+        said = "the extender waits until it sees the cluster's "
+        return bool(said in answer["FailedAndUnresolvableNodes"].get("n1", ""))
+
+    await until(is_refused)
+
+    await world.server.resume()
+    await until(fits(world, pod, "n1"))
+
+    async def is_marked() -> bool:
+        node = await world.api.get("/api/v1/nodes/n1")
+        return waker.ANNOTATION in node["metadata"]["annotations"]
+
+    await until(is_marked)
 
 
 async def test_it_stops_when_told_and_leaves_nothing_behind(world: World) -> None:

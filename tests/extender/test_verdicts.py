@@ -186,6 +186,23 @@ def test_the_owner_of_pods_that_were_rejected_in_a_row_waits() -> None:
     }
 
 
+def test_no_pod_goes_anywhere_while_a_part_of_the_cluster_is_out_of_sight() -> None:
+    cache = cluster()
+    apply(cache, changes.Ticked(lost="device ConfigMaps"))
+    cache.better.clear()
+
+    judged = judge(cache, pod(Spec(name="p")), "n1")
+
+    assert judged.fitting == ()
+    assert judged.texts(is_resolvable=False) == {
+        "n1": "the extender waits until it sees the cluster's device ConfigMaps again"
+    }
+
+    apply(cache, changes.Ticked())
+    assert judge(cache, pod(Spec(name="p")), "n1").fitting == ("n1",)
+    assert cache.better == {"n1"}, "pods that were refused are tried again"
+
+
 def test_a_pod_with_an_open_bind_may_go_nowhere_else() -> None:
     cache = cluster(nodes=("n1", "n2"))
     wanted = pod(Spec(name="p", count=8))

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from kube.client import Client
@@ -39,6 +41,38 @@ async def test_pauses_grow_to_thirty_seconds_while_the_server_is_away() -> None:
 
     ceilings = [1, 2, 4, 8, 16, 30, 30]
     assert all(c / 2 <= p <= c for p, c in zip(pauses, ceilings, strict=True)), pauses
+
+
+async def test_pauses_grow_no_further_than_they_may() -> None:
+    async with Client(Credentials("http://127.0.0.1:1")) as client:
+        watch = watch_of(client, pause_s=5.0)
+
+        pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
+
+    ceilings = [1, 2, 4, 5, 5]
+    assert all(c / 2 <= p <= c for p, c in zip(pauses, ceilings, strict=True)), pauses
+
+
+async def test_it_is_known_for_how_long_nothing_was_followed(
+    script: Script, client: Client
+) -> None:
+    first = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
+    later = Watch(chunks=(line("ADDED", pod("b", 7)),))
+    script.will(page(5), first, refusal(503, "ServiceUnavailable"), later)
+    watch = watch_of(client)
+    loop = asyncio.get_running_loop()
+    seen_s: list[float] = []
+
+    assert watch.lost_s() == 0.0
+    await watch.attempt(lambda _: None)
+    cut_s = loop.time()
+    await watch.attempt(lambda _: None)
+    while loop.time() == cut_s:  # a clock has steps
+        await asyncio.sleep(0)
+    assert 0.0 < loop.time() - cut_s <= watch.lost_s()
+
+    await watch.attempt(lambda _: seen_s.append(watch.lost_s()))
+    assert seen_s == [0.0]
 
 
 async def test_a_watch_that_worked_starts_the_pauses_anew(
