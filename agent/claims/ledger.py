@@ -225,7 +225,9 @@ def _with_claim(
         chips=chip_sets.mask_of(claim.chips),
         predicate_time=claim.predicate_time,
     )
-    return replace(ledger, slots={**ledger.slots, pod.uid: opened})
+    # Behind the others, also if it had claimed something else before.
+    earlier = {uid: each for uid, each in ledger.slots.items() if uid != pod.uid}
+    return replace(ledger, slots={**earlier, pod.uid: opened})
 
 
 def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:

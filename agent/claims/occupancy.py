@@ -11,7 +11,7 @@ a free chip carries that chip's health.
 from collections.abc import Iterable
 
 from agent.claims import values
-from agent.claims.values import Ledger
+from agent.claims.values import Ledger, Slot
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import Product
 from scheduler_core.wire import annotations
@@ -65,6 +65,20 @@ def claimed(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
         if not pod.terminal and pod.uid not in ledger.slots:
             mask |= annotated(ledger, pod)
     return mask
+
+
+def claimed_before(ledger: Ledger, slot: Slot) -> int:
+    """Return the chips of a claim that belong to another living pod's, seen before.
+
+    Schedulers give no chip to two pods: the second claim is a mistake, or theft.
+    """
+    mask = 0
+    for uid, earlier in ledger.slots.items():
+        if uid == slot.uid:
+            break
+        if values.is_alive(ledger, uid):
+            mask |= earlier.chips
+    return mask & slot.chips
 
 
 def unusable(ledger: Ledger) -> int:

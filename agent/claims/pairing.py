@@ -254,8 +254,8 @@ def _instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
     if oldest.shape.reads_annotation:
         return None
     again = picking.choose_again(ledger, oldest)
-    if again is not None:
-        return again
+    if again is not None or occupancy.claimed_before(ledger, oldest):
+        return again  # it has no chips of its own to give for another's
     equal = (
         picking.usable(ledger, slot) for slot in others if slot.shape == oldest.shape
     )

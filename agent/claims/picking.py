@@ -65,6 +65,8 @@ def usable(ledger: Ledger, slot: Slot) -> Pick | None:
         return None
     if pool & occupancy.unusable(ledger) & ~reusable or pool & ledger.unhealthy:
         return None
+    if pool & occupancy.claimed_before(ledger, slot):
+        return None
     return Pick(slot=slot, need=need, reused=pool & reusable, pool=pool)
 
 

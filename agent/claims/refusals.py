@@ -71,10 +71,12 @@ def unusable(ledger: Ledger, slot: Slot) -> str:
     lasting, reusable = picking.taken(ledger, slot)
     pool = slot.chips & ~lasting
     others = values.held(ledger) & ~reusable
+    before = occupancy.claimed_before(ledger, slot)
     groups = (
         ("unhealthy", pool & ledger.unhealthy),
         ("held by another pod", pool & others & ~ledger.unhealthy),
         ("still used by a process", pool & values.releasing(ledger) & ~others),
+        ("claimed by another pod before", pool & before & ~(others | ledger.unhealthy)),
         ("given to its other containers", slot.chips & lasting),
     )
     words = "; ".join(
