@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from tests.daemonset.rendered import ROOT
 
 #: Modules whose sentences end in events, in answers to schedulers and the kubelet, or
@@ -51,6 +53,18 @@ def spoken() -> set[str]:
     }
 
 
+def of_policies() -> set[str]:
+    """What the API server says for us when it refuses something."""
+    folder = ROOT / "daemonset" / "components" / "policies"
+    said = [
+        validation
+        for path in folder.glob("*.yaml")
+        for each in yaml.safe_load_all(path.read_text())
+        for validation in each.get("spec", {}).get("validations", ())
+    ]
+    return {each.get("message") or _joined(each["messageExpression"]) for each in said}
+
+
 def logged() -> set[str]:
     """What the programs log at warning and above."""
     return {
@@ -73,6 +87,12 @@ def event_reasons() -> set[str]:
         and isinstance(each.value, str)
         and re.fullmatch(r"(Npu|Ascend)([A-Z][a-z]+){1,4}", each.value)
     }
+
+
+def _joined(expression: str) -> str:
+    """The text that an expression of string literals and one value comes to."""
+    texts = re.findall("'([^']*)'", expression.partition("variables.")[0])
+    return "".join(texts) + _ELLIPSIS
 
 
 def _tree(path: Path) -> ast.Module:

@@ -18,6 +18,7 @@ FOREIGN = re.compile(
 #: Written like the reason of an event, but no event of ours.
 NOT_OURS = {
     "AscendAffinity",
+    "FailedCreate",
     "FailedScheduling",
     "Forbidden",
     "UnexpectedAdmissionError",
@@ -27,6 +28,7 @@ NOT_OURS = {
 
 def test_every_sentence_has_its_entry() -> None:
     assert sorted(sentences.spoken() - QUOTED - PARTS) == []
+    assert sorted(sentences.of_policies() - QUOTED) == []
 
 
 def test_every_event_has_its_entry() -> None:
@@ -45,7 +47,7 @@ def test_no_event_is_explained_that_nobody_sends() -> None:
 
 def test_no_sentence_is_explained_that_nobody_says() -> None:
     told = {each for each in QUOTED if len(each.split()) >= 3}
-    known = sentences.spoken() | sentences.logged()
+    known = sentences.spoken() | sentences.logged() | sentences.of_policies()
 
     assert sorted(each for each in told - known if not FOREIGN.match(each)) == []
 

@@ -10,7 +10,8 @@ from tests.e2e.places import REPOSITORY
 _PAGE = REPOSITORY / "docs" / "install.md"
 _KINDS = (
     "clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,"
-    "configmaps,services,deployments,daemonsets,pods"
+    "configmaps,services,deployments,daemonsets,pods,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
 )
 #: What the garbage collector takes to notice that an owner has gone.
 _COLLECTED_WITHIN_S = 120.0

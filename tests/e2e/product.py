@@ -139,8 +139,8 @@ def _write(cluster: Cluster, tag: str) -> None:
     agent = _patch("DaemonSet", "agent", server)
     extender = _patch("Deployment", "extender", server, hostNetwork=True)
     for overlay, components, patches in (
-        ("simulated", [], [agent, extender]),
-        ("standalone", ["simulated"], [agent]),
+        ("simulated", ["policies"], [agent, extender]),
+        ("standalone", ["simulated", "policies"], [agent]),
     ):
         place = folder(cluster, overlay)
         place.mkdir(parents=True, exist_ok=True)

@@ -44,14 +44,16 @@ class Fleet:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet(cluster: Cluster) -> AsyncIterator[Fleet]:
     """A cluster with all nodes ready; afterwards the simulated ones are gone."""
-    agents = cluster.kubectl("create", "token", "ascend-agent", "-n", product.NAMESPACE)
+    agents: dict[str, str] = {}
     control = ControlPlane(
         url=cluster.api_url,
         authority=cluster.places.certificates / "ca.crt",
-        token_of=lambda user: _token(cluster, user) or agents.strip(),
+        token_of=lambda user: agents.get(user) or _token(cluster, user),
         extender_url=f"http://{cluster.address}:{EXTENDER_PORT}",
     )
     try:
+        for name in SIMULATED_NODES:
+            agents[f"ascend-agent-{name}"] = _agents_token(cluster, name)
         async with running(SIMULATED_NODES, control=control) as world:
             choices: dict[str, Choice] = {}
             async with asyncio.TaskGroup() as group:
@@ -67,6 +69,20 @@ def _token(cluster: Cluster, user: str) -> str:
     name = user.removeprefix("system:node:")
     known = name in ("admin", *SIMULATED_NODES)
     return token(cluster.places.kubeconfig(name)) if known else ""
+
+
+def _agents_token(cluster: Cluster, node: str) -> str:
+    """A token of the agent's account that names a node, as that of its pod there does.
+
+    The node's object has to be there before; its kubelet finds it.
+    """
+    uid = cluster.core.create_node({"metadata": {"name": node}}).metadata.uid
+    bound = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+    spec = {"audiences": [], "boundObjectRef": bound}
+    made = cluster.core.create_namespaced_service_account_token(
+        "ascend-agent", product.NAMESPACE, {"spec": spec}
+    )
+    return str(made.status.token)
 
 
 def _forget(cluster: Cluster) -> None:

@@ -1,8 +1,10 @@
 """A pod that came to its node before the agent did: it runs, and without any chip."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from kubernetes.client.exceptions import ApiException
 
 from tests.e2e import product, truth
 from tests.e2e.cluster import Cluster
@@ -34,7 +36,11 @@ def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
         RESOURCE: "Ascend910-4,Ascend910-5",
         "predicate-time": "1",
     }
-    cluster.core.create_namespaced_pod(namespace, early)
+    until(
+        lambda: _is_made(cluster, namespace, early),
+        "the API server has forgotten our policies",
+        within_s=_SEEN_WITHIN_S,
+    )
     status = cluster.wait_running(namespace, "early").status
     container = status.container_statuses[0].container_id
 
@@ -51,6 +57,16 @@ def test_a_pod_that_came_before_the_agent_is_named_and_its_claim_is_kept(
     _until_available(cluster, 0, 1, 2, 3, 6, 7)
     cluster.core.delete_namespaced_pod("early", namespace)
     _until_available(cluster, *range(8))
+
+
+def _is_made(cluster: Cluster, namespace: str, body: dict[str, Any]) -> bool:
+    try:
+        cluster.core.create_namespaced_pod(namespace, body)
+    except ApiException as error:
+        if "ValidatingAdmissionPolicy" not in str(error.body):
+            raise
+        return False
+    return True
 
 
 def _until_told(cluster: Cluster, namespace: str) -> None:

@@ -1,0 +1,176 @@
+"""The admission policies speak of the keys that the programs write, and of no others.
+
+What they refuse is asked of a real API server: tests/e2e/test_policies.py.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from agent import picture
+from agent.devices import driver_file
+from agent.health import Health, Look, step
+from scheduler_core.products import PRODUCTS
+from scheduler_core.wire import annotations, deviceinfo, marks
+from scheduler_core.wire.deviceinfo import Affinity
+from tests.daemonset.rendered import (
+    DAEMONSET,
+    Object,
+    needs_kubectl,
+    of_kind,
+    unknown_fields,
+)
+
+FOLDER = DAEMONSET / "components" / "policies"
+#: As MindCluster's device plugin calls it on other hardware.
+CONFIGURATIONS = {
+    annotations.CONFIGURATION,
+    "ascend.kubectl.kubernetes.io/ascend-npu-configuration",
+}
+MOUNTS = {annotations.ASCEND_REAL, annotations.KLT_DEV}
+RESOURCES = [
+    *dict.fromkeys(product.resource for product in PRODUCTS),
+    *("huawei.com/Ascend910-4c", "huawei.com/Ascend910-4c.3cpu"),
+    *("huawei.com/Ascend310P-2c.1cpu.ndvpp", "huawei.com/npu-core"),
+]
+
+
+def shipped() -> list[Object]:
+    return [
+        each
+        for path in sorted(FOLDER.glob("*.yaml"))
+        for each in yaml.safe_load_all(path.read_text())
+        if each["kind"].startswith("Validating")
+    ]
+
+
+POLICIES: dict[str, Any] = {
+    each["metadata"]["name"]: each["spec"]
+    for each in shipped()
+    if each["kind"] == "ValidatingAdmissionPolicy"
+}
+CLAIMS = {
+    each["name"]: each["expression"] for each in POLICIES["ascend-claims"]["variables"]
+}
+
+
+def keys(expression: str) -> set[str]:
+    """What is quoted in the list that an expression looks into."""
+    (listed,) = re.findall(r"\bin \[([^]]+)\]", expression)
+    return {*re.findall("'([^']+)'", listed)}
+
+
+def resource_pattern(expression: str) -> re.Pattern[str]:
+    (pattern,) = re.findall(r"matches\('([^']+)'\)", expression)
+    return re.compile(pattern)
+
+
+def test_kubernetes_knows_every_field() -> None:
+    assert [unknown_fields(each) for each in shipped()] == [[]] * len(shipped())
+
+
+def test_every_policy_is_bound_and_refuses() -> None:
+    bound = {
+        each["metadata"]["name"]: each["spec"]
+        for each in shipped()
+        if each["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
+
+    assert bound == {
+        name: {"policyName": name, "validationActions": ["Deny"]} for name in POLICIES
+    }
+    assert {spec["failurePolicy"] for spec in POLICIES.values()} == {"Fail"}
+
+
+def test_the_claims_are_those_that_are_written_at_bind_and_after() -> None:
+    assert keys(CLAIMS["mounts"]) == MOUNTS
+    assert keys(CLAIMS["claims"]) == {annotations.PREDICATE_TIME, *CONFIGURATIONS}
+    assert f"k == '{marks.RANK_INDEX}'" in CLAIMS["places"]
+    assert keys(CLAIMS["places"]) == {
+        marks.DISTRIBUTED_JOB,
+        marks.IS_HEALTHY,
+        marks.IS_SHARED_TOR,
+        marks.SHARED_TOR_IP,
+        marks.SUPER_POD_ID,
+        marks.SUPER_POD_RANK,
+    }
+
+
+def test_an_agent_may_write_claims_and_mounts() -> None:
+    may = POLICIES["ascend-agent-pods"]["validations"][1]["expression"]
+
+    assert keys(may) == {*MOUNTS, annotations.PREDICATE_TIME, *CONFIGURATIONS}
+    assert resource_pattern(may) == resource_pattern(CLAIMS["claims"])
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_every_resource_has_its_claim(resource: str) -> None:
+    assert resource_pattern(CLAIMS["claims"]).search(resource)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *sorted(MOUNTS | CONFIGURATIONS),
+        "huawei.com/schedule_policy",
+        "huawei.com/schedule_minAvailable",
+        "huawei.com/Ascend910x/y",
+        "x/huawei.com/Ascend910",
+    ],
+)
+def test_no_other_key_is_a_claim(key: str) -> None:
+    assert not resource_pattern(CLAIMS["claims"]).search(key)
+
+
+def test_an_agent_may_set_the_marks_of_its_node() -> None:
+    """Those of every kind of server, with all that a driver can tell."""
+    reading = driver_file.parse("product: atlas-800-training\n")
+    look = Look(reading=reading, in_use=frozenset(), recover_s=0.0)
+    health, _ = step(Health(), look, 0.0)
+    drawn = picture.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+    written: set[str] = set()
+    for product in PRODUCTS:
+        told = replace(
+            drawn,
+            product=product,
+            chip_name="910B3",
+            driver_version="1",
+            memory_mb=65536,
+            ai_core_count=20,
+            addresses=replace(drawn.addresses, super_pod_id=1, server_index=1),
+        )
+        said = picture.node_marks(told)
+        written |= {*said.labels, *said.annotations, *said.defaults}
+
+    may = POLICIES["ascend-agent-nodes"]["validations"][1]["expression"]
+
+    assert keys(may) == written
+
+
+def test_an_agent_may_write_the_configmap_of_its_node() -> None:
+    (may,) = POLICIES["ascend-agent-configmaps"]["validations"]
+
+    assert f"'{deviceinfo.configmap_name('')}' + variables.node" in may["expression"]
+    assert f"'{deviceinfo.CONFIGMAP_NAMESPACE}'" in may["expression"]
+
+
+@needs_kubectl
+@pytest.mark.parametrize("program", ["agent", "extender"])
+def test_the_accounts_are_those_of_the_manifests(program: str) -> None:
+    account = of_kind("base", "ServiceAccount")[f"ascend-{program}"]["metadata"]
+    named = {
+        user
+        for user in re.findall(r"system:serviceaccount:[\w:-]+", str(POLICIES))
+        if user.endswith(program)
+    }
+
+    assert named == {f"system:serviceaccount:{account['namespace']}:{account['name']}"}
+
+
+def test_the_list_of_others_comes_first_so_that_a_patch_finds_it() -> None:
+    first = POLICIES["ascend-claims"]["variables"][0]
+
+    assert first == {"name": "others", "expression": "['']"}
