@@ -22,6 +22,10 @@ from extender.protocol import BindArgs
 from extender.server import Server
 from extender.settings import Settings
 from extender.sizes import Size, size_of
+from extender.volcano import Parts, Volcano
+from extender.volcanojobs import Sessions
+from extender.volcanomarks import Marks
+from extender.volcanoprotocol import Job
 from extender.waker import Waker
 from kube import credentials, nodes, objects, pods, workloads
 from kube.client import Client, object_path
@@ -69,6 +73,24 @@ class KubePods:
             name=args.name,
             uid=args.uid,
             node=args.node,
+            annotations=annotations,
+        )
+
+
+class KubeMarks:
+    """Marking's view of the API server."""
+
+    def __init__(self, client: Client) -> None:
+        """Use an open client."""
+        self._client = client
+
+    async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of the pod with that UID; None removes one."""
+        await pods.patch_annotations(
+            self._client,
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
             annotations=annotations,
         )
 
@@ -177,12 +199,25 @@ class Extender:
             why_not_ready=self.why_not_ready,
             on_refused=self._waker.refused,
         )
+        self._volcano = Volcano(
+            Parts(
+                cache=self._cache,
+                sessions=Sessions(self._cache, self._planner, wall),
+                marks=Marks(KubeMarks(client)),
+                notes=self._notes,
+                metrics=metrics,
+                clock=wall,
+                tell=self._not_taken_up,
+            ),
+            self.why_not_ready,
+        )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
 
     def endpoints(self, registry: CollectorRegistry) -> Endpoints:
         """The server, not listening yet."""
-        return Endpoints(registry, self.why_not_ready, routes=self._server.routes())
+        routes = [*self._server.routes(), *self._volcano.routes()]
+        return Endpoints(registry, self.why_not_ready, routes=routes)
 
     def why_not_ready(self) -> str | None:
         """Which watches have not brought their first list yet; None when all have."""
@@ -211,12 +246,14 @@ class Extender:
         finally:
             await self._planner.stop()
             await self._binder.stop()
+            await self._volcano.stop()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             self._learn(changes.Ticked(lost=self._lost()))
             self._planner.tick()
+            self._volcano.tick()
             await self._binder.audit()
 
     def _node(self, change: Change[objects.Node]) -> None:
@@ -266,6 +303,7 @@ class Extender:
         """
         if not self._is_frozen and self.why_not_ready() is None:
             self._is_frozen = True
+            self._volcano.adopt()
             gc.collect()
             gc.freeze()
             log.info("in step with the cluster", extra=self._cache.sizes())
@@ -294,6 +332,20 @@ class Extender:
             reason="AscendScheduled",
             message=text,
         )
+
+    def _not_taken_up(self, job: Job, pod: NpuPod | None, said: str) -> None:
+        """Say why Volcano's queue passes a job by: it has no words for it itself."""
+        log.info("job not taken up", extra={"group": job.name, "why": said})
+        group = Regarding(
+            kind="PodGroup",
+            name=job.name,
+            namespace=job.namespace,
+            uid=job.group_uid,
+        )
+        for each in (group, *([_about(pod)] if pod else [])):
+            self._recorder.record(
+                each, reason="AscendNoRoom", message=said, type="Warning"
+            )
 
 
 async def main(settings: Settings) -> None:

@@ -65,6 +65,8 @@ class Gang:
     avoid: dict[str, float] = field(default_factory=dict)
     #: pods whose planned node was once missing from a list of one node
     missed: set[str] = field(default_factory=set)
+    #: whether its binds wait for each other here; Volcano has a gate of its own
+    is_gated: bool = True
     #: since when it is whole and has no place; None: it has, or is not whole
     waits_s: float | None = None
     #: why it has no place

@@ -13,6 +13,8 @@ CPU, a volume or a quota, of which we know nothing.
     planned  Ticked, too late; Missed; Lost; Broken    waiting: all refused, given back
     being …  Failed                                    its chips stay for the next try;
                                                        planned again if all have failed
+    planned  Allocated, the first                      being bound: Volcano's own gate
+    being …  Returned, the last                        waiting: the rest is given back
     being …  Seated, the last                          waiting, with nothing to wait for
     being …  Ticked, later than people should wait     people are told
     being …  Ticked, far too late                      waiting: the rest is given back
@@ -27,6 +29,7 @@ from typing import assert_never
 
 from extender.gangs import Gang, Gangs, Phase
 from extender.jobevents import (
+    Allocated,
     Answer,
     Broken,
     Came,
@@ -40,6 +43,7 @@ from extender.jobevents import (
     Missed,
     Open,
     Planned,
+    Returned,
     Seated,
     Tell,
     Ticked,
@@ -75,6 +79,9 @@ def step(
             return tuple(found)
         case Came():
             return tuple(_came(gangs.of(event.uid), event, now_s, limits))
+        case Allocated() | Returned():
+            gang = gangs.of(event.uid)
+            return tuple(_of_volcano(gang, event, now_s, limits)) if gang else ()
         case Left() | Seated() | Failed() | Lost() | Missed():
             gang = gangs.of(event.uid)
             return tuple(_of_pod(gang, event, now_s, limits)) if gang else ()
@@ -155,6 +162,24 @@ def _of_pod(
             yield from _lost(gang, uid)
         case Missed():
             yield from _missed(gang, event, now_s, limits)
+        case _:
+            assert_never(event)
+
+
+def _of_volcano(
+    gang: Gang, event: Allocated | Returned, now_s: float, limits: Limits
+) -> Effects:
+    match event:
+        case Allocated(uid=uid):
+            if gang.phase is not Phase.OPEN:
+                _open(gang, now_s)
+            gang.going.add(uid)
+        case Returned(uid=uid):
+            gang.going.discard(uid)
+            if gang.phase is Phase.OPEN and not gang.going and not gang.seated:
+                # Of what its other plugins ask we know nothing: not at once again.
+                yield from _void(gang, "Volcano did not find places for all its pods")
+                _back_off(gang, now_s, limits)
         case _:
             assert_never(event)
 

@@ -78,6 +78,20 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Allocated:
+    """Volcano has put a pod where the plan has it; the bind is its own."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returned:
+    """Volcano has taken a pod back that it had put there."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
     """A pod has gone, has failed or is ending."""
 
@@ -113,6 +127,8 @@ Event = (
     | Left
     | Seated
     | Failed
+    | Allocated
+    | Returned
     | Lost
     | Missed
     | Broken

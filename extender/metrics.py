@@ -42,6 +42,12 @@ class Metrics:
             "binds_refused", "Binds refused, by reason.", "reason"
         )
         self.bound = self._counter("pods_bound", "Pods bound.")
+        self.allocated = self._counter(
+            "volcano_allocations", "Pods that Volcano has allocated."
+        )
+        self.given_back = self._counter(
+            "volcano_returns", "Pods that Volcano has taken back."
+        )
         self.api_requests = self._counter(
             "api_requests", "Requests to the API server.", "verb", "resource", "code"
         )

@@ -110,34 +110,46 @@ class Planner:
         if gang is None:
             return None
         now_s = self._clock.now_s()
-        refused = verdicts.pod_refusal(self._cache, pod, now_s) or self._wait(gang)
+        refused = verdicts.pod_refusal(self._cache, pod, now_s) or self.why_wait(gang)
         if refused is not None:
-            return _none(refused, names)
-        if self._is_under_way(pod.uid):
+            return verdicts.nowhere(refused, names)
+        if self.is_under_way(pod.uid):
             return verdicts.judge(self._cache, pod, names, now_s)
         self._find_place(gang, pod, names)
         promise = self._cache.assumed.get(pod.uid)
         if promise is None:
             return self._without(gang, pod, names)
-        return _only(promise.node, names)
+        return verdicts.only(promise.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
         """Plan the job of a pod that has no place, or none that it is offered."""
         promise = self._cache.assumed.get(pod.uid)
         if promise is not None and promise.node not in names:
-            self._do(jobevents.Missed(uid=pod.uid, of_one=len(names) == 1))
-        if pod.uid not in gang.places and self._is_due(gang):
+            self.note(jobevents.Missed(uid=pod.uid, of_one=len(names) == 1))
+        if pod.uid not in gang.places:
+            self.offer(gang, names)
+
+    def offer(self, gang: Gang, names: Sequence[str]) -> None:
+        """Plan a job on these nodes, if it is whole and due."""
+        if self._is_due(gang):
             self._offered[gang.job] = tuple(names)
             self._plan_in_order(gang)
 
-    def _wait(self, gang: Gang) -> Verdict | None:
+    def no_room(self, gang: Gang, names: Sequence[str]) -> str:
+        """Why a job does not fit on these nodes; "" if it does. Promises nothing."""
+        kept = self._cache.kept_from(next(iter(gang.seats), ""))
+        some = [name for name in names if name not in kept]
+        found = planning.plan(self._cache, gang, some, 0, self._world(gang))
+        return found if isinstance(found, str) else ""
+
+    def why_wait(self, gang: Gang) -> Verdict | None:
         """Why no pod of the job can be placed now, whatever the nodes."""
         if gang.size is None:
             self._read(gang)
             text = gang.problem or "how many pods its job has is being read"
         elif gang.missing:
             text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
-        elif len(gang.unseated) > self.largest:
+        elif self._is_too_large(gang):
             text = (
                 f"its job has {len(gang.unseated)} pods, more than the {self.largest} "
                 "that can be bound together"
@@ -170,9 +182,12 @@ class Planner:
             and bool(gang.unseated)
             and gang.size is not None
             and not gang.missing
-            and len(gang.unseated) <= self.largest
+            and not self._is_too_large(gang)
             and self._clock.now_s() >= gang.again_s
         )
+
+    def _is_too_large(self, gang: Gang) -> bool:
+        return gang.is_gated and len(gang.unseated) > self.largest
 
     def _order(self, gang: Gang) -> tuple[int, str, str]:
         """Priority, then age, then UID."""
@@ -195,7 +210,7 @@ class Planner:
             found = planning.plan(self._cache, gang, names, now_ns, self._world(gang))
         if isinstance(found, str):
             self._tried[gang.job] = self._cache.version
-            self._do(jobevents.Unplanned(job=gang.job, said=found))
+            self.note(jobevents.Unplanned(job=gang.job, said=found))
             self._keeper.consider(gang, names, self._clock.now_s())
             return
         now_s = self._clock.now_s()
@@ -203,7 +218,7 @@ class Planner:
             step(self._cache, promise, now_s)
         self._offered.pop(gang.job, None)
         places = {promise.uid: promise.node for promise in found}
-        self._do(jobevents.Planned(job=gang.job, places=places))
+        self.note(jobevents.Planned(job=gang.job, places=places))
 
     def _without(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> Judgement:
         """Why a pod has no place: what nodes say of it alone, then what the job is."""
@@ -224,23 +239,23 @@ class Planner:
         if self._is_stopping:
             return _STOPPING
         gang = self._cache.gangs.of(caller.uid)
-        if gang is None or self._is_under_way(caller.uid):
+        if gang is None or self.is_under_way(caller.uid):
             return None
         number = next(self._numbers)
         waiting = _Waiting(caller, asyncio.get_running_loop().create_future())
         if len(gang.came) + (caller.uid not in gang.came) >= len(gang.places):
             self._sweep(gang)
         self._calls[number] = waiting
-        self._do(jobevents.Came(uid=caller.uid, node=caller.node, call=number))
+        self.note(jobevents.Came(uid=caller.uid, node=caller.node, call=number))
         try:
             return await waiting.answer
         finally:
             self._calls.pop(number, None)
-            self._do(jobevents.Left(uid=caller.uid, call=number))
+            self.note(jobevents.Left(uid=caller.uid, call=number))
 
     def settled(self, uid: str, said: str) -> None:
         """Note how a bind that the gate let through has ended; "" is bound."""
-        self._do(jobevents.Failed(uid=uid) if said else jobevents.Seated(uid=uid))
+        self.note(jobevents.Failed(uid=uid) if said else jobevents.Seated(uid=uid))
 
     def voided(self, uid: str) -> None:
         """Note that a bind has not happened: its chips are free, or kept by its job."""
@@ -252,7 +267,8 @@ class Planner:
         else:
             step(self._cache, changes.Dropped(uid=uid), now_s)
 
-    def _is_under_way(self, uid: str) -> bool:
+    def is_under_way(self, uid: str) -> bool:
+        """Whether a pod has chips that it is being bound with."""
         promise = self._cache.assumed.get(uid)
         return promise is not None and not promise.planned
 
@@ -261,7 +277,7 @@ class Planner:
         for uid, number in list(gang.came.items()):
             waiting = self._calls.get(number)
             if waiting is None or not waiting.caller.is_there():
-                self._do(jobevents.Left(uid=uid, call=number))
+                self.note(jobevents.Left(uid=uid, call=number))
                 self._answer(number, "the caller has gone")
 
     # -- whatever else happens -------------------------------------------------
@@ -295,7 +311,8 @@ class Planner:
 
     # -- effects ---------------------------------------------------------------
 
-    def _do(self, event: jobevents.Event) -> None:
+    def note(self, event: jobevents.Event) -> None:
+        """Let something happen to a job, and do what follows."""
         self._cache.of_job(event, self._clock.now_s())
         self._carry_out()
 
@@ -338,7 +355,7 @@ class Planner:
                 said = f"pod {pod.name} of the job can no longer be bound: {made.text}"
                 for each in numbers:
                     self._answer(each, said)
-                self._do(jobevents.Broken(job=job, said=said))
+                self.note(jobevents.Broken(job=job, said=said))
                 return
         for number in numbers:
             self._answer(number, None)
@@ -381,15 +398,3 @@ class Planner:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _none(verdict: Verdict, names: Sequence[str]) -> Judgement:
-    return Judgement(fitting=(), refused=((verdict, names),) if names else ())
-
-
-def _only(node: str, names: Sequence[str]) -> Judgement:
-    if node not in names:
-        return _none(verdicts.ELSEWHERE, names)
-    others = [name for name in names if name != node]
-    refused = ((verdicts.ELSEWHERE, others),) if others else ()
-    return Judgement(fitting=(node,), refused=refused)

@@ -96,9 +96,9 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
     Cost:
         O(names), and one step for each node that waits for an Allocate.
     """
-    nowhere = pod_refusal(cache, pod, now_s)
-    if nowhere is not None:
-        return Judgement(fitting=(), refused=((nowhere, names),))
+    refusal = pod_refusal(cache, pod, now_s)
+    if refusal is not None:
+        return Judgement(fitting=(), refused=((refusal, names),))
     promise = cache.assumed.get(pod.uid)
     if promise is not None:
         others = [name for name in names if name != promise.node]
@@ -143,6 +143,20 @@ def scores(
         if not left:
             break
     return found
+
+
+def nowhere(verdict: Verdict, names: Sequence[str]) -> Judgement:
+    """The same verdict on all nodes."""
+    return Judgement(fitting=(), refused=((verdict, names),) if names else ())
+
+
+def only(node: str, names: Sequence[str]) -> Judgement:
+    """That node, where a job's plan has the pod."""
+    if node not in names:
+        return nowhere(ELSEWHERE, names)
+    others = [name for name in names if name != node]
+    refused = ((ELSEWHERE, others),) if others else ()
+    return Judgement(fitting=(node,), refused=refused)
 
 
 def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Verdict | None:

@@ -20,6 +20,8 @@ ASCEND_REAL = "huawei.com/AscendReal"
 KLT_DEV = "huawei.com/kltDev"
 #: the chips with their addresses, as JSON, for the training program
 CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+#: the node, on a pod that has its chips before it is bound: Volcano binds by itself
+ALLOCATED_ON = "ascend-affinity/allocated-on"
 #: the predicate-time of a pod that has been served: the largest uint64
 SERVED = 2**64 - 1
 

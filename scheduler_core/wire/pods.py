@@ -151,6 +151,7 @@ def _read(annotations: Mapping[str, str], resource: str) -> Mapping[str, str]:
         keys.ASCEND_REAL,
         keys.KLT_DEV,
         keys.CONFIGURATION,
+        keys.ALLOCATED_ON,
         RANK_INDEX,
         *CHOICE_KEYS,
     )

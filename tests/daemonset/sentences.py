@@ -31,6 +31,8 @@ SPEAKING = (
     "extender/server.py",
     "extender/storms.py",
     "extender/verdicts.py",
+    "extender/volcano.py",
+    "extender/volcanojobs.py",
     "scheduler_core/reasons.py",
     "scheduler_core/shapes.py",
     "scheduler_core/wire/pods.py",

@@ -58,6 +58,7 @@ USES = {
         "nodes.patch",
         "pods.bind",
         "pods.get",
+        "pods.patch_annotations",
         "watch.ListWatch(ConfigMap)",
         "watch.ListWatch(Node)",
         "watch.ListWatch(Pod)",
@@ -75,7 +76,8 @@ OPERATORS = {
 #: A function could ask for it, but this program gives it no occasion.
 IDLE = {
     # An event is patched when it is told again; that a pod was placed is told once.
-    "extender": {("patch", "events")},
+    # A pod is patched for Volcano only, whose overlay has the right.
+    "extender": {("patch", "events"), ("patch", "pods")},
     "agent": set[tuple[str, str]](),
 }
 
@@ -162,6 +164,25 @@ def test_rights_are_what_the_functions_ask_for(program: str) -> None:
     rights = {(verb, resource) for verb, resource, _ in granted(program)}
 
     assert rights == asked - IDLE[program]
+
+
+@needs_kubectl
+def test_for_volcano_pods_may_be_patched_and_nothing_else() -> None:
+    roles = of_kind("overlays/volcano", "ClusterRole")
+    beside = roles.keys() - of_kind("base", "ClusterRole").keys()
+    bindings = of_kind("overlays/volcano", "ClusterRoleBinding")
+
+    assert beside == {"ascend-extender-volcano"}
+    assert roles["ascend-extender-volcano"]["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
+    ]
+    assert bindings["ascend-extender-volcano"]["subjects"] == [
+        {
+            "kind": "ServiceAccount",
+            "name": "ascend-extender",
+            "namespace": "kube-system",
+        }
+    ]
 
 
 class Cluster:

@@ -1,0 +1,70 @@
+"""Which pods of a node would have to go so that another gets chips there that suit?
+
+Volcano counts: it evicts until enough chips are free, whichever they are. Here it is
+told only of those whose chips make what the pod needs, the least important first.
+Pure, but for the index, which is as before afterwards.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from extender import planning
+from extender.cache import Cache
+from extender.volcanoprotocol import Evictee
+from scheduler_core.wire.pods import NpuPod
+
+
+def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
+    """The fewest of the evictees, of each node, that make room for a pod.
+
+    Where the pod has its chips already, other things are wanting: then those who have
+    none of ours.
+
+    Args:
+        cache: What is known.
+        evictor: Asks for NPUs.
+        evictees: Pods that run, of any nodes.
+    """
+    by_node: defaultdict[str, list[Evictee]] = defaultdict(list)
+    for each in evictees:
+        by_node[each.task.node].append(each)
+    found: list[Evictee] = []
+    for node, some in by_node.items():
+        found += _of_node(cache, evictor, node, some)
+    return found
+
+
+def _of_node(
+    cache: Cache, evictor: NpuPod, node: str, evictees: Sequence[Evictee]
+) -> list[Evictee]:
+    record, state = cache.records.get(node), cache.cluster.get(node)
+    if record is None or state is None:
+        return []
+    masks = {
+        each.task.uid: record.tenants[each.task.uid].chips & state.healthy
+        for each in evictees
+        if each.task.uid in record.tenants
+    }
+
+    def fits(some: Sequence[Evictee]) -> bool:
+        free = state.free
+        for each in some:
+            free |= masks[each.task.uid]
+        with planning.laid_over(cache, {node: replace(state, free=free)}):
+            survey = cache.cluster.survey(
+                evictor.shape.resource, evictor.total, (node,)
+            )
+        return bool(survey.best)
+
+    if fits(()):
+        return [each for each in evictees if each.task.uid not in masks]
+    some = [each for each in evictees if masks.get(each.task.uid)]
+    some.sort(key=lambda each: (each.task.priority, each.task.uid))
+    if not fits(some):
+        return []
+    for each in reversed(some.copy()):  # the most important are spared first
+        fewer = [one for one in some if one is not each]
+        if fits(fewer):
+            some = fewer
+    return some

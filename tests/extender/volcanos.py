@@ -1,0 +1,162 @@
+"""Volcano's verbs over a small cluster, asked over HTTP as its plugin does."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from prometheus_client import CollectorRegistry
+
+from extender.cache import Cache, step
+from extender.changes import PodSeen
+from extender.clocks import Clock
+from extender.metrics import Metrics
+from extender.notes import Notes
+from extender.planner import Planner
+from extender.volcano import Parts, Volcano
+from extender.volcanojobs import Sessions
+from extender.volcanomarks import Marks
+from extender.volcanoprotocol import Job, Status
+from kube.errors import KubeError
+from scheduler_core.wire.pods import NpuPod
+from service.endpoints import Endpoints
+from tests.extender.clusters import NOW_S, Spec, pod
+from tests.extender.jobsapi import Jobs
+
+
+@dataclass(slots=True)
+class Pods:
+    """What stands on pods, as an API server keeps it."""
+
+    #: {uid: annotations}
+    on: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: uid of each write
+    writes: list[str] = field(default_factory=list)
+    #: what the next writes come to, after they have been done
+    fates: deque[KubeError] = field(default_factory=deque)
+    #: writes wait for it
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.go_on.set()
+
+    async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
+        await self.go_on.wait()
+        there = self.on.setdefault(pod.uid, {})
+        for key, value in annotations.items():
+            if value is None:
+                there.pop(key, None)
+            else:
+                there[key] = value
+        self.writes.append(pod.uid)
+        if self.fates:
+            raise self.fates.popleft()
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    cache: Cache
+    volcano: Volcano
+    pods: Pods
+    session: aiohttp.ClientSession
+    #: (PodGroup, pod or "", sentence)
+    told: list[tuple[str, str, str]]
+    now_s: float = NOW_S
+
+    def learn(self, *found: PodSeen) -> None:
+        for each in found:
+            step(self.cache, each, self.now_s)
+
+    async def send(self, verb: str, body: bytes) -> Any:  # any JSON
+        async with self.session.post(f"/volcano/{verb}", data=body) as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json")
+            return await answer.json()
+
+    async def ask(self, verb: str, **body: object) -> Any:  # any JSON
+        return await self.send(verb, json.dumps(body).encode())
+
+    async def why(self, name: str, node: str) -> str:
+        """What predicate says; "" if the node fits."""
+        answer = await self.ask("predicate", task=task(name), node={"Name": node})
+        return str(answer["status"])
+
+    async def fitting(self, name: str, names: Sequence[str]) -> list[str]:
+        return [node for node in names if not await self.why(name, node)]
+
+    async def best(self, name: str, names: Sequence[str]) -> str:
+        nodes = [{"Name": node} for node in names]
+        answer = await self.ask("prioritize", task=task(name), nodes=nodes)
+        assert answer["errorMessage"] == ""
+        scores = answer["nodeScore"]
+        return max(names, key=lambda node: float(scores[node]))
+
+    async def allocate(self, name: str, node: str) -> str:
+        answer = await self.ask("allocateFunc", task=task(name, Status.ALLOCATED, node))
+        return str(answer["errorMessage"])
+
+    async def deallocate(
+        self, name: str, node: str = "n1", status: Status = Status.PENDING
+    ) -> str:
+        answer = await self.ask("deallocateFunc", task=task(name, status, node))
+        return str(answer["errorMessage"])
+
+    async def vote(self, *names: str) -> int:
+        """What jobEnqueueable says of a PodGroup `g` with these pods."""
+        tasks: dict[str, object] = {f"uid-{name}": {} for name in names}
+        job = {"Name": "g", "Namespace": "default", "PgUID": "uid-g", "Tasks": tasks}
+        answer = await self.ask("jobEnqueueable", job=job)
+        return int(answer["status"])
+
+
+def task(
+    name: str, status: Status = Status.PENDING, node: str = "", **more: object
+) -> dict[str, Any]:
+    """A task; its pod is known by the watch."""
+    found = {"UID": f"uid-{name}", "Job": "default/g", "Name": name}
+    return {**found, "Status": int(status), "NodeName": node, **more}
+
+
+def single(name: str, count: int = 1) -> PodSeen:
+    """A pod that is a job by itself."""
+    return PodSeen(pod=pod(Spec(name=name, count=count)))
+
+
+@asynccontextmanager
+async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World]:
+    told: list[tuple[str, str, str]] = []
+
+    def tell(job: Job, pod: NpuPod | None, said: str) -> None:
+        told.append((job.name, pod.name if pod else "", said))
+
+    def now_s() -> float:
+        return world.now_s
+
+    wall = Clock(now_s=now_s, now_ns=lambda: int(now_s() * 1e9))
+    registry = CollectorRegistry()
+    planner = Planner(cache, Jobs(), clock=wall)
+    pods = Pods()
+    found = Volcano(
+        Parts(
+            cache=cache,
+            sessions=Sessions(cache, planner, wall),
+            marks=Marks(pods),
+            notes=Notes(),
+            metrics=Metrics(registry),
+            clock=wall,
+            tell=tell,
+        ),
+        lambda: waits,
+    )
+    endpoints = Endpoints(registry, lambda: waits, routes=found.routes())
+    async with (
+        endpoints.serving("127.0.0.1:0") as address,
+        aiohttp.ClientSession(f"http://{address}") as session,
+    ):
+        world = World(cache=cache, volcano=found, pods=pods, session=session, told=told)
+        yield world
+    await found.stop()
+    await planner.stop()
