@@ -2,14 +2,12 @@
 
 Volcano counts: it evicts until enough chips are free, whichever they are. Here it is
 told only of those whose chips make what the pod needs, the least important first.
-Pure, but for the index, which is as before afterwards.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
-from extender import planning
+from extender import victims
 from extender.cache import Cache
 from extender.volcanoprotocol import Evictee
 from scheduler_core.wire.pods import NpuPod
@@ -38,29 +36,16 @@ def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[E
 def _of_node(
     cache: Cache, evictor: NpuPod, node: str, evictees: Sequence[Evictee]
 ) -> list[Evictee]:
-    record, state = cache.records.get(node), cache.cluster.get(node)
-    if record is None or state is None:
-        return []
-    masks = {
-        each.task.uid: record.tenants[each.task.uid].chips & state.healthy
-        for each in evictees
-        if each.task.uid in record.tenants
-    }
+    record = cache.records.get(node)
+    tenants = record.tenants if record is not None else {}
+    having = [e for e in evictees if e.task.uid in tenants]
 
     def fits(some: Sequence[Evictee]) -> bool:
-        free = state.free
-        for each in some:
-            free |= masks[each.task.uid]
-        with planning.laid_over(cache, {node: replace(state, free=free)}):
-            survey = cache.cluster.survey(
-                evictor.shape.resource, evictor.total, (node,)
-            )
-        return bool(survey.best)
+        return victims.do_help(cache, evictor, node, [each.task.uid for each in some])
 
     if fits(()):
-        return [each for each in evictees if each.task.uid not in masks]
-    some = [each for each in evictees if masks.get(each.task.uid)]
-    some.sort(key=lambda each: (each.task.priority, each.task.uid))
+        return [each for each in evictees if each.task.uid not in tenants]
+    some = sorted(having, key=lambda each: (each.task.priority, each.task.uid))
     if not fits(some):
         return []
     for each in reversed(some.copy()):  # the most important are spared first
