@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry
 
-from extender import changes, jobevents, seen, waker
+from extender import changes, jobevents, live, seen, waker
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
 from extender.jobs import Told
+from extender.live import Adjustable, Live
 from extender.metrics import Metrics
 from extender.networks import Networks, Rules
 from extender.notes import Note, Notes
@@ -148,18 +149,14 @@ class Extender:
         )
         self._client = client
         self._waker = Waker(self._mark, self._any_node)
-        rules = Rules(
-            profile=Profile(settings.job_rules),
-            superpod_size=settings.superpod_size,
-            superpod_reserve=settings.reserve_nodes,
-            switches=Version(settings.nslb_version),
-            shared_leaves=settings.shared_tor_num,
-        )
+        told = _adjustable(settings)
+        self._networks = Networks(self._cache, told.rules)
+        self._live = Live(told, adjust=self._adjust, say=self._say)
         self._planner = Planner(
             self._cache,
             KubeJobs(client, self._recorder, self._waker),
             clock=wall,
-            world=Networks(self._cache, rules).world,
+            world=self._networks.world,
         )
         self._binder = Binder(
             self._cache,
@@ -189,6 +186,13 @@ class Extender:
             params={"fieldSelector": f"metadata.name={switches.NAME}"},
             pause_s=_PAUSE_S,
         )
+        self._settings = ListWatch(
+            client,
+            object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
+            objects.ConfigMap,
+            params={"fieldSelector": f"metadata.name={live.NAME}"},
+            pause_s=_PAUSE_S,
+        )
         self._server = Server(
             self._cache,
             self._binder,
@@ -213,6 +217,7 @@ class Extender:
         )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
+        metrics.watch_settings(lambda: self._live.is_unusable)
 
     def endpoints(self, registry: CollectorRegistry) -> Endpoints:
         """The server, not listening yet."""
@@ -221,11 +226,11 @@ class Extender:
 
     def why_not_ready(self) -> str | None:
         """Which watches have not brought their first list yet; None when all have."""
-        missing = _named(
-            not synced
-            for synced in (self._nodes.synced, self._pods.synced, self._reports.synced)
-        )
-        return f"waiting for {missing}" if missing else None
+        watches = (self._nodes, self._pods, self._reports)
+        missing = [_named(not watch.synced for watch in watches)]
+        missing.append("" if self._settings.synced else "settings")
+        listed = ", ".join(filter(None, missing))
+        return f"waiting for {listed}" if listed else None
 
     def _lost(self) -> str:
         """Which watches have been broken for too long; "" if none has."""
@@ -240,6 +245,7 @@ class Extender:
                 group.create_task(self._pods.run(self._pod), name="pods")
                 group.create_task(self._reports.run(self._report), name="reports")
                 group.create_task(self._switches.run(self._leaves), name="switches")
+                group.create_task(self._settings.run(self._setting), name="settings")
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
@@ -294,6 +300,21 @@ class Extender:
                 self._learn(seen.switches_change(None))
             case Synced():
                 pass
+
+    def _setting(self, change: Change[objects.ConfigMap]) -> None:
+        self._live.learn(change)
+        if isinstance(change, Synced):
+            self._synced()
+
+    def _adjust(self, to: Adjustable) -> None:
+        """Put changed settings into force, and have the pods that wait tried again."""
+        self._networks.follow(to.rules)
+        self._learn(changes.ModeSet(self_maintain=to.self_maintain))
+        self._waker.again()
+
+    def _say(self, about: Regarding, reason: str, text: str) -> None:
+        kind = "Warning" if reason.endswith("Unusable") else "Normal"
+        self._recorder.record(about, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
         """Once the cluster has been read, have the garbage collector pass it by.
@@ -372,6 +393,20 @@ async def main(settings: Settings) -> None:
         async with endpoints.serving(settings.listen, settings.address_file) as address:
             log.info("serving", extra={"address": address})
             await extender.run()
+
+
+def _adjustable(settings: Settings) -> Adjustable:
+    """What the program was told of that a ConfigMap may say otherwise."""
+    return Adjustable(
+        self_maintain=settings.self_maintain_available_card,
+        rules=Rules(
+            profile=Profile(settings.job_rules),
+            superpod_size=settings.superpod_size,
+            superpod_reserve=settings.reserve_nodes,
+            switches=Version(settings.nslb_version),
+            shared_leaves=settings.shared_tor_num,
+        ),
+    )
 
 
 def _about(pod: NpuPod) -> Regarding:

@@ -143,6 +143,12 @@ class Cache:
         else:
             self.cluster.drop(name)
 
+    def maintain(self, *, itself: bool) -> None:
+        """Work out free chips from pods, or have the agents' lists bound them too."""
+        self._self_maintain = itself
+        for name in list(self.records):
+            self.compute(name)
+
     def _wait(self, name: str, now: frozenset[Shape]) -> None:
         before = self._waiting_at.pop(name, frozenset())
         if now:
@@ -194,7 +200,7 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
         now_s: seconds since the epoch, when we learnt of it.
 
     Cost:
-        O(pods and chips of the touched node); Ticked: O(nodes).
+        O(pods and chips of the touched node); Ticked and ModeSet: O(nodes).
     """
     match change:
         case changes.NodeSeen():
@@ -217,7 +223,8 @@ def _step(
     | changes.SizeRead
     | changes.SwitchesSeen
     | Assumed
-    | changes.Dropped,
+    | changes.Dropped
+    | changes.ModeSet,
 ) -> None:
     """Let something happen that is the same whenever it does."""
     match change:
@@ -235,6 +242,8 @@ def _step(
             cache.compute(change.node)
         case changes.Dropped():
             _drop(cache, change.uid)
+        case changes.ModeSet():
+            cache.maintain(itself=change.self_maintain)
         case _:
             assert_never(change)
 

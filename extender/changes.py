@@ -124,6 +124,13 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSet:
+    """An operator has said who maintains the lists of free chips."""
+
+    self_maintain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
     """Time has passed."""
 
@@ -141,5 +148,6 @@ Change = (
     | PodGone
     | Assumed
     | Dropped
+    | ModeSet
     | Ticked
 )

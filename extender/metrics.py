@@ -83,6 +83,14 @@ class Metrics:
         """Show how many events on pods were lost."""
         self._show("events_dropped", "Events lost.", lambda: float(recorder.dropped))
 
+    def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
+        """Show whether the ConfigMap of settings could be read."""
+        self._show(
+            "settings_unusable",
+            "1 while the ConfigMap of settings is there and takes no effect.",
+            lambda: float(is_unusable()),
+        )
+
     def count_request(self, verb: str, resource: str, code: int) -> None:
         """Count a request to the API server; code 0: no answer."""
         self.api_requests.labels(verb, resource, str(code)).inc()

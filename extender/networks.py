@@ -52,6 +52,11 @@ class Networks:
         self._joined = SuperPods()
         self._joined_version = -1
 
+    def follow(self, rules: Rules) -> None:
+        """Go by these rules from now on; what is planned stays."""
+        self._rules = rules
+        self._joined_version = -1
+
     def world(self, gang: Gang) -> World:
         """What planning this job depends on besides the cluster."""
         rules = self._rules

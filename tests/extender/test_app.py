@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from extender import waker
+from extender import live, waker
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from scheduler_core.products import ATLAS_800_TRAINING
@@ -91,16 +91,18 @@ class World:
             return answer.status, await answer.text()
 
 
-def report_of(**affinity: tuple[int, ...]) -> dict[str, str]:
+def report_of(
+    available: tuple[int, ...] = tuple(range(8)), **affinity: tuple[int, ...]
+) -> dict[str, str]:
     return deviceinfo.render(
-        DeviceInfo(available=tuple(range(8)), update_time=int(clock.wall_s())),
+        DeviceInfo(available=available, update_time=int(clock.wall_s())),
         Affinity(sequence=1, **affinity),
         ATLAS_800_TRAINING,
     )
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not await is_so():  # what changes has no event to wait for
             await asyncio.sleep(0.02)
 
@@ -217,6 +219,44 @@ async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> N
         return bool(answer["FailedAndUnresolvableNodes"] == {"n1": "agent silent"})
 
     await until(is_silent)
+
+
+async def test_settings_follow_their_configmap_without_a_restart(world: World) -> None:
+    await world.add_node("n1")
+    pod = await world.add_pod("p", 8)
+    await until(fits(world, pod, "n1"))
+    report = {"data": report_of(available=(0, 1))}
+    await world.api.patch(f"{REPORTS}/{deviceinfo.configmap_name('n1')}", report)
+    meta = {"name": live.NAME, "namespace": "kube-system"}
+    said = {"self-maintain-available-card": "false"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": said}
+
+    await world.api.create(REPORTS, config)
+
+    async def is_bounded() -> bool:
+        answer = await world.filter(pod, "n1")
+        return bool(answer["FailedNodes"] == {"n1": "without 8 free chips"})
+
+    await until(is_bounded)
+
+    wrong = {"data": {"self-maintain-available-card": "maybe"}}
+    await world.api.patch(f"{REPORTS}/{live.NAME}", wrong)
+
+    async def reasons() -> set[str]:
+        events = await world.api.items("/api/v1/namespaces/kube-system/events")
+        return {str(event["reason"]) for event in events}
+
+    async def is_told() -> bool:
+        told = {"AscendSettingsTaken", "AscendSettingsUnusable"}
+        return await reasons() == told
+
+    await until(is_told)
+    assert "ascend_extender_settings_unusable 1.0" in (await world.get("/metrics"))[1]
+    assert await is_bounded()
+
+    await world.api.delete(f"{REPORTS}/{live.NAME}")
+
+    await until(fits(world, pod, "n1"))
 
 
 async def test_an_outage_of_the_api_server_is_said_and_survived(world: World) -> None:
