@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.table import Row, percentile
 from extender import changes
-from extender.app import KubeJobs, KubePods
+from extender.apiserver import KubeJobs, KubePods
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.clocks import Clock

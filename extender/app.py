@@ -4,33 +4,35 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Mapping
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import changes, jobevents, live, seen, waker
+from extender import changes, jobevents, leading, live, seen, waker
+from extender.apiserver import KubeJobs, KubeMarks, KubePods, about
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
-from extender.jobs import Told
+from extender.election import Election, KubeLease
+from extender.leading import Phase
 from extender.live import Adjustable, Live
 from extender.metrics import Metrics
 from extender.networks import Networks, Rules
 from extender.notes import Note, Notes
+from extender.office import Office
 from extender.planner import Planner
-from extender.protocol import BindArgs
 from extender.server import Server
 from extender.settings import Settings
-from extender.sizes import Size, size_of
 from extender.volcano import Parts, Volcano
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import Job
 from extender.waker import Waker
-from kube import credentials, nodes, objects, pods, workloads
+from kube import credentials, nodes, objects
 from kube.client import Client, object_path
-from kube.errors import KubeError
 from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.jobs import Profile
@@ -55,88 +57,29 @@ _PAUSE_S = 5.0
 _EVENT_SPACING_S = 0.05
 
 
-class KubePods:
-    """Binding's view of the API server."""
-
-    def __init__(self, client: Client) -> None:
-        """Use an open client."""
-        self._client = client
-
-    async def get(self, namespace: str, name: str) -> objects.Pod:
-        """Return the pod of that name as it is now."""
-        return await pods.get(self._client, namespace, name)
-
-    async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
-        """Bind the pod with that UID and write the annotations on it, in one call."""
-        await pods.bind(
-            self._client,
-            namespace=args.namespace,
-            name=args.name,
-            uid=args.uid,
-            node=args.node,
-            annotations=annotations,
-        )
-
-
-class KubeMarks:
-    """Marking's view of the API server."""
-
-    def __init__(self, client: Client) -> None:
-        """Use an open client."""
-        self._client = client
-
-    async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of the pod with that UID; None removes one."""
-        await pods.patch_annotations(
-            self._client,
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
-            annotations=annotations,
-        )
-
-
-class KubeJobs:
-    """Planning's view of the world."""
-
-    def __init__(self, client: Client, recorder: Recorder, waker: Waker) -> None:
-        """Use an open client."""
-        self._client = client
-        self._recorder = recorder
-        self._waker = waker
-
-    async def size(self, told: Told) -> Size | str:
-        """How many pods a job has, or why its object cannot be read."""
-        try:
-            found = await workloads.get(self._client, told.path)
-        except KubeError as error:
-            log.warning("job not read", extra={"path": told.path, "error": str(error)})
-            return (
-                f"its {told.kind} cannot be read, which says how many pods the job has"
-            )
-        size = size_of(told.kind, found, seen.RESOURCES)
-        return size or f"its {told.kind} does not say how many pods the job has"
-
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
-        """Say on a pod what became of its job."""
-        log.warning(
-            "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": said}
-        )
-        self._recorder.record(_about(pod), reason=reason, message=said, type="Warning")
-
-    def wake(self) -> None:
-        """Have the scheduler try pods again: it sees any node change."""
-        self._waker.again()
-
-
 class Extender:
     """One extender on one client. Owner of the cache; the watches repair it."""
 
     def __init__(
-        self, settings: Settings, client: Client, *, wall: Clock, metrics: Metrics
+        self,
+        settings: Settings,
+        client: Client,
+        *,
+        wall: Clock,
+        metrics: Metrics,
+        may: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Put the parts together; nothing runs yet."""
+        """Put the parts together; nothing runs yet.
+
+        Args:
+            settings: What we were told.
+            client: An open client.
+            wall: For all that depends on time.
+            metrics: Counts; shows the sizes of this extender from now on.
+            may: Says why nothing may be decided now, if so.
+        """
         self._wall = wall
+        self._may = may
         self._is_frozen = False
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
@@ -160,11 +103,12 @@ class Extender:
         )
         self._binder = Binder(
             self._cache,
-            KubePods(client),
+            KubePods(client, bind_s=settings.bind_s),
             gate=self._planner,
             clock=wall,
             metrics=metrics,
             told=self._told,
+            may=may,
         )
         self._nodes = ListWatch(
             client, object_path("nodes", ""), objects.Node, pause_s=_PAUSE_S
@@ -219,18 +163,29 @@ class Extender:
         metrics.watch_events(self._recorder)
         metrics.watch_settings(lambda: self._live.is_unusable)
 
-    def endpoints(self, registry: CollectorRegistry) -> Endpoints:
-        """The server, not listening yet."""
-        routes = [*self._server.routes(), *self._volcano.routes()]
-        return Endpoints(registry, self.why_not_ready, routes=routes)
+    def routes(self) -> list[web.RouteDef]:
+        """What it answers over HTTP."""
+        return [*self._server.routes(), *self._volcano.routes()]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no bind that it began can still take effect unknown to it."""
+        return self._binder.is_quiet
 
     def why_not_ready(self) -> str | None:
-        """Which watches have not brought their first list yet; None when all have."""
+        """Why nothing is answered now: another may decide, or not all has been read.
+
+        On a cluster of which a part is not known, chips look free that are not.
+        """
+        missing = self._missing()
+        return self._may() or (f"waiting for {missing}" if missing else None)
+
+    def _missing(self) -> str:
+        """Which watches have not brought a whole list yet; "" if all have."""
         watches = (self._nodes, self._pods, self._reports)
         missing = [_named(not watch.synced for watch in watches)]
         missing.append("" if self._settings.synced else "settings")
-        listed = ", ".join(filter(None, missing))
-        return f"waiting for {listed}" if listed else None
+        return ", ".join(filter(None, missing))
 
     def _lost(self) -> str:
         """Which watches have been broken for too long; "" if none has."""
@@ -322,9 +277,10 @@ class Extender:
         What was read lives long, and walking through it would hold up a filter for
         tens of milliseconds each time.
         """
-        if not self._is_frozen and self.why_not_ready() is None:
+        if not self._is_frozen and not self._missing():
             self._is_frozen = True
             self._volcano.adopt()
+            gc.unfreeze()  # what an earlier term has left
             gc.collect()
             gc.freeze()
             log.info("in step with the cluster", extra=self._cache.sizes())
@@ -349,7 +305,7 @@ class Extender:
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
         self._notes.put(pod.uid, Note(at_s=self._wall.now_s(), text=text))
         self._recorder.record(
-            _about(pod),
+            about(pod),
             reason="AscendScheduled",
             message=text,
         )
@@ -363,7 +319,7 @@ class Extender:
             namespace=job.namespace,
             uid=job.group_uid,
         )
-        for each in (group, *([_about(pod)] if pod else [])):
+        for each in (group, *([about(pod)] if pod else [])):
             self._recorder.record(
                 each, reason="AscendNoRoom", message=said, type="Warning"
             )
@@ -388,11 +344,32 @@ async def main(settings: Settings) -> None:
         user_agent=COMPONENT,
         count=metrics.count_request,
     ) as client:
-        extender = Extender(settings, client, wall=wall, metrics=metrics)
-        endpoints = extender.endpoints(registry)
+        election = _election(settings, client, wall)
+
+        def extender() -> Extender:
+            may = election.why_not if election is not None else lambda: None
+            return Extender(settings, client, wall=wall, metrics=metrics, may=may)
+
+        office = Office(extender, election)
+        metrics.watch_election(
+            lambda: election.phase if election is not None else Phase.LEADING
+        )
+        endpoints = Endpoints(registry, office.why_not_ready, routes=office.routes())
         async with endpoints.serving(settings.listen, settings.address_file) as address:
             log.info("serving", extra={"address": address})
-            await extender.run()
+            await office.run()
+
+
+def _election(settings: Settings, client: Client, wall: Clock) -> Election | None:
+    """Our part in the election of the extender that decides; None: we are alone."""
+    if not settings.lease:
+        return None
+    me = settings.identity or f"{socket.gethostname()}_{os.getpid()}_{wall.now_ns()}"
+    terms = leading.terms(me, lease_s=settings.lease_s, bind_s=settings.bind_s)
+    lease = KubeLease(
+        client, settings.lease_namespace, settings.lease, timeout_s=terms.retry_s * 2
+    )
+    return Election(lease, terms, wall=wall)
 
 
 def _adjustable(settings: Settings) -> Adjustable:
@@ -407,10 +384,6 @@ def _adjustable(settings: Settings) -> Adjustable:
             shared_leaves=settings.shared_tor_num,
         ),
     )
-
-
-def _about(pod: NpuPod) -> Regarding:
-    return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 
 def _named(which: Iterable[bool]) -> str:

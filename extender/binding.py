@@ -105,6 +105,7 @@ class Binder:
         clock: Clock,
         metrics: Metrics,
         told: Told,
+        may: Callable[[], str | None] = lambda: None,
         open_s: float = OPEN_S,
     ) -> None:
         """Bind nothing yet.
@@ -116,6 +117,7 @@ class Binder:
             clock: for predicate-times.
             metrics: counts.
             told: gets each pod that was bound, and why there.
+            may: says why nothing may be bound now, if so; asked at the last moment.
             open_s: how long a call that got no answer may still take effect.
         """
         self._cache = cache
@@ -124,6 +126,7 @@ class Binder:
         self._clock = clock
         self._metrics = metrics
         self._told = told
+        self._may = may
         self._open_s = open_s
         #: UIDs of the pods whose bind call is being carried out
         self._under_way: set[str] = set()
@@ -134,6 +137,8 @@ class Binder:
         self._binds: set[asyncio.Task[str]] = set()
         self._looks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        #: whether a call was cut off that may still be executed
+        self._is_cut = False
 
     async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
         """Bind a pod to a node; return "" or the sentence that says why not.
@@ -179,6 +184,11 @@ class Binder:
                 self._unseen[uid] = (args, now_s)
                 await self._look(_Open(args, "the pod is not bound"))
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no bind can still take effect of which we do not know."""
+        return not self._is_cut and not self._binds and not self._open
+
     async def stop(self) -> None:
         """Begin no bind any more, and let those under way come to their end.
 
@@ -187,7 +197,8 @@ class Binder:
         """
         self._is_stopping = True
         if self._binds:
-            await asyncio.wait(self._binds, timeout=STOP_S)
+            _, late = await asyncio.wait(self._binds, timeout=STOP_S)
+            self._is_cut = bool(late)
         tasks = (*self._binds, *self._looks)
         for task in tasks:
             task.cancel()
@@ -216,6 +227,9 @@ class Binder:
 
     async def _decide(self, args: BindArgs, pod: NpuPod) -> str:
         """Choose and promise, without an await between; then carry out."""
+        said = self._may()
+        if said is not None:
+            return said
         now_s = self._clock.now_s()
         made = choice.choose(
             self._cache, pod, args.node, now_s=now_s, now_ns=self._clock.now_ns()

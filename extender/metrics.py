@@ -5,8 +5,9 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from extender import gangs
 from extender.cache import Cache
-from extender.gangs import Phase
+from extender.leading import Phase
 from kube.events import Recorder
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the API.
@@ -17,8 +18,10 @@ class Metrics:
     """All metrics of one extender."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register them; sizes of the cache follow with `watch_cache`."""
+        """Register them; whose sizes are shown follows with `watch_cache`."""
         self._registry = registry
+        self._cache = Cache()
+        self._recorder: Recorder | None = None
         self.request_s = Histogram(
             "ascend_extender_request_seconds",
             "Time from a request's body to its answer.",
@@ -51,18 +54,34 @@ class Metrics:
         self.api_requests = self._counter(
             "api_requests", "Requests to the API server.", "verb", "resource", "code"
         )
+        self._show_sizes()
 
     def watch_cache(self, cache: Cache) -> None:
-        """Show the sizes of the cache whenever someone asks."""
+        """Show the sizes of this cache from now on, whenever someone asks."""
+        self._cache = cache
+
+    def watch_events(self, recorder: Recorder) -> None:
+        """Show how many events on pods this recorder has lost."""
+        self._recorder = recorder
+
+    def watch_election(self, phase: Callable[[], Phase]) -> None:
+        """Show how far this extender is in the election of the one that decides."""
+        self._show(
+            "leading",
+            "1: this extender decides; 0: another does.",
+            lambda: float(phase() is Phase.LEADING),
+        )
+
+    def _show_sizes(self) -> None:
         self._show(
             "assumed_binds",
             "Binds that no watch shows yet.",
-            lambda: float(sum(not each.planned for each in cache.assumed.values())),
+            lambda: float(sum(not p.planned for p in self._cache.assumed.values())),
         )
         self._show(
             "planned_pods",
             "Pods of planned jobs whose chips are kept.",
-            lambda: float(sum(each.planned for each in cache.assumed.values())),
+            lambda: float(sum(p.planned for p in self._cache.assumed.values())),
         )
         jobs = Gauge(
             "ascend_extender_jobs",
@@ -70,18 +89,26 @@ class Metrics:
             ["phase"],
             registry=self._registry,
         )
-        for phase in Phase:
-            jobs.labels(phase.name.lower()).set_function(
-                partial(_number_of, cache, phase)
-            )
-        self._gauge("cached_nodes", "Nodes with NPUs.", cache.cluster)
-        self._gauge("cached_pods", "Pods that ask for NPUs.", cache.pods)
-        self._gauge("waiting_shapes", "Shapes with unserved claims.", cache.waiting)
-        self._gauge("rejected_owners", "Owners with rejected pods.", cache.storms)
+        for far in gangs.Phase:
+            jobs.labels(far.name.lower()).set_function(partial(self._jobs, far))
+        self._gauge("cached_nodes", "Nodes with NPUs.", lambda: self._cache.cluster)
+        self._gauge("cached_pods", "Pods that ask for NPUs.", lambda: self._cache.pods)
+        self._gauge(
+            "waiting_shapes",
+            "Shapes with unserved claims.",
+            lambda: self._cache.waiting,
+        )
+        self._gauge(
+            "rejected_owners", "Owners with rejected pods.", lambda: self._cache.storms
+        )
+        self._show(
+            "events_dropped",
+            "Events lost.",
+            lambda: float(self._recorder.dropped if self._recorder else 0),
+        )
 
-    def watch_events(self, recorder: Recorder) -> None:
-        """Show how many events on pods were lost."""
-        self._show("events_dropped", "Events lost.", lambda: float(recorder.dropped))
+    def _jobs(self, far: gangs.Phase) -> float:
+        return float(self._cache.gangs.counts()[far])
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
         """Show whether the ConfigMap of settings could be read."""
@@ -99,14 +126,10 @@ class Metrics:
         found = Gauge(f"ascend_extender_{name}", text, registry=self._registry)
         found.set_function(value)
 
-    def _gauge(self, name: str, text: str, sized: Sized) -> None:
-        self._show(name, text, lambda: float(len(sized)))
+    def _gauge(self, name: str, text: str, sized: Callable[[], Sized]) -> None:
+        self._show(name, text, lambda: float(len(sized())))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(
             f"ascend_extender_{name}_total", text, labels, registry=self._registry
         )
-
-
-def _number_of(cache: Cache, phase: Phase) -> float:
-    return float(cache.gangs.counts()[phase])

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from extender import jobevents
 from extender.cache import AGENT_SILENT_S
+from kube.pods import BIND_S
 from scheduler_core.jobs import Profile
 from scheduler_core.leaves import Version
 from service import logs
@@ -65,6 +66,29 @@ class Settings:
         2,
         "leaf switches of a job that others may share, 1 or 2; only with 2.0",
         check=at_least(1),
+    )
+    lease: str = option(
+        "",
+        "name of the Lease by which several extenders agree on the one that decides; "
+        "empty: this is the only one",
+    )
+    lease_namespace: str = option("kube-system", "where that Lease is")
+    lease_s: float = option(
+        15.0,
+        "seconds without a sign of life after which another extender takes the lease; "
+        "this one decides nothing from two thirds of it on",
+        check=at_least(1),
+    )
+    bind_s: float = option(
+        BIND_S,
+        "seconds that the API server is given for a bind; so long, and a little more, "
+        "an extender that takes the lease from a silent one waits before it decides",
+        check=at_least(1),
+    )
+    identity: str = option(
+        "",
+        "name of this extender in the Lease, of no other ever; empty: made from host "
+        "name and process",
     )
     log_level: str = option(
         "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)

@@ -201,6 +201,23 @@ class ConfigMap(_Partial, frozen=True):
     data: dict[str, str] | None = None
 
 
+class LeaseSpec(_Partial, frozen=True):
+    """Who holds a lease, and since when; times as Kubernetes writes them."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(_Partial, frozen=True):
+    """A Lease of coordination.k8s.io."""
+
+    metadata: Meta = Meta()
+    spec: LeaseSpec = LeaseSpec()
+
+
 class ListMeta(_Partial, frozen=True):
     """Where a list stands, and whether more of it is to come."""
 

@@ -18,6 +18,10 @@ from kube.objects import Container, Env, Meta, Pod
 from scheduler_core.wire import pods as wire
 from service.decoding import UNDECODABLE, undecodable
 
+#: A bind is given so long, by us and by the API server, which ends a request when the
+#: time is over that the request itself names.
+BIND_S = 10.0
+
 
 def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
     """Return a pod as pairing sees it, or None when it asks us for no `resource`.
@@ -120,7 +124,7 @@ async def patch_annotations(
     return _pod(answer, path)
 
 
-async def bind(
+async def bind(  # noqa: PLR0913  # each is a field of the request
     client: Client,
     *,
     namespace: str,
@@ -128,10 +132,12 @@ async def bind(
     uid: str,
     node: str,
     annotations: Mapping[str, str],
+    timeout_s: float = BIND_S,
 ) -> None:
     """Bind a pod to a node and write the decision on it, in one call.
 
-    The API server merges the Binding's annotations into the pod.
+    The API server merges the Binding's annotations into the pod, and is told to give
+    up when we do.
 
     Args:
         client: An open client.
@@ -140,6 +146,7 @@ async def bind(
         uid: The pod's; a precondition.
         node: Where it goes.
         annotations: What the scheduler decided.
+        timeout_s: Deadline for the answer, and for the API server's work.
 
     Raises:
         NotFoundError: There is no pod of that name.
@@ -160,7 +167,13 @@ async def bind(
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-    await client.request("POST", path, body=objects.encode(binding))
+    await client.request(
+        "POST",
+        path,
+        params={"timeout": f"{timeout_s:g}s"},
+        body=objects.encode(binding),
+        timeout_s=timeout_s,
+    )
 
 
 async def evict(

@@ -35,3 +35,26 @@ def rfc3339(seconds: float) -> str:
     """
     moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """Return a wall time as Kubernetes writes a MicroTime: UTC, microseconds, `Z`.
+
+    Args:
+        seconds: Seconds since 1970-01-01 UTC.
+    """
+    moment = dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parsed(text: str) -> float | None:
+    """Return the seconds since 1970-01-01 UTC of a time as Kubernetes writes it.
+
+    Args:
+        text: With or without a fraction; None is returned for what is no such time.
+    """
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None else None

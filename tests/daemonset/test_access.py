@@ -31,6 +31,9 @@ ASKS = {
     "configmaps.patch": ("patch", "configmaps"),
     "events.Recorder": ("create patch", "events"),
     "kubelet_pods.pods": ("", "the kubelet's own API, only with --kubelet-url"),
+    "leases.create": ("create", "leases.coordination.k8s.io"),
+    "leases.get": ("get", "leases.coordination.k8s.io"),
+    "leases.write": ("patch", "leases.coordination.k8s.io"),
     "nodes.patch": ("patch", "nodes"),
     "pods.bind": ("create", "pods/binding"),
     "pods.get": ("get", "pods"),
@@ -55,6 +58,9 @@ USES = {
     },
     "extender": {
         "events.Recorder",
+        "leases.create",
+        "leases.get",
+        "leases.write",
         "nodes.patch",
         "pods.bind",
         "pods.get",
@@ -65,6 +71,8 @@ USES = {
         "workloads.get",
     },
 }
+#: API groups of what `kube` asks for by functions of its own; of others it reads jobs.
+GROUPS = ("", "coordination.k8s.io")
 #: Kinds of the training operators; all other groups have one kind that we read.
 OPERATORS = {
     "kubeflow.org": {
@@ -85,10 +93,11 @@ IDLE = {
 def granted(program: str) -> set[tuple[str, str, str]]:
     """(verb, resource, namespace) that the manifests allow; "" is all of them."""
     return {
-        (verb, resource, each["metadata"].get("namespace", ""))
+        (verb, f"{resource}.{group}".rstrip("."), each["metadata"].get("namespace", ""))
         for each in _roles(program)
         for rule in each["rules"]
-        if rule["apiGroups"] == [""]
+        for group in rule["apiGroups"]
+        if group in GROUPS
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -103,8 +112,21 @@ def read_of_others(program: str) -> set[tuple[str, str, str]]:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
-        if group
+        if group not in GROUPS
     }
+
+
+@needs_kubectl
+def test_no_other_lease_than_its_own_is_written() -> None:
+    rules = [
+        (rule["verbs"], rule.get("resourceNames"))
+        for each in _roles("extender")
+        for rule in each["rules"]
+        if "leases" in rule["resources"]
+    ]
+
+    # what is to be created has no name yet that a rule could ask for
+    assert rules == [(["create"], None), (["get", "patch"], ["ascend-extender"])]
 
 
 def _roles(program: str) -> list[Object]:
@@ -261,6 +283,7 @@ async def _start_extender(stack: AsyncExitStack, site: Site) -> str:
     arguments = [
         *("--api-server", site.server.url, "--listen", "127.0.0.1:0"),
         *("--service-account-dir", str(account), "--address-file", str(address)),
+        *("--lease", "ascend-extender"),
     ]
     task = asyncio.create_task(extender_app.main(load(Settings, arguments, {})))
 

@@ -18,36 +18,60 @@ from tests.daemonset.rendered import (
 
 pytestmark = needs_kubectl
 
-AgentWith = Callable[..., Object]
+PodWith = Callable[..., Object]
+
+
+def rendered(at: Path, *components: str) -> list[Object]:
+    """What `kubectl apply -k` would send."""
+
+    def path(name: str) -> str:
+        return os.path.relpath(DAEMONSET / name, at)
+
+    (at / "kustomization.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "resources": [path("overlays/kube-scheduler")],
+                "components": [path(f"components/{name}") for name in components],
+            }
+        )
+    )
+    shown = subprocess.run(  # noqa: S603  # our own manifests
+        [str(KUBECTL), "kustomize", str(at)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return [*yaml.safe_load_all(shown.stdout)]
 
 
 @pytest.fixture
-def agent_with(tmp_path: Path) -> AgentWith:
-    def rendered(*components: str) -> Object:
-        def at(path: str) -> str:
-            return os.path.relpath(DAEMONSET / path, tmp_path)
-
-        (tmp_path / "kustomization.yaml").write_text(
-            yaml.safe_dump(
-                {
-                    "resources": [at("overlays/kube-scheduler")],
-                    "components": [at(f"components/{name}") for name in components],
-                }
-            )
-        )
-        shown = subprocess.run(  # noqa: S603  # our own manifests
-            [str(KUBECTL), "kustomize", str(tmp_path)],
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        found = yaml.safe_load_all(shown.stdout)
+def agent_with(tmp_path: Path) -> PodWith:
+    def agent(*components: str) -> Object:
+        found = rendered(tmp_path, *components)
         (agent,) = [each for each in found if each["kind"] == "DaemonSet"]
         assert unknown_fields(agent) == []
         pod: Object = agent["spec"]["template"]["spec"]
         return pod
 
-    return rendered
+    return agent
+
+
+def test_a_second_extender_stands_by_on_another_node(tmp_path: Path) -> None:
+    found = rendered(tmp_path, "standby")
+
+    (extender,) = [each for each in found if each["kind"] == "Deployment"]
+    assert unknown_fields(extender) == []
+    spec = extender["spec"]
+    anti = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (rule,) = anti["requiredDuringSchedulingIgnoredDuringExecution"]
+    # a rolling update would wait for a replica that stands by to become ready
+    assert (spec["replicas"], spec["strategy"]) == (2, {"type": "Recreate"})
+    assert rule["topologyKey"] == "kubernetes.io/hostname"
+    labels = spec["template"]["metadata"]["labels"]
+    assert rule["labelSelector"]["matchLabels"].items() <= labels.items()
+    # what tells them apart: of no other pod, ever
+    (container,) = spec["template"]["spec"]["containers"]
+    assert "--identity=$(POD_NAME)_$(POD_UID)" in container["args"]
 
 
 def mounts(pod: Object) -> dict[str, str]:
@@ -72,7 +96,7 @@ BASE = {
 
 
 def test_with_chips_the_agent_may_load_the_drivers_library(
-    agent_with: AgentWith,
+    agent_with: PodWith,
 ) -> None:
     pod = agent_with("chips")
 
@@ -87,7 +111,7 @@ def test_with_chips_the_agent_may_load_the_drivers_library(
     }
 
 
-def test_with_cdi_the_agent_may_write_the_spec(agent_with: AgentWith) -> None:
+def test_with_cdi_the_agent_may_write_the_spec(agent_with: PodWith) -> None:
     pod = agent_with("simulated", "cdi")
 
     assert "--mount=cdi" in pod["containers"][0]["args"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from extender.app import KubePods
+from extender.apiserver import KubePods
 from kube import credentials
 from kube.client import Client
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kube import configmaps, events, nodes, objects, pods
+from kube import configmaps, events, leases, nodes, objects, pods
 from kube.client import Client, object_path
 from kube.credentials import Credentials
 from kube.errors import ConflictError, NotFoundError
-from kube.objects import Pod
+from kube.objects import LeaseSpec, Pod
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from sandbox.apiserver.server import ApiServer
 
@@ -163,3 +163,19 @@ async def test_an_event_counts_up(client: Client) -> None:
     assert listed.count(b'"twice told"') == 1
     assert b'"count":3' in listed
     assert recorder.dropped == 0
+
+
+async def test_a_lease_is_written_by_one_of_those_who_have_read_it(
+    client: Client,
+) -> None:
+    mine, theirs = (LeaseSpec(holder_identity=who) for who in ("me", "another"))
+    made = await leases.create(client, "kube-system", "l", mine, timeout_s=10)
+
+    written = await leases.write(client, made, theirs, timeout_s=10)
+    with pytest.raises(ConflictError):
+        await leases.write(client, made, mine, timeout_s=10)
+
+    assert written == await leases.get(client, "kube-system", "l", timeout_s=10)
+    assert written.spec == theirs
+    freed = await leases.write(client, written, LeaseSpec(), timeout_s=10)
+    assert freed.spec == LeaseSpec()

@@ -217,7 +217,7 @@ async def test_decision_and_binding_are_one_call(
         Request(
             method="POST",
             path="/api/v1/namespaces/ns/pods/a/binding",
-            query={},
+            query={"timeout": "10s"},
             body={
                 "apiVersion": "v1",
                 "kind": "Binding",

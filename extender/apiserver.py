@@ -1,0 +1,98 @@
+"""The API server, as those who bind, mark and plan pods see it."""
+
+import logging
+from collections.abc import Mapping
+
+from extender import seen
+from extender.jobs import Told
+from extender.protocol import BindArgs
+from extender.sizes import Size, size_of
+from extender.waker import Waker
+from kube import objects, pods, workloads
+from kube.client import Client
+from kube.errors import KubeError
+from kube.events import Recorder, Regarding
+from scheduler_core.wire.pods import NpuPod
+
+log = logging.getLogger(__name__)
+
+
+class KubePods:
+    """Binding's view of the API server."""
+
+    def __init__(self, client: Client, *, bind_s: float = pods.BIND_S) -> None:
+        """Use an open client, and give a bind so long."""
+        self._client = client
+        self._bind_s = bind_s
+
+    async def get(self, namespace: str, name: str) -> objects.Pod:
+        """Return the pod of that name as it is now."""
+        return await pods.get(self._client, namespace, name)
+
+    async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
+        """Bind the pod with that UID and write the annotations on it, in one call."""
+        await pods.bind(
+            self._client,
+            namespace=args.namespace,
+            name=args.name,
+            uid=args.uid,
+            node=args.node,
+            annotations=annotations,
+            timeout_s=self._bind_s,
+        )
+
+
+class KubeMarks:
+    """Marking's view of the API server."""
+
+    def __init__(self, client: Client) -> None:
+        """Use an open client."""
+        self._client = client
+
+    async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations of the pod with that UID; None removes one."""
+        await pods.patch_annotations(
+            self._client,
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            annotations=annotations,
+        )
+
+
+class KubeJobs:
+    """Planning's view of the world."""
+
+    def __init__(self, client: Client, recorder: Recorder, waker: Waker) -> None:
+        """Use an open client."""
+        self._client = client
+        self._recorder = recorder
+        self._waker = waker
+
+    async def size(self, told: Told) -> Size | str:
+        """How many pods a job has, or why its object cannot be read."""
+        try:
+            found = await workloads.get(self._client, told.path)
+        except KubeError as error:
+            log.warning("job not read", extra={"path": told.path, "error": str(error)})
+            return (
+                f"its {told.kind} cannot be read, which says how many pods the job has"
+            )
+        size = size_of(told.kind, found, seen.RESOURCES)
+        return size or f"its {told.kind} does not say how many pods the job has"
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        """Say on a pod what became of its job."""
+        log.warning(
+            "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": said}
+        )
+        self._recorder.record(about(pod), reason=reason, message=said, type="Warning")
+
+    def wake(self) -> None:
+        """Have the scheduler try pods again: it sees any node change."""
+        self._waker.again()
+
+
+def about(pod: NpuPod) -> Regarding:
+    """The pod, for an event on it."""
+    return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)

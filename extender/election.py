@@ -1,0 +1,197 @@
+"""Taking part in the election of the extender that decides: reads and writes the lease.
+
+What to do is said by `leading.step`; here it is done, one request after the other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NoReturn, Protocol, assert_never
+
+from extender import leading
+from extender.clocks import Clock
+from extender.leading import Phase, State, Terms
+from kube import leases
+from kube.client import Client
+from kube.errors import ConflictError, KubeError, NotFoundError
+from kube.objects import Lease, LeaseSpec
+from service import clock
+
+log = logging.getLogger(__name__)
+
+#: So many answers are followed up at once; then it is the next tick's turn.
+_ROUNDS_MOST = 4
+
+
+class LeaseApi(Protocol):
+    """What an election asks of the API server."""
+
+    async def get(self) -> Lease:
+        """Return the lease as it is now."""
+
+    async def create(self, spec: LeaseSpec) -> Lease:
+        """Make the lease."""
+
+    async def write(self, before: Lease, spec: LeaseSpec) -> Lease:
+        """Write the lease if it is still as before."""
+
+
+class KubeLease:
+    """The lease at the API server."""
+
+    def __init__(
+        self, client: Client, namespace: str, name: str, *, timeout_s: float
+    ) -> None:
+        """Use an open client."""
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._timeout_s = timeout_s
+
+    async def get(self) -> Lease:
+        """Return the lease as it is now."""
+        return await leases.get(
+            self._client, self._namespace, self._name, timeout_s=self._timeout_s
+        )
+
+    async def create(self, spec: LeaseSpec) -> Lease:
+        """Make the lease."""
+        return await leases.create(
+            self._client, self._namespace, self._name, spec, timeout_s=self._timeout_s
+        )
+
+    async def write(self, before: Lease, spec: LeaseSpec) -> Lease:
+        """Write the lease if it is still as before."""
+        return await leases.write(self._client, before, spec, timeout_s=self._timeout_s)
+
+
+class Election:
+    """One extender's part in it. Owner of what is known of the lease."""
+
+    def __init__(
+        self,
+        api: LeaseApi,
+        terms: Terms,
+        *,
+        wall: Clock,
+        now_s: Callable[[], float] = clock.loop_s,
+    ) -> None:
+        """Take no part yet.
+
+        Args:
+            api: Where the lease is.
+            terms: How long things last, and who we are.
+            wall: For the times that people read in the lease.
+            now_s: Counts seconds, and only goes forwards.
+        """
+        self._api = api
+        self._terms = terms
+        self._wall = wall
+        self._now_s = now_s
+        self._state = State()
+        self._changed = asyncio.Condition()
+
+    @property
+    def phase(self) -> Phase:
+        """How far we are."""
+        return self._state.phase
+
+    def why_not(self) -> str | None:
+        """Why we decide nothing now; None: we do."""
+        return leading.why_not(self._state, self._now_s())
+
+    async def until(self, *, leads: bool) -> None:
+        """Wait until it has become our turn to decide, or is no longer."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: (self._state.phase is Phase.LEADING) is leads
+            )
+
+    async def run(self) -> NoReturn:
+        """Look after the lease until cancelled."""
+        while True:
+            await self.tick()
+            await asyncio.sleep(self._terms.retry_s)
+
+    async def tick(self) -> None:
+        """Read or renew the lease once, and do what follows at once."""
+        events: list[leading.Event] = [leading.Ticked()]
+        before = self._state.phase
+        for _ in range(_ROUNDS_MOST):
+            effects: list[leading.Effect] = []
+            for event in events:
+                self._state, more = leading.step(
+                    self._state, event, self._now_s(), self._terms
+                )
+                effects += more
+            if self._state.phase is not before:
+                before = await self._tell()
+            events = [e for e in [await self._do(one) for one in effects] if e]
+            if not events:
+                return
+
+    async def release(self) -> None:
+        """Give the lease back, so that another need not wait until it runs out.
+
+        To be called when nothing that we decided is under way any more.
+        """
+        state = self._state
+        if leading.why_not(state, self._now_s()) is not None or state.lease is None:
+            return
+        self._state = replace(state, phase=Phase.WAITING)
+        free = leading.freed(state.lease, self._now())
+        try:
+            await self._api.write(state.lease, free)
+        except KubeError as error:
+            log.warning("lease not given back", extra={"error": str(error)})
+
+    async def _tell(self) -> Phase:
+        """Wake who waits for our turn."""
+        holder = leading.holder_of(self._state.lease)
+        log.info("election", extra={"phase": self._state.phase.value, "holder": holder})
+        async with self._changed:
+            self._changed.notify_all()
+        return self._state.phase
+
+    async def _do(self, effect: leading.Effect) -> leading.Event | None:
+        match effect:
+            case leading.Read():
+                return await self._read()
+            case leading.Write(over=over):
+                return await self._write(over)
+            case leading.Begin() | leading.End():
+                return None  # whoever waits in `until` has been woken
+            case _:
+                assert_never(effect)
+
+    async def _read(self) -> leading.Event | None:
+        try:
+            found = await self._api.get()
+        except NotFoundError:
+            return leading.Found(lease=None)
+        except KubeError as error:
+            log.warning("lease not read", extra={"error": str(error)})
+            return None
+        began_s = clock.parsed(found.spec.acquire_time or "")
+        if began_s is None:
+            return leading.Found(lease=found)
+        return leading.Found(lease=found, age_s=self._wall.now_s() - began_s)
+
+    async def _write(self, over: Lease | None) -> leading.Event | None:
+        sent_s = self._now_s()
+        spec = leading.taken(over, self._terms, self._now())
+        try:
+            if over is None:
+                written = await self._api.create(spec)
+            else:
+                written = await self._api.write(over, spec)
+        except (ConflictError, NotFoundError):
+            return leading.Refused()
+        except KubeError as error:
+            log.warning("lease not written", extra={"error": str(error)})
+            return None
+        return leading.Written(lease=written, sent_s=sent_s)
+
+    def _now(self) -> str:
+        return clock.rfc3339_micro(self._wall.now_s())
