@@ -25,12 +25,14 @@ from agent.claims.events import Effect, Noted, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
+from agent.devices.processes import Processes
 from agent.devices.reading import Reading
 from agent.devices.source import Source
 from agent.diagnosis import Clocks, Diagnosis
 from agent.faultwatch import FaultWatch
 from agent.holdbook import Holdbook
 from agent.journal import Journal, JournalProblem, ProblemKind
+from agent.leftovers import Leftovers
 from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.owner import Owner
@@ -192,10 +194,17 @@ class Agent:
             resource=self._product.resource,
             traffic=self._traffic,
         )
+        self._leftovers = Leftovers(
+            self._current,
+            hardware=lambda: self._diagnosis.reading,
+            processes=Processes(),
+            news=self._news,
+        )
         self._reconciler = Reconciler(
             self._current,
             resources=self._resources,
             traffic=self._traffic,
+            find_left=self._leftovers.processes.of_pods,
             period_s=settings.reconcile_period_s,
         )
         self._reporter = Reporter(
@@ -261,6 +270,7 @@ class Agent:
             await self._reconciler.run_once(thorough=True)
             tasks.create_task(self._reconciler.run(), name="reconciler")
             tasks.create_task(self._publisher.run(), name="publisher")
+            tasks.create_task(self._leftovers.run(), name="leftovers")
             for row in virtual.rows_of(self._diagnosis.reading):
                 server = equipment.virtual_server(
                     row,
@@ -288,6 +298,7 @@ class Agent:
                 reading=self._diagnosis.reading,
                 health=self._diagnosis.health,
                 changes=tuple(self._diagnosis.changes),
+                leftovers=self._leftovers.found,
             )
         )
 
@@ -384,6 +395,7 @@ class Agent:
             self._current,
             traffic=self._traffic,
             kubelet_pods=self._kubelet_pods,
+            find_left=self._leftovers.processes.of_pods,
             write_journal=self._holdbook.write,
             observe_allocate_s=self._metrics.allocate_s.observe,
             numa=self._numa,

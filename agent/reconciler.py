@@ -7,12 +7,12 @@ the publisher's.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NoReturn, Protocol
 
 from agent.claims import releasing, settling
-from agent.claims.events import InUse, PassEnded, ResourcesRead
+from agent.claims.events import InUse, LeftRead, PassEnded, ResourcesRead
 from agent.claims.values import Ledger
 from agent.current import Current
 from service import clock
@@ -31,6 +31,10 @@ READ_EACH_S = 0.01
 
 #: {container: its device ids}; None: the kubelet does not know the pod
 Containers = Mapping[str, frozenset[str]] | None
+
+
+#: Finds the processes that pods which have gone have left; bounded in time.
+FindLeft = Callable[[frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]]
 
 
 class ResourcesError(Exception):
@@ -70,6 +74,7 @@ class Reconciler:
         *,
         resources: PodResources,
         traffic: Traffic,
+        find_left: FindLeft,
         period_s: float,
         backoff: Backoff | None = None,
     ) -> None:
@@ -79,12 +84,14 @@ class Reconciler:
             current: The ledger.
             resources: The kubelet's pod-resources.
             traffic: Whether an Allocate is under way.
+            find_left: Asks the kernel for processes of pods that have gone.
             period_s: Between two thorough passes, if nothing happens.
             backoff: Pauses while the kubelet does not answer.
         """
         self._current = current
         self._resources = resources
         self._traffic = traffic
+        self._find_left = find_left
         self._period_s = period_s
         self._backoff = backoff or Backoff()
 
@@ -156,6 +163,10 @@ class Reconciler:
             await self._read_each(
                 settling.wants_reading(self._current.ledger, thorough=False)
             )
+        gone = releasing.vacating(self._current.ledger)
+        if gone:
+            found = await self._find_left(gone)
+            self._current.apply(LeftRead(uids=gone, found=found))
         quiet = self._traffic.was_quiet_since(mark)
         self._current.apply(PassEnded(quiet=quiet, in_use=in_use))
 
@@ -177,7 +188,12 @@ class Reconciler:
 
 
 def _has_more(now: Ledger, known: Ledger) -> bool:
-    """Tell whether more was given out since, or more can be told of whom to."""
-    return now.sequence != known.sequence or not (
-        settling.unsettled(now) <= settling.unsettled(known)
+    """Tell whether more was given out since, or more can be told of whom to.
+
+    Or a process has ended, which may be the last that kept a chip from being free.
+    """
+    return (
+        now.sequence != known.sequence
+        or bool(known.busy & ~now.busy)
+        or not (settling.unsettled(now) <= settling.unsettled(known))
     )

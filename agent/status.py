@@ -4,11 +4,12 @@ One document, shown as JSON or as text. It is made when somebody asks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.claims import values
-from agent.claims.values import Ledger
+from agent.claims.values import Ledger, Owner
+from agent.devices.processes import Occupant
 from agent.devices.reading import Reading
 from agent.health import Health, Transition
 from scheduler_core import chips as chip_sets
@@ -42,6 +43,8 @@ class View:
     health: Health
     #: The oldest first.
     changes: Sequence[Change]
+    #: {chip that no pod has: the processes that keep it from being free}
+    leftovers: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
 
 
 def document(view: View) -> dict[str, Any]:
@@ -62,6 +65,7 @@ def document(view: View) -> dict[str, Any]:
                 "owners": _owners(ledger, chip),
                 "releasing": chip in releasing,
                 "processes": list(view.reading.pids_of(chip)),
+                "usedBy": _used_by(view, chip) if chip in releasing else [],
                 "faults": _faults(view.reading, chip),
             }
             for chip, health in sorted(view.health.chips.items())
@@ -83,12 +87,22 @@ def document(view: View) -> dict[str, Any]:
 def _owners(ledger: Ledger, chip: int) -> list[str]:
     """Name who has a chip, as `namespace/pod/container`."""
     return [
-        f"{hold.owner.namespace}/{hold.owner.pod}/{hold.owner.container}"
-        if hold.owner
-        else "not known yet"
+        _owner(ledger, hold.owner) if hold.owner else "not known yet"
         for hold in ledger.holds.values()
         if chip in (*hold.chips, *hold.reserved)
     ]
+
+
+def _owner(ledger: Ledger, owner: Owner) -> str:
+    gone = "" if values.is_alive(ledger, owner.uid) else " (gone)"
+    return f"{owner.namespace}/{owner.pod}/{owner.container}{gone}"
+
+
+def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
+    """Tell which processes keep a chip from being free."""
+    pids = view.reading.pids_of(chip)
+    found = view.leftovers.get(chip) or [Occupant(pid=pid) for pid in pids]
+    return [{"pid": who.pid, "name": who.name, "user": who.user} for who in found]
 
 
 def _faults(reading: Reading, chip: int) -> list[dict[str, Any]]:
@@ -147,8 +161,8 @@ def text(status: Mapping[str, Any]) -> str:
 def _row(chip: Mapping[str, Any]) -> tuple[str, str, str, str]:
     owners = list(chip["owners"])
     if chip["releasing"]:
-        pids = ", ".join(map(str, chip["processes"]))
-        owners.append(f"no pod, but process {pids}")
+        owners = owners or ["no pod"]
+        owners += [f"process {Occupant(**who)}" for who in chip["usedBy"]]
     faults = [
         " ".join(
             part

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from agent.claims.events import Effect, PodSeen
 from agent.claims.values import Hold, Ledger, Owner
 from agent.current import Current
+from agent.devices.processes import Processes
 from agent.devices.reading import Reading
 from agent.holdbook import Holdbook
 from agent.journal import Journal
@@ -104,6 +105,7 @@ async def serve(socket: Path, directory: Path, claims: int) -> None:
         current,
         traffic=Traffic(asyncio.get_running_loop().time),
         kubelet_pods=no_pods,
+        find_left=Processes().of_pods,
         write_journal=holdbook.write,
         observe_allocate_s=served,
         numa=tuple,

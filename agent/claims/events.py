@@ -38,6 +38,15 @@ class ChipsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftRead:
+    """The kernel was asked which processes pods have left that have gone."""
+
+    uids: frozenset[str]  #: of these pods
+    #: {uid: pids} of those that have left some, or may have
+    found: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class PreferenceAsked:
     """The kubelet asks which of its free ids we would like to see."""
 
@@ -84,6 +93,7 @@ Event = (
     PodSeen
     | PodGone
     | ChipsRead
+    | LeftRead
     | PreferenceAsked
     | AllocateAsked
     | ResourcesRead

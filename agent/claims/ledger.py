@@ -23,6 +23,7 @@ from agent.claims.events import (
     ChipsRead,
     Effect,
     Event,
+    LeftRead,
     Noted,
     PassEnded,
     PodGone,
@@ -49,8 +50,8 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
             ledger, effects = _meet(ledger, event)
         case PodGone():
             ledger = _forget(ledger, event.uid)
-        case ChipsRead():
-            ledger = replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
+        case ChipsRead() | LeftRead():
+            ledger = _look(ledger, event)
         case PreferenceAsked():
             ledger, preferred = pairing.prefer(ledger, event)
             effects = (preferred,)
@@ -63,6 +64,13 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
         case _:
             assert_never(event)
     return ledger, effects
+
+
+def _look(ledger: Ledger, event: ChipsRead | LeftRead) -> Ledger:
+    """Take in what driver or kernel has shown."""
+    if isinstance(event, LeftRead):
+        return releasing.take_in_left(ledger, event)
+    return replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:

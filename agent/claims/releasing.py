@@ -7,9 +7,10 @@ Allocate was under way.
 from dataclasses import replace
 
 from agent.claims import picking, values
-from agent.claims.events import InUse, PassEnded
+from agent.claims.events import InUse, LeftRead, PassEnded
 from agent.claims.values import Hold, Ledger, Owner
 from scheduler_core.shapes import ContainerKind
+from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 
 #: Quiet passes without any possible owner after which a hold of nobody ends.
@@ -21,26 +22,92 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     """Release what certainly nobody holds any more.
 
     A hold ends when its pod has gone or ended at the API server, and
-    pod-resources no longer shows its ids, and no process is on its chips.
+    pod-resources no longer shows its ids, and no process is on its chips or
+    left of the pod.
     """
     ledger = _without_old_evidence(ledger)
     if not event.quiet:
         return ledger
     in_use = _unexplained(ledger, event.in_use)
-    ended = set()
-    for hold in tuple(ledger.holds.values()):
-        if _is_in_use(ledger, hold):
-            continue
-        if hold.owner is not None:
-            if _owner_is_through(ledger, hold, hold.owner):
-                ended.add(hold.sequence)
-        else:
-            misses = 0 if _could_be_somebodys(ledger, hold) else hold.misses + 1
-            if misses < MISSES_TO_RELEASE:
-                ledger = values.with_hold(ledger, replace(hold, misses=misses))
-            elif in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
-                ended.add(hold.sequence)
-    return without_idle_slots(_without(ledger, ended)) if ended else ledger
+    before = ledger
+    for hold in before.holds.values():
+        if hold.owner is None:
+            ledger = _without_nobodys(ledger, hold, in_use)
+        elif _owner_is_through(before, hold, hold.owner):
+            if _is_in_use(before, hold):
+                ledger = _narrowed(ledger, hold)
+            else:
+                ledger = _without(ledger, {hold.sequence})
+    is_less = len(ledger.holds) < len(before.holds)
+    return without_idle_slots(ledger) if is_less else ledger
+
+
+def _without_nobodys(
+    ledger: Ledger, hold: Hold, in_use: frozenset[str] | None
+) -> Ledger:
+    """Count that nobody can be the owner of a hold; release it at the last time."""
+    if _is_in_use(ledger, hold):
+        return ledger
+    misses = 0 if _could_be_somebodys(ledger, hold) else hold.misses + 1
+    if misses < MISSES_TO_RELEASE:
+        return values.with_hold(ledger, replace(hold, misses=misses))
+    if in_use is not None and in_use.isdisjoint(hold.kubelet_ids):
+        return _without(ledger, {hold.sequence})
+    return ledger
+
+
+def _narrowed(ledger: Ledger, hold: Hold) -> Ledger:
+    """Keep of a hold whose pod has gone only the chips that are still used.
+
+    One stuck process is not to keep all chips of a node from everybody. But what
+    of the pod's own is left may use each of them again.
+    """
+    is_left = hold.owner is not None and hold.owner.uid in ledger.left
+    if is_left or len(hold.kubelet_ids) != len(hold.chips):
+        return ledger
+    used = [
+        (kubelet_id, chip)
+        for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=True)
+        if ledger.busy >> chip & 1
+    ]
+    ids, chips = tuple(i for i, _ in used), tuple(chip for _, chip in used)
+    ledger = values.with_hold(ledger, replace(hold, kubelet_ids=ids, chips=chips))
+    slot = ledger.slots.get(hold.slot)
+    if slot is None or values.is_alive(ledger, slot.uid):
+        return ledger
+    mask = 0
+    for other in values.holds_of_slot(ledger, slot.uid):
+        mask |= other.mask
+    rest = replace(slot, chips=mask, predicate_time=annotations.SERVED)
+    return replace(ledger, slots={**ledger.slots, slot.uid: rest})
+
+
+def take_in_left(ledger: Ledger, event: LeftRead) -> Ledger:
+    """Take in which processes pods have left that have gone."""
+    others = {uid: pids for uid, pids in ledger.left.items() if uid not in event.uids}
+    return replace(ledger, left={**others, **event.found})
+
+
+def vacating(ledger: Ledger, ids: frozenset[str] | None = None) -> frozenset[str]:
+    """Return the pods of whose own processes it depends whether their chips are free.
+
+    They are to be read before a pass ends, or ids are given again.
+
+    Args:
+        ledger: The state.
+        ids: That the kubelet offers, or gives; None: those of a pass.
+    """
+    return frozenset(
+        hold.owner.uid
+        for hold in ledger.holds.values()
+        if hold.owner is not None
+        and not values.is_alive(ledger, hold.owner.uid)
+        and (
+            _owner_is_through(ledger, hold, hold.owner)
+            if ids is None
+            else ids.issuperset(hold.kubelet_ids)
+        )
+    )
 
 
 def lingers(ledger: Ledger) -> bool:
@@ -94,10 +161,10 @@ def without_ended(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
 
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a process is on chips of a hold that no other hold explains.
-
-    A pod's containers can have had the same chips one after the other.
-    """
+    """Tell whether a process is, or can come to be, on chips of a pod that has gone."""
+    if hold.owner is not None and hold.owner.uid in ledger.left:
+        return True
+    # a pod's containers can have had the same chips one after the other
     explained = 0
     for other in ledger.holds.values():
         owner = other.owner
@@ -226,7 +293,9 @@ def _without_old_evidence(ledger: Ledger) -> Ledger:
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
     }
     shown = {uid: each for uid, each in ledger.shown.items() if uid in needed}
-    return replace(ledger, shown=shown)
+    gone = {uid for uid in needed if not values.is_alive(ledger, uid)}
+    left = {uid: pids for uid, pids in ledger.left.items() if uid in gone}
+    return replace(ledger, shown=shown, left=left)
 
 
 def _without(ledger: Ledger, sequences: set[int]) -> Ledger:

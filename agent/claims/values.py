@@ -91,7 +91,7 @@ class Ledger:
 
     Source of truth of each part: pods and slots: the API server; holds: our
     own answers to Allocate, kept in the journal; shown: pod-resources;
-    unhealthy and busy: the driver.
+    unhealthy and busy: the driver; left: the kernel.
     """
 
     product: Product
@@ -112,6 +112,9 @@ class Ledger:
     sequence: int = 0
     unhealthy: int = 0  #: mask
     busy: int = 0  #: mask: chips on which the driver sees a process
+    #: {uid of a pod that has gone and holds something: processes that it has left,
+    #: or none when nobody could tell}
+    left: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def is_alive(ledger: Ledger, uid: str) -> bool:
@@ -151,15 +154,18 @@ def releasing(ledger: Ledger) -> int:
     """Return the chips on which a process runs that no living pod explains.
 
     A chip whose pod has gone is not free before its last process has ended
-    (seed 004, "Concurrency Considerations", 2).
+    (seed 004, "Concurrency Considerations", 2): neither one that the driver sees,
+    nor one of the pod's own, which may open the chip again.
     """
-    explained = 0
+    explained, used = 0, ledger.busy
     for hold in ledger.holds.values():
         if hold.owner is None or is_alive(ledger, hold.owner.uid):
             explained |= hold.mask
+        elif hold.owner.uid in ledger.left:
+            used |= hold.mask
     for uid in ledger.bare & ledger.slots.keys():
         explained |= ledger.slots[uid].chips
-    return ledger.busy & ~explained
+    return used & ~explained
 
 
 def slot_of_served(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:

@@ -1,7 +1,7 @@
 """The agent's metrics: every name, label and unit, in one place.
 
-Labels come from closed sets only. Gauges that mirror a state are set from that
-state; nothing here remembers anything.
+Labels come from closed sets, but those of `releasing`, which shows only what is so now.
+Gauges that mirror a state are set from that state; nothing here remembers anything.
 """
 
 from typing import Final
@@ -83,6 +83,11 @@ class Metrics:
 
     def _chips(self) -> None:
         self.chips = self._gauge("chips", "Chips of this node", "condition")
+        self.releasing = self._gauge(
+            "releasing",
+            "1 for each process that keeps a chip without a pod from being free",
+            *("chip", "pid", "process"),
+        )
         self.health_transitions = self._counter(
             "health_transitions", "Chips that came into a condition", "condition"
         )

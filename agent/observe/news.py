@@ -10,6 +10,7 @@ from typing import Any
 from agent.claims import values
 from agent.claims.events import Counted, Effect, Noted, Refused
 from agent.current import Current
+from agent.devices.processes import Occupant
 from agent.devices.reading import Level
 from agent.health import Condition, Health, Transition
 from agent.observe import log as keys
@@ -21,6 +22,8 @@ from scheduler_core.wire.faults import UpgradeReason
 
 log = logging.getLogger(__name__)
 
+#: Stands for processes that are there and cannot be seen.
+_UNSEEN = Occupant(pid=0)
 #: What two can fight over: the kubelet's resource, the node's ConfigMap.
 RIVALS = ("kubelet", "configmap")
 
@@ -140,6 +143,52 @@ class News:
             reason=reason,
             message=text.format(chip=change.chip, why=change.reason),
             type=kind,
+        )
+
+    def releasing(self, chips: Mapping[int, tuple[Occupant, ...]]) -> None:
+        """Show which processes keep chips from being free.
+
+        Args:
+            chips: {chip: its processes, none when they are not known}.
+        """
+        self._metrics.releasing.clear()
+        for chip, occupants in chips.items():
+            for each in occupants or (_UNSEEN,):
+                pid = str(each.pid or "")
+                self._metrics.releasing.labels(str(chip), pid, each.name).set(1)
+
+    def still_used(self, chip: int, pod: str, occupants: tuple[Occupant, ...]) -> None:
+        """Tell that a process stays on a chip that no pod has.
+
+        Args:
+            chip: Which.
+            pod: Whose it was, `namespace/pod`; "" when nobody's.
+            occupants: The processes; none when they are not known.
+        """
+        why = f"pod {pod} has gone" if pod else "no pod has it"
+        named = ", ".join(f"process {who}" for who in occupants)
+        who = named or "a process that cannot be seen from here"
+        log.warning(
+            "chip still in use",
+            extra={keys.CHIP: chip, keys.REASON: f"{why}; {who}"},
+        )
+        self._recorder.record(
+            self._node,
+            reason="NpuStillInUse",
+            message=(
+                f"chip {chip} is not free, though {why}: {who} uses it. It is "
+                "free as soon as that has ended"
+            ),
+            type="Warning",
+        )
+
+    def let_go(self, chip: int) -> None:
+        """Tell that no process stays on a chip any more of which that was told."""
+        log.info("chip no longer in use", extra={keys.CHIP: chip})
+        self._recorder.record(
+            self._node,
+            reason="NpuNoLongerInUse",
+            message=f"no process keeps chip {chip} from being free any more",
         )
 
     def driver(self, problem: str) -> None:

@@ -13,12 +13,15 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterable,
+    Mapping,
     Sequence,
 )
 
+from agent.claims import releasing
 from agent.claims.events import (
     AllocateAsked,
     Granted,
+    LeftRead,
     PodSeen,
     PreferenceAsked,
     Preferred,
@@ -41,6 +44,8 @@ log = logging.getLogger(__name__)
 CLAIM_WAIT_S = 1.0
 KUBELET_PODS_S = 0.5
 
+#: Finds the processes that pods which have gone have left; bounded in time.
+FindLeft = Callable[[frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]]
 KubeletPods = Callable[[], Awaitable[Iterable[NpuPod]]]
 WriteJournal = Callable[[], Awaitable[None]]
 
@@ -57,6 +62,7 @@ class Servicer(ListServicer):
         *,
         traffic: Traffic,
         kubelet_pods: KubeletPods,
+        find_left: FindLeft,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
         numa: Callable[[], Sequence[int]],
@@ -68,6 +74,7 @@ class Servicer(ListServicer):
             current: The ledger.
             traffic: Told what is under way.
             kubelet_pods: The pods that the kubelet itself knows; bounded in time.
+            find_left: Asks the kernel for processes of pods that have gone.
             write_journal: Puts the ledger's holds on disk, bounded in time;
                 returns even if it could not.
             observe_allocate_s: Told how long each Allocate took.
@@ -80,6 +87,7 @@ class Servicer(ListServicer):
         self._mounting = mounting
         self._traffic = traffic
         self._kubelet_pods = kubelet_pods
+        self._find_left = find_left
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
         self._waited_until = float("-inf")
@@ -127,6 +135,7 @@ class Servicer(ListServicer):
 
     async def _prefer(self, asked: PreferenceAsked) -> tuple[str, ...]:
         """Wait for a claim of this size, but answer in any case."""
+        await self._look_for_left((*asked.available, *asked.must_include))
         deadline = clock.loop_s() + CLAIM_WAIT_S
         while True:
             version = self._current.version
@@ -143,6 +152,7 @@ class Servicer(ListServicer):
 
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
         """Serve at once if there is a claim; else wait for it, then decide."""
+        await self._look_for_left(kubelet_ids)
         # what the preference has waited for in vain need not be waited for again
         waited = clock.loop_s() - self._waited_until < CLAIM_WAIT_S
         deadline = clock.loop_s() + (0.0 if waited else CLAIM_WAIT_S)
@@ -159,6 +169,17 @@ class Servicer(ListServicer):
         if answer is None:
             raise AssertionError(kubelet_ids)  # a last call is always answered
         return answer
+
+    async def _look_for_left(self, kubelet_ids: Iterable[str]) -> None:
+        """Learn whether pods that had these ids have left processes.
+
+        The kubelet gives the ids of a pod again that was deleted by force, while its
+        containers still run.
+        """
+        gone = releasing.vacating(self._current.ledger, frozenset(kubelet_ids))
+        if gone:
+            found = await self._find_left(gone)
+            self._current.apply(LeftRead(uids=gone, found=found))
 
     def _ask(self, asked: AllocateAsked) -> Hold | Refused | None:
         for effect in self._current.apply(asked):

@@ -311,6 +311,7 @@ _DOING: Mapping[str, _Do] = {
     "extender-killed": _extender_killed,
     "extender-frozen": _frozen(EXTENDER),
     "chip-broken": _driver(drivers.broken),
+    "process-left": _driver(drivers.occupied),
     "driver-silent": _driver(drivers.silent),
     "driver-slow": _driver(drivers.slow),
     "driver-lying": _driver(drivers.lying),

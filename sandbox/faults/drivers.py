@@ -5,7 +5,7 @@ Each function does it, and returns what undoes it.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,16 @@ _LOOK_S = 0.02
 
 def broken(node: Node, chips: tuple[int, ...]) -> Undo:
     """Let these chips fail, beside those that have failed already."""
-    added = [{"chip": chip, "code": FAULT_CODE} for chip in chips]
-    _change_faults(node, lambda faults: [*faults, *added])
+    return _adding(
+        node, "faults", [{"chip": chip, "code": FAULT_CODE} for chip in chips]
+    )
 
-    async def undo() -> None:
-        def without(faults: list[Any]) -> list[Any]:
-            # each once: another of the same chip may go on
-            for fault in added:
-                if fault in faults:
-                    faults.remove(fault)
-            return faults
 
-        _change_faults(node, without)
-
-    return undo
+def occupied(node: Node, chips: tuple[int, ...]) -> Undo:
+    """Let a process be on these chips; it is this one, so it can be named."""
+    return _adding(
+        node, "processes", [{"chip": chip, "pid": os.getpid()} for chip in chips]
+    )
 
 
 def silent(node: Node) -> Undo:
@@ -93,10 +89,26 @@ def lying(node: Node, chips: tuple[int, ...]) -> Undo:
     return undo
 
 
-def _change_faults(node: Node, change: Callable[[list[Any]], list[Any]]) -> None:
-    """Write the driver's file with other faults, and all else that it says."""
+def _adding(node: Node, key: str, added: Sequence[Mapping[str, Any]]) -> Undo:
+    """Have the driver's file say more, beside all else that it says."""
+    _change(node, key, lambda known: [*known, *added])
+
+    async def undo() -> None:
+        def without(known: list[Any]) -> list[Any]:
+            # each once: another of the same chip may go on
+            for each in added:
+                if each in known:
+                    known.remove(each)
+            return known
+
+        _change(node, key, without)
+
+    return undo
+
+
+def _change(node: Node, key: str, change: Callable[[list[Any]], list[Any]]) -> None:
     said = yaml.safe_load(_content(node))
-    _write(node, _with(said, faults=change(list(said.get("faults") or ()))))
+    _write(node, _with(said, **{key: change(list(said.get(key) or ()))}))
 
 
 def _with(said: Mapping[str, Any], **more: Any) -> bytes:

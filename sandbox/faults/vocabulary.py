@@ -154,6 +154,11 @@ FAULTS = (
     ),
     FaultKind("extender-frozen", "the extender stands still, its sockets open"),
     FaultKind("chip-broken", "chips fail, and recover", (_NODE, _CHIPS)),
+    FaultKind(
+        "process-left",
+        "a process (this sandbox's own) is on chips, whether or not a pod has them",
+        (_NODE, _CHIPS),
+    ),
     FaultKind("driver-silent", "the driver does not answer", (_NODE,)),
     FaultKind(
         "driver-slow",

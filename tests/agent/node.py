@@ -1,6 +1,6 @@
 """A small node for tests of the agent: pods with claims, and a ledger of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from agent.claims import ledger as ledgers
 from agent.claims.events import ChipsRead, Effect, PodSeen
@@ -51,6 +51,11 @@ def pod(  # noqa: PLR0913  # the parts of a pod
     )
     assert found is not None
     return found
+
+
+async def nobody(_uids: Collection[str]) -> Mapping[str, tuple[int, ...]]:
+    """No pod that has gone has left a process."""
+    return {}
 
 
 class Effects(list[Effect]):

@@ -12,9 +12,9 @@ from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
 from agent.plugin.traffic import Traffic
-from agent.reconciler import Containers, Reconciler, ResourcesError
+from agent.reconciler import Containers, FindLeft, Reconciler, ResourcesError
 from service.backoff import Backoff
-from tests.agent.node import current, ids, pod
+from tests.agent.node import current, ids, nobody, pod
 
 
 class FakeResources:
@@ -54,9 +54,11 @@ def reconciler(
     resources: FakeResources,
     traffic: Traffic | None = None,
     backoff: Backoff | None = None,
+    find_left: FindLeft = nobody,
 ) -> Reconciler:
     return Reconciler(
         now,
+        find_left=find_left,
         resources=resources,
         traffic=traffic or Traffic(lambda: 0.0),
         period_s=5.0,

@@ -14,6 +14,7 @@ import pytest
 from agent import status, statussocket
 from agent.claims.events import ChipsRead
 from agent.devices import driver_file
+from agent.devices.processes import Occupant
 from agent.health import Health, Look, step
 from agent.status import Change, View
 from tests.agent.node import current, pod
@@ -48,6 +49,7 @@ def view() -> View:
         changes=tuple(
             Change(at_ms=1_700_000_000_000, transition=each) for each in transitions
         ),
+        leftovers={7: (Occupant(pid=4711, name="python3", user=0),)},
     )
 
 
@@ -56,16 +58,17 @@ def test_a_person_reads_who_has_what() -> None:
         "node-1: ready\n"
         "atlas-800-training, scheduled, agent 1.2.3\n"
         "\n"
-        "CHIP  CONDITION          OWNER                     FAULTS\n"
-        "0     healthy            default/train/main        -\n"
-        "1     healthy            default/train/main        -\n"
-        "2     healthy            -                         -\n"
-        "3     unhealthy          -                         SeparateNPU 80818C00\n"
-        "4     network-unhealthy  -                         "
+        "CHIP  CONDITION          OWNER                                  FAULTS\n"
+        "0     healthy            default/train/main                     -\n"
+        "1     healthy            default/train/main                     -\n"
+        "2     healthy            -                                      -\n"
+        "3     unhealthy          -                                      "
+        "SeparateNPU 80818C00\n"
+        "4     network-unhealthy  -                                      "
         "PreSeparateNPU 81078603 network\n"
-        "5     healthy            -                         -\n"
-        "6     healthy            -                         -\n"
-        "7     healthy            no pod, but process 4711  -\n"
+        "5     healthy            -                                      -\n"
+        "6     healthy            -                                      -\n"
+        "7     healthy            no pod; process 4711 (python3, uid 0)  -\n"
         "default/next waits for its chips: 2\n"
         "\n"
         "Last changes:\n"
@@ -95,6 +98,7 @@ def test_a_program_reads_the_same() -> None:
         "owners": [],
         "releasing": False,
         "processes": [],
+        "usedBy": [],
         "faults": [
             {
                 "code": "80818C00",
@@ -104,8 +108,18 @@ def test_a_program_reads_the_same() -> None:
             }
         ],
     }
+    assert found["chips"][7]["usedBy"] == [{"pid": 4711, "name": "python3", "user": 0}]
     assert found["claims"] == [{"pod": "default/next", "chips": [2]}]
     assert json.loads(json.dumps(found)) == found
+
+
+def test_a_pod_that_has_gone_is_named_beside_the_process_that_it_has_left() -> None:
+    now = view()
+    now = replace(now, ledger=replace(now.ledger, pods={}, busy=0b1), leftovers={})
+
+    lines = status.text(status.document(now)).splitlines()
+
+    assert lines[4].split("  ")[-2].strip() == "default/train/main (gone)"
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ class Plugin:
     kubelet_was_asked: int = 0
     journalled: list[tuple[int, ...]] = field(default_factory=list)
     allocate_s: list[float] = field(default_factory=list)
+    #: {uid of a pod that has gone: processes that it has left}
+    left: dict[str, tuple[int, ...]] = field(default_factory=dict)
     stand_in: str = ""
     numa: tuple[int, ...] = ()
 
@@ -49,6 +51,9 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 made.kubelet_was_asked += 1
                 return made.kubelet_pods
 
+            async def find_left(uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
+                return {uid: made.left[uid] for uid in uids if uid in made.left}
+
             async def write_journal() -> None:
                 await asyncio.sleep(0)
                 made.journalled.append(tuple(now.ledger.holds))
@@ -57,6 +62,7 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 now,
                 traffic=Traffic(asyncio.get_running_loop().time),
                 kubelet_pods=kubelet_pods,
+                find_left=find_left,
                 write_journal=write_journal,
                 observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
                 numa=lambda: made.numa,

@@ -17,7 +17,7 @@ from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
-from tests.agent.node import current, ids, pod
+from tests.agent.node import current, ids, nobody, pod
 from tests.agent.plugin.conftest import LOCALHOST
 
 #: Within this a kubelet's restart must be noticed.
@@ -133,6 +133,7 @@ async def serving(
             now,
             traffic=Traffic(asyncio.get_running_loop().time),
             kubelet_pods=no_pods,
+            find_left=nobody,
             write_journal=write_journal,
             observe_allocate_s=lambda _: None,
             numa=tuple,

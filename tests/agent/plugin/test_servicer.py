@@ -3,7 +3,7 @@ import asyncio
 import grpc
 import pytest
 
-from agent.claims.events import ChipsRead, PodSeen
+from agent.claims.events import ChipsRead, PodGone, PodSeen, ResourcesRead
 from agent.plugin.servicer import CLAIM_WAIT_S
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import ids, pod
@@ -237,3 +237,24 @@ async def test_the_stream_ends_when_the_servicer_is_closed(plugin: MakePlugin) -
 
     assert [message async for message in stream] == []
     assert made.servicer.streams == 0
+
+
+async def test_the_chip_of_a_pod_deleted_by_force_waits_for_its_processes(
+    plugin: MakePlugin,
+) -> None:
+    made = await plugin(pod("train", [0]))
+    assert await visible(made, 0) == "0"
+    made.current.apply(
+        ResourcesRead(
+            uid="uid-train",
+            containers={"main": frozenset(ids(0))},
+            as_of=1,
+            until=1,
+            quiet=True,
+        )
+    )
+    made.current.apply(PodGone("uid-train"))
+    made.current.apply(PodSeen(pod("next", [0], 2)))
+    made.left["uid-train"] = (4711,)
+
+    assert await visible(made, 0) == "1"

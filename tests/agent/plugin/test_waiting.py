@@ -16,7 +16,7 @@ from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, ids, pod
+from tests.agent.node import current, ids, nobody, pod
 
 pytestmark = pytest.mark.looptime
 
@@ -49,6 +49,7 @@ def servicer(
         now,
         traffic=Traffic(now_s),
         kubelet_pods=own_pods,
+        find_left=nobody,
         write_journal=write_journal,
         observe_allocate_s=lambda _: None,
         numa=tuple,

@@ -195,3 +195,23 @@ def test_a_process_of_a_living_pod_is_nothing_to_wait_for() -> None:
 
     assert affinity(now.ledger).releasing == ()
     assert ("Ascend910-0", True) in occupancy.devices(now.ledger)
+
+
+def test_of_several_chips_those_are_free_that_no_process_uses() -> None:
+    now = current(pod("wide", [0, 1, 2, 3]))
+    mounts(now, 0, 1, 2, 3)
+    shows(now, "wide", main=(0, 1, 2, 3))
+    now.apply(PodGone("uid-wide"))
+    knows_not(now, "wide")
+
+    now.apply(ChipsRead(unhealthy=0, busy=0b100))
+    passes(now)
+    during = affinity(now.ledger)
+    offered = occupancy.unclaimed(now.ledger)
+    now.apply(ChipsRead(unhealthy=0, busy=0))
+    passes(now)
+
+    assert (during.held, during.releasing) == ((2,), (2,))
+    assert offered == 0b11111011
+    assert affinity(now.ledger).held == ()
+    assert not now.ledger.slots

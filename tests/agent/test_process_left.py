@@ -1,0 +1,165 @@
+"""A pod has gone, a process of it stays: end to end, with the programs themselves."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent import statussocket
+from sandbox.world import RESOURCE, World, running
+
+NODE = "node-1"
+PODS = "/api/v1/namespaces/default/pods"
+REPORT = f"/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-{NODE}"
+#: A bound for a machine many times slower; nothing waits for it.
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    with tempfile.TemporaryDirectory(prefix="le-") as root:  # tmp_path is too long
+        async with running([NODE], below=Path(root)) as world:
+            yield world
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that does not end by itself."""
+    process = await asyncio.create_subprocess_exec("sleep", "600")
+    yield process
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+async def until(is_so: Callable[[], Awaitable[Any]]) -> Any:
+    """Wait until something is there, and return it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await is_so()):
+            await asyncio.sleep(0.05)
+    return found
+
+
+def show(world: World, *processes: tuple[int, int]) -> None:
+    """Have the driver see these processes: (chip, pid)."""
+    node = world.nodes[NODE]
+    uses = [{"chip": chip, "pid": pid} for chip, pid in processes]
+    draft = node.driver_file.with_suffix(".draft")
+    # JSON is YAML
+    draft.write_text(json.dumps({"product": node.machine.product, "processes": uses}))
+    draft.replace(node.driver_file)
+
+
+async def create(world: World, name: str, count: int) -> None:
+    limits = {"limits": {RESOURCE: str(count)}}
+    container = {"name": "main", "image": "x", "resources": limits}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container]},
+    }
+    await world.api.create(PODS, body)
+
+
+async def chips_of(world: World, name: str) -> str:
+    """The chips of a pod, once everybody knows that it has them."""
+    pod = await world.api.get(f"{PODS}/{name}")
+    return str(pod["metadata"].get("annotations", {}).get("huawei.com/AscendReal", ""))
+
+
+async def affinity(world: World) -> dict[str, Any]:
+    report = await world.api.get(REPORT)
+    found: dict[str, Any] = json.loads(report["data"]["AscendAffinity"])
+    return found
+
+
+async def events(world: World, reason: str) -> list[str]:
+    found = await world.api.items("/api/v1/namespaces/default/events")
+    return [each["message"] for each in found if each["reason"] == reason]
+
+
+async def metric(world: World) -> list[str]:
+    where = world.nodes[NODE].address_file.read_text().strip()
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"http://{where}/metrics") as answer,
+    ):
+        lines = (await answer.text()).splitlines()
+    return [line for line in lines if line.startswith("ascend_agent_releasing{")]
+
+
+async def status(world: World) -> dict[str, Any]:
+    """What `ascend-agent status` is told."""
+    socket = world.nodes[NODE].state_dir / statussocket.NAME
+    found = await asyncio.to_thread(statussocket.ask, socket)
+    return dict(found)
+
+
+@pytest.mark.seed("004-13")
+@pytest.mark.timeout(120)
+async def test_its_chips_are_nobodys_until_it_has_ended(
+    world: World, process: asyncio.subprocess.Process
+) -> None:
+    await create(world, "train", 8)
+    await until(lambda: chips_of(world, "train"))
+    show(world, (0, process.pid), (1, process.pid))
+    await until(lambda: has_process_seen(world, process.pid))
+
+    await world.api.delete(f"{PODS}/train")
+    await until(lambda: is_releasing(world, 2))
+    # six chips are free, whole rings are not: nobody may have all eight
+    await create(world, "whole", 8)
+    await create(world, "half", 4)
+    half = await until(lambda: chips_of(world, "half"))
+    [told, other] = await until(lambda: two_events(world))
+    shown = await metric(world)
+    chips = (await status(world))["chips"]
+    waiting = await world.api.get(f"{PODS}/whole")
+    await world.api.delete(f"{PODS}/half")
+
+    process.kill()
+    await process.wait()
+    show(world)
+    served = await until(lambda: chips_of(world, "whole"))
+    await until(lambda: has_nothing_to_release(world))
+
+    assert half == "Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7"
+    named = f"process {process.pid} (sleep, uid "
+    assert told.startswith(
+        f"chip 0 is not free, though pod default/train has gone: {named}"
+    )
+    assert other.startswith("chip 1 is not free")
+    assert sorted(shown) == [
+        f'ascend_agent_releasing{{chip="{chip}",pid="{process.pid}",'
+        'process="sleep"} 1.0'
+        for chip in (0, 1)
+    ]
+    users = {c["chip"]: [who["name"] for who in c["usedBy"]] for c in chips}
+    assert users == {chip: ["sleep"] if chip < 2 else [] for chip in range(8)}
+    assert "nodeName" not in waiting["spec"]
+    assert served == ",".join(f"Ascend910-{chip}" for chip in range(8))
+
+
+async def has_process_seen(world: World, pid: int) -> bool:
+    chips = (await status(world))["chips"]
+    return all(chips[chip]["processes"] == [pid] for chip in (0, 1))
+
+
+async def is_releasing(world: World, count: int) -> bool:
+    return len((await affinity(world))["releasing"]) == count
+
+
+async def has_nothing_to_release(world: World) -> bool:
+    found = await affinity(world)
+    return (len(found["held"]), found["releasing"]) == (8, [])
+
+
+async def two_events(world: World) -> list[str]:
+    found = sorted(await events(world, "NpuStillInUse"))
+    return found if len(found) == 2 else []
