@@ -34,12 +34,24 @@ async def set_affinity(api: ApiClient, name: str, document: Object) -> None:
     await api.patch(_path(name), {"data": {deviceinfo.AFFINITY_KEY: text}})
 
 
-def report(held: Iterable[int] = (), broken: Iterable[int] = ()) -> dict[str, str]:
-    """The ConfigMap's texts."""
-    taken, unfit = tuple(held), tuple(broken)
-    free = tuple(i for i in range(PRODUCT.chip_count) if i not in {*taken, *unfit})
-    info = DeviceInfo(available=free, unhealthy=unfit, update_time=int(clock.wall_s()))
-    return deviceinfo.render(info, Affinity(held=taken, sequence=1), PRODUCT)
+def report(
+    held: Iterable[int] = (),
+    broken: Iterable[int] = (),
+    *,
+    releasing: Iterable[int] = (),
+    listed: Iterable[int] | None = None,
+) -> dict[str, str]:
+    """The ConfigMap's texts; by default it lists what is neither held nor broken."""
+    taken, leaving, unfit = tuple(held), tuple(releasing), tuple(broken)
+    used = {*taken, *leaving, *unfit}
+    free = tuple(i for i in range(PRODUCT.chip_count) if i not in used)
+    info = DeviceInfo(
+        available=free if listed is None else tuple(listed),
+        unhealthy=unfit,
+        update_time=int(clock.wall_s()),
+    )
+    affinity = Affinity(held=taken, releasing=leaving, sequence=1)
+    return deviceinfo.render(info, affinity, PRODUCT)
 
 
 def _path(name: str) -> str:

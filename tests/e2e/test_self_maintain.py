@@ -1,0 +1,84 @@
+"""Both scheduling processes: who works out which chips are free makes no difference."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from extender import live
+from tests.e2e import truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import until
+from tests.e2e.pods import pod
+
+_NAMESPACE = "kube-system"
+_ALL = tuple(range(8))
+_WITHIN_S = 120
+
+
+@pytest.fixture
+def maintained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The extender has heard who maintains the list of free chips: itself or not."""
+    # another edit besides, so that there is always something to be taken
+    data = {"self-maintain-available-card": request.param, "reserve-nodes": "1"}
+    made = cluster.core.create_namespaced_config_map(
+        _NAMESPACE, {"metadata": {"name": live.NAME}, "data": data}
+    )
+    text = f"in force: self-maintain-available-card {request.param}, "
+
+    def is_taken() -> bool:
+        about = f"involvedObject.uid={made.metadata.uid}"
+        events = cluster.core.list_namespaced_event(_NAMESPACE, field_selector=about)
+        return any(event.message.startswith(text) for event in events.items)
+
+    try:
+        until(is_taken, "the settings in force", within_s=_WITHIN_S)
+        yield request.param
+    finally:
+        cluster.core.delete_namespaced_config_map(live.NAME, _NAMESPACE)
+
+
+@pytest.mark.seed("000-01")
+@pytest.mark.seed("000-06")
+@pytest.mark.parametrize("maintained", ["true", "false"], indirect=True)
+@pytest.mark.usefixtures("maintained")
+def test_chips_go_from_the_report_to_the_container_and_back(
+    cluster: Cluster, namespace: str
+) -> None:
+    _until_listed(cluster, _ALL)
+
+    cluster.core.create_namespaced_pod(namespace, pod("first", 2))
+    cluster.wait_running(namespace, "first")
+
+    [first] = truth.until_agreed(cluster)
+    assert (first.chips, first.claimed, first.real) == ((0, 1), (0, 1), (0, 1))
+    assert first.predicate_time == truth.SERVED
+    _until_listed(cluster, _ALL[2:])
+
+    cluster.core.create_namespaced_pod(namespace, pod("whole", 8))
+    until(
+        lambda: _is_told(cluster, namespace, "without 8 free chips"),
+        "told that not all chips are free",
+        within_s=_WITHIN_S,
+    )
+    cluster.core.delete_namespaced_pod("first", namespace)
+
+    cluster.wait_running(namespace, "whole")
+    [whole] = truth.until_agreed(cluster)
+    assert whole.chips == _ALL
+    _until_listed(cluster, ())
+
+
+def _until_listed(cluster: Cluster, chips: tuple[int, ...]) -> None:
+    """The agent's ConfigMap lists these chips as free, and no others."""
+    until(
+        lambda: truth.node(cluster).available == chips,
+        lambda: f"{chips} listed, not {truth.node(cluster)}",
+        within_s=_WITHIN_S,
+    )
+
+
+def _is_told(cluster: Cluster, namespace: str, text: str) -> bool:
+    events = cluster.core.list_namespaced_event(namespace).items
+    return any(
+        event.reason == "FailedScheduling" and text in event.message for event in events
+    )
