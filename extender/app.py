@@ -17,10 +17,12 @@ from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
 from extender.election import Election, KubeLease
+from extender.evicting import KubeEvictions
+from extender.evictor import Evictor
 from extender.leading import Phase
 from extender.live import Adjustable, Live
 from extender.metrics import Metrics
-from extender.networks import Networks, Rules
+from extender.networks import Networks
 from extender.notes import Note, Notes
 from extender.office import Office
 from extender.planner import Planner
@@ -35,8 +37,6 @@ from kube import credentials, nodes, objects
 from kube.client import Client, object_path
 from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import Version
 from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -92,14 +92,12 @@ class Extender:
         )
         self._client = client
         self._waker = Waker(self._mark, self._any_node)
-        told = _adjustable(settings)
+        told = live.adjustable(settings)
         self._networks = Networks(self._cache, told.rules)
         self._live = Live(told, adjust=self._adjust, say=self._say)
+        jobs_api = KubeJobs(client, self._recorder, self._waker)
         self._planner = Planner(
-            self._cache,
-            KubeJobs(client, self._recorder, self._waker),
-            clock=wall,
-            world=self._networks.world,
+            self._cache, jobs_api, clock=wall, world=self._networks.world
         )
         self._binder = Binder(
             self._cache,
@@ -110,6 +108,13 @@ class Extender:
             told=self._told,
             may=may,
         )
+        self._evictor: Evictor | None = None
+        if settings.preemption == "evict":
+            evictions = KubeEvictions(
+                client, metrics, tell=jobs_api.tell, wake=self._waker.again
+            )
+            world = self._networks.world
+            self._evictor = Evictor(self._cache, evictions, clock=wall, world=world)
         self._nodes = ListWatch(
             client, object_path("nodes", ""), objects.Node, pause_s=_PAUSE_S
         )
@@ -146,6 +151,7 @@ class Extender:
             clock=wall,
             why_not_ready=self.why_not_ready,
             on_refused=self._waker.refused,
+            evictor=self._evictor,
         )
         self._volcano = Volcano(
             Parts(
@@ -205,6 +211,8 @@ class Extender:
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
         finally:
+            if self._evictor is not None:
+                await self._evictor.stop()
             await self._planner.stop()
             await self._binder.stop()
             await self._volcano.stop()
@@ -215,6 +223,8 @@ class Extender:
             self._learn(changes.Ticked(lost=self._lost()))
             self._planner.tick()
             self._volcano.tick()
+            if self._evictor is not None and self.why_not_ready() is None:
+                self._evictor.tick()
             await self._binder.audit()
 
     def _node(self, change: Change[objects.Node]) -> None:
@@ -370,20 +380,6 @@ def _election(settings: Settings, client: Client, wall: Clock) -> Election | Non
         client, settings.lease_namespace, settings.lease, timeout_s=terms.retry_s * 2
     )
     return Election(lease, terms, wall=wall)
-
-
-def _adjustable(settings: Settings) -> Adjustable:
-    """What the program was told of that a ConfigMap may say otherwise."""
-    return Adjustable(
-        self_maintain=settings.self_maintain_available_card,
-        rules=Rules(
-            profile=Profile(settings.job_rules),
-            superpod_size=settings.superpod_size,
-            superpod_reserve=settings.reserve_nodes,
-            switches=Version(settings.nslb_version),
-            shared_leaves=settings.shared_tor_num,
-        ),
-    )
 
 
 def _named(which: Iterable[bool]) -> str:

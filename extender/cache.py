@@ -73,6 +73,8 @@ class Cache:
         self.loads = Loads()
         #: {uid: priority} of pods that ask for NPUs, where it is not 0
         self.priorities: dict[str, int] = {}
+        #: {pod or job: chips that are freed for it}
+        self.rooms: dict[str, changes.RoomKept] = {}
         #: {node: (the job that it is kept for, that job's priority)}
         self.kept: dict[str, tuple[str, int]] = {}
         #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
@@ -213,6 +215,10 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
             _pod_gone(cache, change.uid, now_s)
         case changes.Ticked():
             _tick(cache, change.lost, now_s)
+        case changes.RoomKept():
+            _keep_room(cache, change)
+        case changes.RoomGivenUp():
+            _give_room_up(cache, change.owner)
         case _:
             _step(cache, change)
 
@@ -246,6 +252,20 @@ def _step(
             cache.maintain(itself=change.self_maintain)
         case _:
             assert_never(change)
+
+
+def _keep_room(cache: Cache, room: changes.RoomKept) -> None:
+    cache.rooms[room.owner] = room
+    for node, mask in room.chips.items():
+        cache.record(node).kept[room.owner] = mask
+        cache.compute(node)
+
+
+def _give_room_up(cache: Cache, owner: str) -> None:
+    room = cache.rooms.pop(owner, None)
+    for node in room.chips if room else ():
+        del cache.records[node].kept[owner]
+        cache.compute(node)
 
 
 def _node_seen(cache: Cache, change: changes.NodeSeen, now_s: float) -> None:

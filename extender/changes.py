@@ -117,6 +117,25 @@ class Assumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoomKept:
+    """These chips are free, or will be, and are kept for a pod or a job."""
+
+    #: UID of the pod, or the job
+    owner: str
+    #: {node: mask}
+    chips: Mapping[str, int]
+    #: the same for people, and who leaves for it
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomGivenUp:
+    """What was kept for a pod or a job is anybody's."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
     """The bind of this pod has certainly not happened; its promise is void."""
 
@@ -149,5 +168,7 @@ Change = (
     | Assumed
     | Dropped
     | ModeSet
+    | RoomKept
+    | RoomGivenUp
     | Ticked
 )

@@ -58,7 +58,7 @@ def choose(
     if promise is not None:
         if node == promise.node:
             return _promised(cache, pod, promise, now_ns)
-        return verdicts.ELSEWHERE if promise.planned else verdicts.OPEN_BIND
+        return verdicts.why_elsewhere(cache, promise)
     if node in cache.kept_from(pod.uid):
         return verdicts.KEPT
     return _chosen(cache, pod, node, now_ns)
@@ -104,7 +104,7 @@ def _promised(
         return _choice(cache, pod, promise, "the earlier bind, tried again")
     time = cache.records[promise.node].next_time(now_ns)
     now = replace(promise, predicate_time=time, planned=False)
-    return _choice(cache, pod, now, f"{promise.reason}, as its job was planned")
+    return _choice(cache, pod, now, promise.reason)
 
 
 def _choice(cache: Cache, pod: NpuPod, promise: Assumed, reason: str) -> Choice:

@@ -22,7 +22,16 @@ class Explanation:
         """The same for a person."""
         found = self.json
         lines = [f"{found['pod']}: {found['state']}"]
-        keys = ("job", "job_state", "node", "chips", "problem", "reason", "at")
+        keys = (
+            "job",
+            "job_state",
+            "node",
+            "chips",
+            "making_room",
+            "problem",
+            "reason",
+            "at",
+        )
         shown = [key for key in keys if key in found]
         lines += [f"  {key}: {_shown(found[key])}" for key in shown]
         nodes = found.get("nodes", {})
@@ -102,6 +111,10 @@ def _pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
     found: dict[str, Any] = {"state": "pending", "nodes": nodes}
     if pod.problem:
         found["problem"] = pod.problem
+    owner = cache.gangs.job_of.get(pod.uid, "")
+    room = cache.rooms.get(owner) or cache.rooms.get(pod.uid)
+    if room is not None:
+        found["making_room"] = room.said
     promise = cache.assumed.get(pod.uid)
     if promise is not None:
         found |= {"node": promise.node, "chips": list(chips.ids_of(promise.chips))}

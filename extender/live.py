@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.networks import Rules
+from extender.settings import Settings
 from kube.events import Regarding
 from kube.objects import ConfigMap
 from kube.watch import Change, Deleted, Synced, Upserted
@@ -48,6 +49,20 @@ class Adjustable:
     #: whether free chips follow from inventory, health and pods, or from the list
     self_maintain: bool = True
     rules: Rules = field(default_factory=Rules)
+
+
+def adjustable(settings: Settings) -> Adjustable:
+    """What the program was told of that a ConfigMap may say otherwise."""
+    return Adjustable(
+        self_maintain=settings.self_maintain_available_card,
+        rules=Rules(
+            profile=Profile(settings.job_rules),
+            superpod_size=settings.superpod_size,
+            superpod_reserve=settings.reserve_nodes,
+            switches=Version(settings.nslb_version),
+            shared_leaves=settings.shared_tor_num,
+        ),
+    )
 
 
 #: Says what one key's text means, with the settings before it.

@@ -139,6 +139,10 @@ class Loads:
         """What the pods of a node ask for."""
         return self._nodes.get(node, NOTHING)
 
+    def __contains__(self, uid: str) -> bool:
+        """Whether a pod is known."""
+        return uid in self._pods
+
     def __len__(self) -> int:
         """Count the pods."""
         return len(self._pods)

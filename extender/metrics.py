@@ -44,6 +44,9 @@ class Metrics:
         self.bind_refused = self._counter(
             "binds_refused", "Binds refused, by reason.", "reason"
         )
+        self.evictions = self._counter(
+            "evictions", "Pods to be evicted for others, by what came of it.", "outcome"
+        )
         self.bound = self._counter("pods_bound", "Pods bound.")
         self.allocated = self._counter(
             "volcano_allocations", "Pods that Volcano has allocated."
@@ -91,6 +94,11 @@ class Metrics:
         )
         for far in gangs.Phase:
             jobs.labels(far.name.lower()).set_function(partial(self._jobs, far))
+        self._gauge(
+            "rooms",
+            "Pods and jobs for which chips are being freed.",
+            lambda: self._cache.rooms,
+        )
         self._gauge("cached_nodes", "Nodes with NPUs.", lambda: self._cache.cluster)
         self._gauge("cached_pods", "Pods that ask for NPUs.", lambda: self._cache.pods)
         self._gauge(

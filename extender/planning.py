@@ -216,7 +216,7 @@ def _lost(job: _Try) -> dict[str, Placement]:
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.new}
 
 
-def _left(cache: Cache, name: str) -> Ask:
+def left_on(cache: Cache, name: str) -> Ask:
     """What a node still offers besides chips, promises counted."""
     record = cache.records[name]
     promised = total(cache.loads.ask(uid) for uid in record.assumed)
@@ -237,7 +237,7 @@ def _with_room(
     capped: dict[str, NodeState] = {}
     offered: list[str] = []
     for name in names:
-        fitting = least.times(_left(job.cache, name))
+        fitting = least.times(left_on(job.cache, name))
         if not fitting:
             continue
         offered.append(name)
@@ -293,7 +293,7 @@ def _kept(
     cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
 ) -> list[Placement]:
     """Those of the pods that fit the node together, the first first."""
-    left = _left(cache, node)
+    left = left_on(cache, node)
     there: list[NpuPod] = []
     kept: list[Placement] = []
     for pod, place in pods:
@@ -327,7 +327,7 @@ def _promises(
                 shape=pod.shape,
                 planned=True,
                 extra=_extra(job, pod, place, places),
-                reason=place.reason,
+                reason=f"{place.reason}, as its job was planned",
             )
         )
         times[node] += 1

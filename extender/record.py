@@ -88,6 +88,8 @@ class Record:
     tenants: dict[str, Tenant] = field(default_factory=dict)
     #: {uid: promise}
     assumed: dict[str, Assumed] = field(default_factory=dict)
+    #: {pod or job: chips that are kept for it, free already or not yet}
+    kept: dict[str, int] = field(default_factory=dict)
     #: {uid of a pod that has gone: (chips that no report showed, until when)}
     unshown: dict[str, tuple[int, float]] = field(default_factory=dict)
     #: the newest predicate-time seen here; the next one is above it
@@ -101,6 +103,7 @@ class Record:
             and not any(self.report_texts)
             and not self.tenants
             and not self.assumed
+            and not self.kept
             and not self.unshown
         )
 
@@ -165,8 +168,20 @@ class Record:
             if tenant.is_unconfirmed
         ) | frozenset(promise.shape for promise in self.assumed.values())
 
-    def taken(self) -> int:
-        """Mask of the chips that pods claim, have just left, or were promised."""
+    def is_cleared(self, owner: str) -> bool:
+        """Whether the chips that are kept for somebody are free but for that."""
+        report, mask = self.report, self.kept.get(owner, 0)
+        if report is None:
+            return False
+        busy = self.taken(but=owner) | report.held | report.releasing | report.unfit
+        return not mask & busy
+
+    def taken(self, *, but: str = "") -> int:
+        """Mask of the chips that pods claim, have just left, or that are promised.
+
+        Args:
+            but: What is kept for it does not count.
+        """
         mask = 0
         for tenant in self.tenants.values():
             mask |= tenant.chips
@@ -174,6 +189,8 @@ class Record:
             mask |= promise.chips
         for chips_left, _ in self.unshown.values():
             mask |= chips_left
+        for owner, kept in self.kept.items():
+            mask |= kept if owner != but else 0
         return mask
 
     def addresses(self) -> Addresses | None:

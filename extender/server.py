@@ -3,7 +3,7 @@
 Whatever fails is answered by `answering`; here the verbs say it in `Error`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 
 from aiohttp import web
@@ -13,6 +13,7 @@ from extender.answering import Answering
 from extender.binding import Binder
 from extender.cache import Cache
 from extender.clocks import Clock
+from extender.evictor import Evictor
 from extender.metrics import Metrics
 from extender.notes import Notes
 from extender.planner import Planner
@@ -24,6 +25,8 @@ from scheduler_core.wire.pods import NpuPod
 
 #: What preempt answers when nobody is to be evicted.
 _NO_VICTIMS = protocol.preempt_answer({})
+#: preemptionPolicy of a pod for which nobody is evicted.
+_NEVER = "Never"
 
 
 class Server:
@@ -40,6 +43,7 @@ class Server:
         clock: Clock,
         why_not_ready: Callable[[], str | None],
         on_refused: Callable[[], None],
+        evictor: Evictor | None = None,
     ) -> None:
         """Answer from `cache`; bind through `binder`.
 
@@ -53,7 +57,9 @@ class Server:
             why_not_ready: asked before each verb: on a cluster that is known in part,
                 chips look free that are not.
             on_refused: told when a pod finds no node.
+            evictor: makes room for such pods; None: nobody does.
         """
+        self._evictor = evictor
         self._on_refused = on_refused
         self._answering = Answering(metrics, why_not_ready)
         self._cache = cache
@@ -85,16 +91,32 @@ class Server:
         else:
             now_s = self._clock.now_s()
             judged = self._judge(args.pod, pod, names)
+            if self._evictor is not None:
+                judged = self._with_room(self._evictor, args.pod, pod, judged)
             self._notes.judged(pod.uid, judged, now_s)
             self._count(judged)
             if not judged.fitting:
                 self._on_refused()
         return _filter_answer(args, judged)
 
+    def _with_room(
+        self, evictor: Evictor, sent: objects.Pod, pod: NpuPod, judged: Judgement
+    ) -> Judgement:
+        """Have room made for a pod that found no node, and say so."""
+        if judged.fitting:
+            return judged
+        if sent.spec.preemption_policy != _NEVER:
+            evictor.refused(
+                pod, [name for _, names in judged.refused for name in names]
+            )
+        return verdicts.with_room(self._cache, evictor.owner(pod.uid), judged)
+
     def _judge(self, sent: objects.Pod, pod: NpuPod, names: Sequence[str]) -> Judgement:
         """Where a pod may go, as its job says or by itself."""
         if pod.uid not in self._cache.pods and self._is_one_of_several(sent):
             return Judgement(fitting=(), refused=((verdicts.UNSEEN, names),))
+        if self._evictor is not None:
+            self._evictor.hand_over(pod, names)
         of_job = self._planner.judge(pod, names)
         if of_job is not None:
             return of_job
@@ -113,6 +135,8 @@ class Server:
         """Leave of the scheduler's victims those whose going gives the pod a place.
 
         For one pod of a job of several nobody goes: the others have no place then.
+        Where we make room ourselves, the scheduler evicts nobody; what it has found is
+        that but for other pods these nodes would do.
         """
         args = protocol.preempt_args(body)
         pod = seen.npu_pod(args.pod)
@@ -120,6 +144,9 @@ class Server:
             return protocol.preempt_answer(args.victims)
         now_s = self._clock.now_s()
         refused = verdicts.pod_refusal(self._cache, pod, now_s)
+        if refused is None and self._evictor is not None:
+            self._make_room(self._evictor, pod, args.victims)
+            return _NO_VICTIMS
         if refused is not None or self._is_one_of_several(args.pod):
             return _NO_VICTIMS
         return protocol.preempt_answer(
@@ -129,6 +156,14 @@ class Server:
                 if victims.do_help(self._cache, pod, node, found.uids)
             }
         )
+
+    def _make_room(self, evictor: Evictor, pod: NpuPod, names: Iterable[str]) -> None:
+        gang = self._cache.gangs.of(pod.uid)
+        if gang is not None and gang.size is None:
+            self._planner.judge(pod, ())  # filter has not asked for its size
+        short = [name for name in names if victims.is_short(self._cache, pod, name)]
+        if short:
+            evictor.refused(pod, short)
 
     def _is_one_of_several(self, sent: objects.Pod) -> bool:
         uid = sent.metadata.uid

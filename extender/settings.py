@@ -90,6 +90,12 @@ class Settings:
         "name of this extender in the Lease, of no other ever; empty: made from host "
         "name and process",
     )
+    preemption: str = option(
+        "off",
+        "evict: pods of lower priority are evicted where a ring, a card or a whole "
+        "node is to be free for a pod or a job; off: only the scheduler evicts",
+        check=one_of("off", "evict"),
+    )
     log_level: str = option(
         "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)
     )

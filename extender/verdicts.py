@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from extender.cache import Cache
+from extender.changes import Assumed
 from scheduler_core.reasons import Reason, Refusal
 from scheduler_core.wire.pods import NpuPod
 
@@ -24,6 +25,7 @@ class Label(StrEnum):
     NOT_BEST = "not-best"
     JOB = "job"
     LOST = "lost"
+    ROOM = "room"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,10 @@ ELSEWHERE = Verdict(label=Label.JOB, text="the job's plan has the pod on another
 CLOSED = Verdict(label=Label.JOB, text="its node takes no pods now")
 KEPT = Verdict(label=Label.JOB, text="kept for a large job that has waited long")
 UNSEEN = Verdict(label=Label.JOB, text="the pod is of a job and has not been seen yet")
+#: Said of the nodes where chips are being freed for the pod, or its job.
+LEAVING = Verdict(label=Label.ROOM, text="pods are leaving to make room for it")
+#: Said of all nodes but the one where chips have been freed for the pod.
+FREED = Verdict(label=Label.ROOM, text="chips of another node were freed for the pod")
 ENDING = Verdict(label=Label.POD, text="the pod is ending")
 
 
@@ -103,7 +109,7 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
     if promise is not None:
         others = [name for name in names if name != promise.node]
         fitting = (promise.node,) if len(others) < len(names) else ()
-        why = ELSEWHERE if promise.planned else OPEN_BIND
+        why = why_elsewhere(cache, promise)
         return Judgement(fitting=fitting, refused=((why, others),))
     kept = cache.kept_from(pod.uid)
     open_to_it = [name for name in names if name not in kept] if kept else names
@@ -116,6 +122,33 @@ def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judg
     return Judgement(
         fitting=survey.best, refused=[group for group in refused if group[1]]
     )
+
+
+def why_elsewhere(cache: Cache, promise: Assumed) -> Verdict:
+    """Why a pod that has been promised chips goes to no other node."""
+    if not promise.planned:
+        return OPEN_BIND
+    return FREED if cache.gangs.of(promise.uid) is None else ELSEWHERE
+
+
+def with_room(cache: Cache, owner: str, judged: Judgement) -> Judgement:
+    """The same, where room is being made for a pod or its job.
+
+    Args:
+        cache: what is known.
+        owner: UID of the pod, or its job.
+        judged: what was found without regard to that.
+    """
+    room = cache.rooms.get(owner)
+    if room is None or judged.fitting:
+        return judged
+    there = [n for _, names in judged.refused for n in names if n in room.chips]
+    refused = [
+        (verdict, [name for name in names if name not in room.chips])
+        for verdict, names in judged.refused
+    ]
+    refused.append((LEAVING, there))
+    return Judgement(fitting=(), refused=[group for group in refused if group[1]])
 
 
 def scores(

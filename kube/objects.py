@@ -92,6 +92,7 @@ class PodSpec(_Partial, frozen=True):
     overhead: dict[str, Quantity] | None = None
     node_selector: dict[str, str] | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     scheduling_group: SchedulingGroup | None = None
 
 

@@ -26,6 +26,7 @@ SPEAKING = (
     "extender/apiserver.py",
     "extender/app.py",
     "extender/binding.py",
+    "extender/evictor.py",
     "extender/gate.py",
     "extender/leading.py",
     "extender/planner.py",

@@ -36,6 +36,7 @@ ASKS = {
     "leases.write": ("patch", "leases.coordination.k8s.io"),
     "nodes.patch": ("patch", "nodes"),
     "pods.bind": ("create", "pods/binding"),
+    "pods.evict": ("create", "pods/eviction"),
     "pods.get": ("get", "pods"),
     "pods.patch_annotations": ("patch", "pods"),
     "watch.ListWatch(ConfigMap)": ("list watch", "configmaps"),
@@ -63,6 +64,7 @@ USES = {
         "leases.write",
         "nodes.patch",
         "pods.bind",
+        "pods.evict",
         "pods.get",
         "pods.patch_annotations",
         "watch.ListWatch(ConfigMap)",
@@ -85,7 +87,12 @@ OPERATORS = {
 IDLE = {
     # An event is patched when it is told again; that a pod was placed is told once.
     # A pod is patched for Volcano only, whose overlay has the right.
-    "extender": {("patch", "events"), ("patch", "pods")},
+    # Pods are evicted with the component `preemption` only, which has the right.
+    "extender": {
+        ("create", "pods/eviction"),
+        ("patch", "events"),
+        ("patch", "pods"),
+    },
     "agent": set[tuple[str, str]](),
 }
 

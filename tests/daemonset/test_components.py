@@ -116,3 +116,24 @@ def test_with_cdi_the_agent_may_write_the_spec(agent_with: PodWith) -> None:
 
     assert "--mount=cdi" in pod["containers"][0]["args"]
     assert mounts(pod) == {**BASE, "/var/run/cdi": "/var/run/cdi"}
+
+
+def test_only_with_preemption_may_the_extender_evict(tmp_path: Path) -> None:
+    found = rendered(tmp_path, "preemption")
+
+    (extender,) = [each for each in found if each["kind"] == "Deployment"]
+    assert extender["metadata"]["name"] == "ascend-extender"
+    (container,) = extender["spec"]["template"]["spec"]["containers"]
+    assert "--preemption=evict" in container["args"]
+    added = [
+        each
+        for each in found
+        if each["metadata"]["name"] == "ascend-extender-preemption"
+    ]
+    role, binding = sorted(added, key=lambda each: len(each["kind"]))
+    rule = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
+    assert role["rules"] == [rule]
+    account = {"kind": "ServiceAccount", "name": "ascend-extender"}
+    assert binding["subjects"] == [account | {"namespace": "kube-system"}]
+    without = [rule for each in rendered(tmp_path) for rule in each.get("rules", ())]
+    assert not any("pods/eviction" in rule["resources"] for rule in without)

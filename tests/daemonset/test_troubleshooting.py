@@ -9,7 +9,15 @@ from tests.daemonset.rendered import ROOT
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 QUOTED = set(re.findall(r"`([^`\n]+)`", PAGE))
 #: They stand inside another sentence, which is on the page as a whole, or are names.
-PARTS = {"… or …", "… to …", " and … of another", "Atlas 200I SoC A1"}
+PARTS = {
+    # Ends of the sentence that says why a pod is where it is.
+    "…, as its job was planned",
+    "…, freed for it",
+    "… or …",
+    "… to …",
+    " and … of another",
+    "Atlas 200I SoC A1",
+}
 #: Kubernetes' own, examples and commands.
 FOREIGN = re.compile(
     r"kubectl |Post |0/60 |Allocate failed |Pod was rejected|requested number of dev"

@@ -1,0 +1,268 @@
+"""Making room for pods and jobs of higher priority: what is decided is carried out.
+
+kube-scheduler evicts by count and finds nobody where the count suffices and the ring
+does not. Filter tells us here which pods it has refused; once a second it is decided
+whom to evict for them (`victims`), the API server is asked (`rooms`), and the chips
+are kept in the cache until filter comes again for whom they were freed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, assert_never
+
+from extender import changes, choice, planning, rooms, victims
+from extender.cache import Cache, step
+from extender.choice import Choice
+from extender.clocks import Clock
+from extender.gangs import Gang, Phase
+from extender.planning import World
+from extender.rooms import Outcome, Room, Victim
+from scheduler_core.wire.pods import NpuPod
+
+log = logging.getLogger(__name__)
+
+#: Rooms that are decided on at a tick; each may cost some hundred milliseconds.
+_AT_ONCE = 2
+
+
+class EvictionApi(Protocol):
+    """What making room asks of the world."""
+
+    async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
+        """Evict a pod, or ask only whether it could be."""
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        """Say on a pod what is done for it, or why it goes."""
+
+    def wake(self) -> None:
+        """Have the scheduler try pods again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """A pod that filter has refused."""
+
+    uid: str
+    #: nodes where nothing but other pods is in its way
+    names: tuple[str, ...]
+
+
+class Evictor:
+    """Makes room. Protects: the cache keeps the chips of the rooms on their way."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        api: EvictionApi,
+        *,
+        clock: Clock,
+        world: Callable[[Gang], World] = lambda _gang: planning.PLAIN,
+        limits: rooms.Limits = rooms.Limits(),  # noqa: B008  # a frozen value
+    ) -> None:
+        """Make no room yet.
+
+        Args:
+            cache: Decided on, and told which chips are kept.
+            api: The world.
+            clock: For all that depends on time.
+            world: What is known of networks, asked for each job.
+            limits: How long things may take.
+        """
+        self._cache = cache
+        self._api = api
+        self._clock = clock
+        self._world = world
+        self._limits = limits
+        self._book = rooms.Book()
+        #: {owner: what filter has refused since the last tick}
+        self._wishes: dict[str, _Wish] = {}
+        #: {uid: until when a pod by itself may come for its chips}
+        self._handed: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what filter and preempt say --------------------------------------------
+
+    def refused(self, pod: NpuPod, names: Iterable[str]) -> None:
+        """Note that a pod found no node, though only pods are in its way on these."""
+        owner = self.owner(pod.uid)
+        before = self._wishes.get(owner)
+        known = before.names if before else ()
+        both = tuple(dict.fromkeys([*known, *names]))
+        self._wishes[owner] = _Wish(uid=pod.uid, names=both)
+
+    def hand_over(self, pod: NpuPod, names: Sequence[str]) -> None:
+        """Give the chips that were freed for a pod or its job to it, as it comes.
+
+        A job is planned on them by the filter that asks; a pod is promised them, since
+        another's bind may come before its own.
+        """
+        making = self._book.making.get(self.owner(pod.uid))
+        if making is None or making.phase is not rooms.Phase.READY:
+            return
+        gang = self._cache.gangs.of(pod.uid)
+        if gang is not None:
+            if self._clock.now_s() >= gang.again_s:
+                self._do(rooms.Over(owner=gang.job))
+            return
+        (node,) = making.room.chips
+        if node not in names:
+            return
+        self._do(rooms.Over(owner=pod.uid))
+        now_s = self._clock.now_s()
+        made = choice.choose(
+            self._cache, pod, node, now_s=now_s, now_ns=self._clock.now_ns()
+        )
+        if isinstance(made, Choice):
+            reason = f"{made.reason}, freed for it"
+            promise = replace(made.promise, planned=True, reason=reason)
+            step(self._cache, promise, now_s)
+            self._handed[pod.uid] = now_s + self._limits.ready_s
+
+    # -- whatever else happens ---------------------------------------------------
+
+    def tick(self) -> None:
+        """Look how far rooms are, and decide for whom to make others."""
+        now_s = self._clock.now_s()
+        for owner in list(self._book.making):
+            if not self._waits(owner):
+                self._do(rooms.Over(owner=owner))
+            elif self._is_cleared(owner):
+                self._do(rooms.Cleared(owner=owner))
+        self._do(rooms.Ticked())
+        self._take_back(now_s)
+        self._decide()
+
+    async def stop(self) -> None:
+        """Evict nobody any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _decide(self) -> None:
+        wishes, self._wishes = self._wishes, {}
+        order = sorted(wishes, key=lambda owner: self._order(wishes[owner]))
+        for owner in [each for each in order if self._is_due(each)][:_AT_ONCE]:
+            room = self._room(wishes.pop(owner))
+            if room is not None:
+                self._do(rooms.Begun(room=room))
+        self._wishes = {o: wish for o, wish in wishes.items() if self._is_due(o)}
+
+    def _is_due(self, owner: str) -> bool:
+        known = owner in self._book.making or owner in self._book.resting
+        return not known and self._waits(owner)
+
+    def _order(self, wish: _Wish) -> tuple[int, str, str]:
+        """Priority, then age, then UID, as jobs are planned."""
+        pod = self._cache.pods.get(wish.uid)
+        priority = self._cache.priorities.get(wish.uid, 0)
+        return -priority, pod.created if pod else "", wish.uid
+
+    def _room(self, wish: _Wish) -> Room | None:
+        spared = self._book.spared
+        gang = self._cache.gangs.of(wish.uid)
+        if gang is None:
+            pod = self._cache.pods[wish.uid]
+            return victims.for_pod(self._cache, pod, wish.names, spared)
+        world = self._world(gang)
+        return victims.for_job(self._cache, gang, wish.names, spared, world)
+
+    def _waits(self, owner: str) -> bool:
+        """Whether somebody still has no place."""
+        gang = self._cache.gangs.jobs.get(owner)
+        if gang is not None:
+            is_whole = gang.size is not None and not gang.missing
+            return gang.phase is Phase.IDLE and is_whole and bool(gang.unseated)
+        pod = self._cache.pods.get(owner)
+        if pod is None or pod.node or pod.terminal or pod.deleting:
+            return False
+        return owner not in self._cache.assumed
+
+    def _is_cleared(self, owner: str) -> bool:
+        records = self._cache.records
+        nodes = self._book.making[owner].room.chips
+        return all(
+            node in records and records[node].is_cleared(owner) for node in nodes
+        )
+
+    def _take_back(self, now_s: float) -> None:
+        """Take chips back from pods that did not come to be bound."""
+        for uid, until_s in list(self._handed.items()):
+            promise = self._cache.assumed.get(uid)
+            if promise is None or not promise.planned:
+                del self._handed[uid]
+            elif now_s >= until_s:
+                del self._handed[uid]
+                step(self._cache, changes.Dropped(uid=uid), now_s)
+                self._book.resting[uid] = now_s + self._limits.rest_s
+
+    def owner(self, uid: str) -> str:
+        """For whom room is made when a pod needs it: the pod, or its job."""
+        gang = self._cache.gangs.of(uid)
+        return uid if gang is None else gang.job
+
+    # -- effects -------------------------------------------------------------------
+
+    def _do(self, event: rooms.Event) -> None:
+        now_s = self._clock.now_s()
+        for effect in rooms.step(self._book, event, now_s, self._limits):
+            self._carry_out(effect, now_s)
+
+    def _carry_out(self, effect: rooms.Effect, now_s: float) -> None:
+        match effect:
+            case rooms.Keep(room=room):
+                kept = changes.RoomKept(
+                    owner=room.owner, chips=room.chips, said=room.said
+                )
+                step(self._cache, kept, now_s)
+            case rooms.GiveUp(owner=owner):
+                step(self._cache, changes.RoomGivenUp(owner=owner), now_s)
+            case rooms.Evict():
+                self._later(effect)
+            case rooms.Wake():
+                self._api.wake()
+            case rooms.Announce() | rooms.TellVictim() | rooms.TellInVain():
+                self._tell(effect)
+            case _:
+                assert_never(effect)
+
+    def _tell(
+        self, effect: rooms.Announce | rooms.TellVictim | rooms.TellInVain
+    ) -> None:
+        room = effect.room
+        match effect:
+            case rooms.TellVictim(victim=victim):
+                said = (
+                    f"evicted for {room.title}, which needs its chips and has a "
+                    f"higher priority ({room.priority})"
+                )
+                self._say([victim.uid], "AscendPreempted", said)
+            case rooms.Announce():
+                said = f"pods of lower priority are evicted to free chips: {room.named}"
+                self._say(self._members(room.owner), "AscendMakingRoom", said)
+            case rooms.TellInVain():
+                said = "chips were to be freed, and in time they were not"
+                self._say(self._members(room.owner), "AscendNoRoomMade", said)
+            case _:
+                assert_never(effect)
+
+    def _say(self, uids: Iterable[str], reason: str, said: str) -> None:
+        for uid in uids:
+            pod = self._cache.pods.get(uid)
+            if pod is not None:
+                self._api.tell(pod, reason, said)
+
+    def _members(self, owner: str) -> list[str]:
+        gang = self._cache.gangs.jobs.get(owner)
+        return [owner] if gang is None else gang.unseated
+
+    def _later(self, effect: rooms.Evict) -> None:
+        async def run() -> None:
+            outcome = await self._api.evict(effect.victim, rehearse=effect.rehearse)
+            uid = effect.victim.uid
+            self._do(rooms.Answered(owner=effect.owner, uid=uid, outcome=outcome))
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,143 @@
+"""Making room, end to end: scheduler, extender and API server as programs.
+
+Nobody runs containers here: pods that are evicted stay, ending, until the test plays
+their kubelet.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from sandbox.apiserver.resources import PODS as PODS_RESOURCE
+from scheduler_core.wire import annotations
+from tests.extender.clusters import RESOURCE
+from tests.extender.test_app import PODS, World, until
+from tests.extender.test_gangs_over_http import (
+    are_bound,
+    has_event,
+    member,
+    nodes_of,
+    scheduled,
+)
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+async def add(world: World, name: str, count: int, priority: int = 0) -> None:
+    await world.api.create(PODS, asking(name, count, priority))
+
+
+def asking(name: str, count: int, priority: int) -> dict[str, Any]:
+    limits = {RESOURCE: str(count)}
+    container = {"name": "c", "image": "x", "resources": {"limits": limits}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {"containers": [container], "priority": priority},
+    }
+
+
+async def run(world: World, name: str, node: str, *chips: int) -> None:
+    """A pod that has its chips, confirmed as by its agent, and is ready."""
+    pod = asking(name, len(chips), 0)
+    named = ",".join(f"Ascend910-{chip}" for chip in chips)
+    served = str(annotations.SERVED)
+    pod["metadata"]["annotations"] = {
+        RESOURCE: named,
+        annotations.PREDICATE_TIME: served,
+        annotations.ASCEND_REAL: named,
+    }
+    pod["spec"]["nodeName"] = node
+    await world.api.create(PODS, pod)
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"phase": "Running", "conditions": ready}
+    await world.api.patch_status(f"{PODS}/{name}", {"status": status})
+
+
+async def _have_nodes(world: World, names: tuple[str, ...]) -> bool:
+    return set(names) <= set(await nodes_of(world))
+
+
+def ending(world: World) -> set[str]:
+    pods = world.server.store.entries(PODS_RESOURCE).values()
+    return {
+        entry.document["metadata"]["name"]
+        for entry in pods
+        if "deletionTimestamp" in entry.document["metadata"]
+    }
+
+
+async def chips_of(world: World, name: str) -> str:
+    pod = await world.api.get(f"{PODS}/{name}")
+    found: str = pod["metadata"]["annotations"][RESOURCE]
+    return found
+
+
+async def is_ending(world: World, *names: str) -> bool:
+    return ending(world) == set(names)
+
+
+async def test_a_ring_is_freed_for_a_pod_of_higher_priority(tmp_path: Path) -> None:
+    async with scheduled(tmp_path, "--preemption", "evict") as world:
+        await world.add_node("n1")
+        await run(world, "a", "n1", 0)
+        await run(world, "b", "n1", 4)
+        budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "b"}}}
+        made = {"metadata": {"name": "keep-b"}, "spec": budget}
+        await world.api.create(BUDGETS, made)
+
+        await add(world, "equal", 8)  # waits, and nobody goes for it
+        await add(world, "high", 4, priority=1000)
+        await until(lambda: is_ending(world, "a"))
+        await until(lambda: has_event(world, "AscendPreempted", "a"))
+        await until(lambda: has_event(world, "AscendMakingRoom", "high"))
+
+        _, said = await world.get("/v1/explain/default/high")
+        assert "chips 0,1,2,3 of n1 are kept for it, which default/a must leave" in said
+        await add(world, "other", 1)
+        await until(lambda: _have_nodes(world, ("other",)))
+        await world.api.delete(f"{PODS}/a", grace_s=0)
+        await until(lambda: _have_nodes(world, ("high",)))
+        assert await chips_of(world, "other") == "Ascend910-5"
+        ring = ",".join(f"Ascend910-{chip}" for chip in range(4))
+        assert await chips_of(world, "high") == ring
+        assert set(await nodes_of(world)) == {"b", "high", "other"}
+
+
+async def test_nobody_goes_unless_it_is_asked_for(tmp_path: Path) -> None:
+    async with scheduled(tmp_path) as world:
+        await world.add_node("n1")
+        await run(world, "a", "n1", 0)
+        await run(world, "b", "n1", 4)
+
+        await add(world, "high", 4, priority=1000)
+        await until(lambda: has_event(world, "FailedScheduling", "high"))
+
+        assert ending(world) == set()
+        assert set(await nodes_of(world)) == {"a", "b"}
+
+
+async def test_for_a_job_of_higher_priority_several_rings_are_freed(
+    tmp_path: Path,
+) -> None:
+    settings = ("--preemption", "evict", "--job-rules", "per-pod")
+    async with scheduled(tmp_path, *settings) as world:
+        for name in ("n1", "n2"):
+            await world.add_node(name)
+            await run(world, f"{name}-a", name, 0)
+            await run(world, f"{name}-b", name, 4)
+
+        for name in ("w0", "w1", "w2"):
+            wanting = member(name, size=3, count=4, job="train")
+            wanting["spec"]["priority"] = 1000
+            await world.api.create(PODS, wanting)
+        await until(lambda: _number_ending(world, 3))
+        for name in ending(world):
+            await world.api.delete(f"{PODS}/{name}", grace_s=0)
+
+        await until(lambda: _have_nodes(world, ("w0", "w1", "w2")))
+        assert await are_bound(world, 4)
+
+
+async def _number_ending(world: World, number: int) -> bool:
+    return len(ending(world)) == number
