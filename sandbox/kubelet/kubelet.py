@@ -13,6 +13,7 @@ from types import MappingProxyType
 from sandbox.kubelet import checkpoint
 from sandbox.kubelet.podresources import SOCKET
 from sandbox.kubelet.process import HOST_IP, Machine, Process
+from sandbox.kubelet.profiles import NEWEST, Profile
 from sandbox.kubelet.runtime import ContainerRecord, Runtime
 from sandbox.kubelet.switches import Switches
 from service import clock
@@ -34,6 +35,7 @@ class Kubelet:
         authority: Path | None = None,
         labels: Mapping[str, str] = MappingProxyType({}),
         seed: int = 0,
+        profile: Profile = NEWEST,
     ) -> None:
         """Describe the node; `start` starts its kubelet.
 
@@ -46,6 +48,7 @@ class Kubelet:
             authority: What the API server's certificate is checked with, if it has one.
             labels: Labels of the Node object.
             seed: Of every random order. Same seed, same ids.
+            profile: Of which version it is.
         """
         #: change them at any time
         self.switches = Switches()
@@ -59,6 +62,7 @@ class Kubelet:
             authority=authority,
             root=root,
             labels=labels,
+            profile=profile,
             runtime=Runtime(clock.wall_s),
             switches=self.switches,
             chance=random.Random(seed),  # noqa: S311  # an order, not a secret

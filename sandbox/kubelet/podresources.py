@@ -15,6 +15,7 @@ import grpc.aio
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.kubelet.devices import DeviceTables
 from sandbox.kubelet.pods import ContainerKind, Pod
+from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.syncloop import SyncLoop
 from service import clock
 
@@ -29,8 +30,11 @@ _Out = TypeVar("_Out")
 class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
     """The pod-resources service, v1."""
 
-    def __init__(self, socket: Path, tables: DeviceTables, sync: SyncLoop) -> None:
-        """Serve on `socket`, from `start` on."""
+    def __init__(
+        self, socket: Path, tables: DeviceTables, sync: SyncLoop, *, profile: Profile
+    ) -> None:
+        """Serve on `socket`, from `start` on, as kubelets of this profile do."""
+        self._profile = profile
         self._socket = socket
         self._tables = tables
         self._sync = sync
@@ -62,7 +66,8 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
         """Return the devices of all active pods."""
         del request
         await self._limiter.take(context)
-        pods = self._sync.active_pods()
+        of_all = self._profile.lists_ended
+        pods = self._sync.pods() if of_all else self._sync.active_pods()
         self._tables.forget_inactive()
         return api_pb2.ListPodResourcesResponse(
             pod_resources=[self._resources(pod) for pod in pods]
@@ -77,6 +82,10 @@ class PodResourcesServer(api_pb2_grpc.PodResourcesListerServicer):
     ) -> api_pb2.GetPodResourcesResponse:
         """Return the devices of one pod."""
         await self._limiter.take(context)
+        if not self._profile.has_get:
+            await context.abort(
+                grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled"
+            )
         wanted = (request.pod_namespace, request.pod_name)
         for pod in self._sync.pods():
             if (pod.namespace, pod.name) == wanted:

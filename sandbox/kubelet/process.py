@@ -15,6 +15,7 @@ from sandbox.kubelet.node import NodeFacts, NodeReporter
 from sandbox.kubelet.outbox import Outbox
 from sandbox.kubelet.podlist import PodListServer
 from sandbox.kubelet.podresources import SOCKET, PodResourcesServer
+from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Runtime
 from sandbox.kubelet.switches import Switches
 from sandbox.kubelet.syncloop import SyncLoop
@@ -33,6 +34,7 @@ class Machine:
     authority: Path | None
     root: Path
     labels: Mapping[str, str]
+    profile: Profile
     runtime: Runtime
     switches: Switches
     chance: random.Random
@@ -154,13 +156,17 @@ class _Parts:
             runtime=machine.runtime,
             outbox=self.outbox,
             switches=machine.switches,
+            profile=machine.profile,
         )
         number = sum(machine.node_name.encode()) % 250 + 1
         self.sync = SyncLoop(
             node, group, host_ip=HOST_IP, pod_network=f"10.244.{number}"
         )
         self.pod_resources = PodResourcesServer(
-            machine.root / "pod-resources" / SOCKET, tables, self.sync
+            machine.root / "pod-resources" / SOCKET,
+            tables,
+            self.sync,
+            profile=machine.profile,
         )
 
     def report(self, port: int) -> NodeReporter:

@@ -26,6 +26,8 @@ class ContainerRecord:
     env: Mapping[str, str]
     #: host paths of device files
     devices: tuple[str, ...]
+    #: names of CDI devices that the container runtime was told
+    cdi: tuple[str, ...]
     running: bool
 
 
@@ -36,6 +38,7 @@ class Setup:
     ids: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,5 +131,6 @@ class Runtime:
                 ids=run.setup.ids,
                 env=run.setup.env,
                 devices=run.setup.devices,
+                cdi=run.setup.cdi,
                 running=run.is_running,
             )

@@ -15,6 +15,7 @@ from sandbox.kubelet.devices import DeviceError
 from sandbox.kubelet.outbox import Outbox
 from sandbox.kubelet.pods import Container, ContainerKind, Pod, environment
 from sandbox.kubelet.podstatus import Addresses, Observed, Waiting
+from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Run, Runtime, Setup
 from sandbox.kubelet.switches import Switches
 from service import clock
@@ -32,6 +33,7 @@ class Node:
     runtime: Runtime
     outbox: Outbox
     switches: Switches
+    profile: Profile
 
 
 class PodWorker:
@@ -184,10 +186,13 @@ class PodWorker:
         values: dict[str, str] = {}
         devices: list[str] = []
         ids: list[str] = []
+        cdi: list[str] = []
         for assignment in assigned.values():
             values.update(assignment.response.envs)
             devices += (device.host_path for device in assignment.response.devices)
             ids += sorted(assignment.ids)
+            if self._node.profile.passes_cdi:
+                cdi += (device.name for device in assignment.response.cdi_devices)
         # kubelet_pods.go:652-656: the pod's own variables come last and win.
         values |= environment(
             self.pod,
@@ -195,7 +200,7 @@ class PodWorker:
             pod_ip=self._addresses.pod_ip,
             host_ip=self._addresses.host_ip,
         )
-        return Setup(ids=tuple(ids), env=values, devices=tuple(devices))
+        return Setup(ids=tuple(ids), env=values, devices=tuple(devices), cdi=tuple(cdi))
 
     async def _end(self) -> None:
         runs = self._node.runtime.runs_of(self.pod.uid)

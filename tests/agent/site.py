@@ -10,6 +10,7 @@ from agent.settings import Settings
 from sandbox.apiclient import ApiClient, ApiStatusError
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
+from sandbox.kubelet.profiles import NEWEST, Profile
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo
@@ -24,9 +25,10 @@ SETTLED_S = 15.0
 class Site:
     """API server, kubelet and agent of one node, all in this process."""
 
-    def __init__(self, root: Path, *more: str) -> None:
+    def __init__(self, root: Path, *more: str, profile: Profile = NEWEST) -> None:
         """Take the folder of the node, and what its agent is told besides."""
         self.root = root
+        self.profile = profile
         self.more = more
         self.server = ApiServer()
         self.predicate_time = 0
@@ -41,6 +43,7 @@ class Site:
             api_url=self.server.url,
             token=f"user:system:node:{NODE}",
             root=self.root,
+            profile=self.profile,
         )
         await self.kubelet.start()
         (self.root / "token").write_text("user:ascend-agent")
