@@ -64,7 +64,7 @@ class Leftovers:
         ledger, reading = self._current.ledger, self._hardware()
         now = clock.loop_s()
         users = {
-            chip: sorted({*reading.pids_of(chip), *_left_on(ledger, chip)})
+            chip: reading.pids_of(chip) or _left_on(ledger, chip)
             for chip in chip_sets.ids_of(values.releasing(ledger))
         }
         known = {who.pid: who for each in self.found.values() for who in each}
@@ -93,14 +93,15 @@ class Leftovers:
         return None if first is None else first + STAYS_S
 
 
-def _left_on(ledger: Ledger, chip: int) -> frozenset[int]:
+def _left_on(ledger: Ledger, chip: int) -> tuple[int, ...]:
     """The processes that pods which have gone have left, and that may use a chip."""
-    return frozenset(
+    found = {
         pid
         for hold in ledger.holds.values()
         if hold.owner is not None and chip in chip_sets.ids_of(hold.mask)
         for pid in ledger.left.get(hold.owner.uid, ())
-    )
+    }
+    return tuple(sorted(found))
 
 
 def _last_owner(ledger: Ledger, chip: int) -> str:

@@ -1,0 +1,338 @@
+"""Chips behind a libdcmi: it hangs, crashes, lies; and a process outlives its pod.
+
+The agent asks a libdcmi.so of our own making, as it would Huawei's, in a process of its
+own. Containers get no devices here, because the node has none: what they got is read
+from their pods' annotations.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pytest
+
+from agent import status, statussocket
+from tests.agent.devices import fake_machine
+from tests.agent.devices.fake_machine import FakeMachine
+from tests.e2e import product, truth
+from tests.e2e.cluster import Cluster
+from tests.e2e.commands import run, until
+from tests.e2e.configurations import RESOURCE
+from tests.e2e.faults import ours
+from tests.e2e.places import REPOSITORY, RUNTIME
+from tests.e2e.pods import container, pod
+from tests.e2e.stages import CannotError
+
+pytestmark = pytest.mark.faults
+
+_AGENT, _ = product.WORKLOADS
+_SOURCE = REPOSITORY / "tests" / "agent" / "devices" / "fake_dcmi" / "dcmi.c"
+_FOLDER = RUNTIME / "dcmi"
+_LIBRARY = _FOLDER / "libdcmi.so"
+#: A library that is stuck has to be told so soon.
+_TOLD_WITHIN_S = 10.0
+_CODES = "dcmi_get_device_errorcode_v2"
+_BROKEN = "80818C00"
+_STUBBORN = ["bash", "-c", "trap '' TERM; while :; do sleep 600 & wait; done"]
+
+
+class Chips:
+    """The node with an agent that asks the library. Protects what that says."""
+
+    def __init__(self, cluster: Cluster, namespace: str, machine: FakeMachine) -> None:
+        """Nothing misbehaves yet."""
+        self.cluster = cluster
+        self.namespace = namespace
+        self.machine = machine
+        self.agent = ours.agent(cluster)
+        #: processes that do not end by themselves
+        self.strays: list[int] = []
+
+    def metric(self, name: str) -> float:
+        """One of the agent's figures."""
+        return self.agent.metrics()[f"ascend_agent_{name}"]
+
+    def worker(self) -> int:
+        """The process that has the library."""
+        [found] = psutil.Process(self.agent.pid).children()
+        return found.pid
+
+    def serve(self, name: str, count: int = 1) -> str:
+        """Have a pod run with its chips; returns them."""
+        self.create(name, count)
+        return self.wait_served(name)
+
+    def create(self, name: str, count: int, **spec: Any) -> None:
+        """Create a pod that wants chips."""
+        body = pod(name, count, **spec)
+        self.cluster.core.create_namespaced_pod(self.namespace, body)
+
+    def wait_served(self, name: str) -> str:
+        """Wait until everybody knows which chips a pod has."""
+        self.cluster.wait_running(self.namespace, name)
+        until(
+            lambda: self.notes(name).get("predicate-time") == truth.SERVED,
+            lambda: f"{name} confirmed: {self.notes(name)}",
+            within_s=60,
+        )
+        return self.notes(name)["huawei.com/AscendReal"]
+
+    def notes(self, name: str) -> dict[str, str]:
+        """The annotations of a pod."""
+        found = self.cluster.core.read_namespaced_pod(name, self.namespace)
+        return dict(found.metadata.annotations or {})
+
+    def wait_unhealthy(self, *chips: int) -> None:
+        """Wait until these chips and no others are out of service."""
+        until(
+            lambda: truth.node(self.cluster).unhealthy == chips,
+            f"unhealthy chips {chips}",
+            within_s=60,
+        )
+
+    def wait_metric(self, name: str, is_so: Callable[[float], bool]) -> None:
+        """Wait until one of the agent's figures is as it has to be."""
+        until(lambda: is_so(self.metric(name)), f"{name} as expected", within_s=60)
+
+    def log(self) -> list[str]:
+        """Why the driver could not be read, as the agent's log has it."""
+        text = self.cluster.kubectl("logs", _AGENT, "-n", product.NAMESPACE)
+        lines = [json.loads(line) for line in text.splitlines() if line[:1] == "{"]
+        return [str(line.get("reason", "")) for line in lines]
+
+    def wait_logged(self, part: str) -> None:
+        """Wait until the log says something of the driver."""
+        until(
+            lambda: any(part in reason for reason in self.log()),
+            lambda: f"{part!r} in the log: {self.log()}",
+            within_s=60,
+        )
+
+
+@pytest.fixture(scope="module")
+def machine(cluster: Cluster) -> Iterator[FakeMachine]:
+    """A machine that a libdcmi shows to the agent; afterwards it simulates again."""
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    _FOLDER.mkdir()
+    run("cc", "-O1", "-shared", "-fPIC", "-pthread", "-o", _LIBRARY, _SOURCE)
+    machine = fake_machine.training_910a(_FOLDER / "machine")
+    patch = json.dumps({"spec": {"template": {"spec": _asking_the_library()}}})
+    cluster.kubectl("patch", _AGENT, "-n", product.NAMESPACE, "-p", patch)
+    product.wait_rolled_out(cluster, [_AGENT])
+    yield machine
+    machine.tell()
+    cluster.kubectl("rollout", "undo", _AGENT, "-n", product.NAMESPACE)
+    product.wait_rolled_out(cluster, [_AGENT])
+    ours.agent(cluster).wait_ready()
+    shutil.rmtree(_FOLDER)
+
+
+def _asking_the_library() -> dict[str, Any]:
+    """What the agent's pod needs for it: not the rights, for there is no device."""
+    args = ["--listen=:9410", "--driver=dcmi", f"--dcmi-library={_LIBRARY}"]
+    env = [{"name": "FAKE_DCMI", "value": str(_FOLDER / "machine")}]
+    mount = {"name": "dcmi", "mountPath": str(_FOLDER), "readOnly": True}
+    volume = {"name": "dcmi", "hostPath": {"path": str(_FOLDER), "type": "Directory"}}
+    agent = {"name": "agent", "args": args, "env": env, "volumeMounts": [mount]}
+    return {"hostPID": True, "containers": [agent], "volumes": [volume]}
+
+
+@pytest.fixture
+def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Chips]:
+    chips = Chips(cluster, namespace, machine)
+    chips.agent.wait_ready()
+    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
+    yield chips
+    for pid in chips.strays:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    machine.tell()
+    for card in range(8):
+        machine.say(card, 0, codes="", pids="")
+    chips.wait_unhealthy()
+
+
+def test_a_call_hangs(chips: Chips) -> None:
+    failures, worker = chips.metric("driver_failures_total"), chips.worker()
+    before = truth.node(chips.cluster)
+    chips.machine.tell(f"hang {_CODES} 2 0")
+    until(
+        lambda: chips.metric("driver_failures_total") > failures,
+        "the hanging call told",
+        within_s=_TOLD_WITHIN_S,
+    )
+    during = truth.node(chips.cluster)
+    served = chips.serve("during")
+
+    chips.wait_logged(f"{_CODES} (card 2, device 0) has not come back for 5 s")
+    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
+    chips.machine.say(1, 0, codes=_BROKEN)
+    chips.wait_unhealthy(1)
+
+    assert during == before
+    assert served
+    assert chips.worker() != worker
+    assert _line("the chips cannot be read").endswith(
+        "left out: it did not come back last time (-99996)"
+    )
+
+
+def test_the_library_crashes(chips: Chips) -> None:
+    failures, worker = chips.metric("driver_failures_total"), chips.worker()
+    before = truth.node(chips.cluster)
+    chips.machine.tell("crash dcmi_get_device_health 3 0")
+    chips.wait_metric("driver_failures_total", lambda count: count > failures)
+    during = truth.node(chips.cluster)
+    served = chips.serve("during")
+
+    chips.wait_logged(
+        "the driver worker was ended by SIGSEGV in dcmi_get_device_health (card 3, "
+        "device 0)"
+    )
+    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
+    chips.machine.say(5, 0, codes=_BROKEN)
+    chips.wait_unhealthy(5)
+
+    assert during == before
+    assert served
+    assert chips.worker() != worker
+
+
+def test_the_library_lies(chips: Chips) -> None:
+    before = truth.node(chips.cluster)
+    chips.machine.tell("number dcmi_get_card_list -1 -1 1000")
+    os.kill(chips.worker(), signal.SIGKILL)  # cards are counted once a minute
+    chips.wait_logged("dcmi_get_card_list: nonsense (-99997)")
+    counted = truth.node(chips.cluster)
+    served = chips.serve("counted")
+
+    chips.machine.say(6, 0, phy=0)
+    chips.machine.tell()
+    chips.wait_logged("the driver shows two chips with the id 0")
+    named = truth.node(chips.cluster)
+    was_stale = chips.metric("driver_stale")
+    also_served = chips.serve("named")
+
+    chips.machine.say(6, 0, phy=6)
+    os.kill(chips.worker(), signal.SIGKILL)
+    chips.wait_metric("driver_stale", lambda is_stale: not is_stale)
+
+    assert counted == before
+    assert named.unhealthy == ()
+    assert was_stale
+    assert served
+    assert also_served
+    node = chips.cluster.core.read_node(chips.cluster.node)
+    assert node.status.allocatable[RESOURCE] == "8"
+
+
+def test_a_process_outlives_its_pod(chips: Chips) -> None:
+    cluster = chips.cluster
+    its, pid = _stubborn(chips)
+    # Who is to end its container cannot: the API server and the kubelet forget the pod
+    # all the same.
+    cluster.programs.containerd.freeze()
+    cluster.kubectl(
+        *("delete", "pod", "left", "-n", chips.namespace),
+        *("--force", "--grace-period=0"),
+    )
+    _wait_releasing(chips, its)
+    chips.create("next", 4)
+    until(lambda: _is_refused(chips, "next"), "next waits", within_s=60)
+    until(lambda: _told(cluster, its[0]), "the event", within_s=60)
+    [text] = _told(cluster, its[0])
+    shown = [name for name in chips.agent.metrics() if "agent_releasing" in name]
+    line = _line(f"{its[0]} ")
+    held, is_waiting = truth.node(cluster).held, _is_refused(chips, "next")
+
+    cluster.programs.containerd.thaw()
+    # the pod's own processes have ended then; the driver's list has one of them yet
+    _wait_releasing(chips, its[:1])
+    is_waiting_yet = _is_refused(chips, "next")
+    chips.machine.say(its[0], 0, pids="")
+    served = chips.wait_served("next")
+
+    named = f"process {pid} (bash, uid 0)"
+    assert text.startswith(
+        f"chip {its[0]} is not free, though pod {chips.namespace}/left has gone: "
+        f"{named}"
+    )
+    label = f'chip="{its[0]}",pid="{pid}",process="bash"'
+    assert f"ascend_agent_releasing{{{label}}}" in shown
+    assert f"{chips.namespace}/left/main (gone); {named}" in line
+    assert set(its) <= set(held)
+    assert is_waiting
+    assert is_waiting_yet
+    assert truth.numbers(served) == its
+
+
+def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
+    """Have a pod with a ring that does not end when it is told to, and no chip free.
+
+    Returns:
+        Its chips, on the first of which the driver sees its process; and that.
+    """
+    cluster = chips.cluster
+    main = container("main", 4, command=_STUBBORN)
+    chips.create("left", 4, containers=[main], terminationGracePeriodSeconds=600)
+    its = truth.numbers(chips.wait_served("left"))
+    if len(truth.node(cluster).available) >= 4:
+        chips.serve("other", 4)
+    until(lambda: not truth.node(cluster).available, "no chip free", within_s=60)
+    found = cluster.core.read_namespaced_pod("left", chips.namespace).status
+    pid = cluster.container_pid(found.container_statuses[0].container_id)
+    chips.strays.append(pid)
+    chips.machine.say(its[0], 0, pids=pid)
+    until(lambda: _users(pid) == {its[0]}, "the process is seen", within_s=60)
+    return its, pid
+
+
+def _wait_releasing(chips: Chips, wanted: tuple[int, ...]) -> None:
+    until(
+        lambda: truth.node(chips.cluster).releasing == wanted,
+        lambda: f"{wanted} releasing: {truth.node(chips.cluster)}",
+        within_s=120,
+    )
+
+
+def _status() -> dict[str, Any]:
+    """What `ascend-agent status` is told, at the socket that is the node's."""
+    return dict(statussocket.ask(ours.STATE / statussocket.NAME))
+
+
+def _line(beginning: str) -> str:
+    """A line of what `ascend-agent status` prints."""
+    text = status.text(_status())
+    lines = [line for line in text.splitlines() if line.startswith(beginning)]
+    if not lines:
+        raise CannotError(f"no line {beginning!r} in {text}")
+    return lines[0]
+
+
+def _users(pid: int) -> set[int]:
+    """The chips on which the agent sees a process."""
+    return {each["chip"] for each in _status()["chips"] if pid in each["processes"]}
+
+
+def _is_refused(chips: Chips, name: str) -> bool:
+    """Whether the scheduler has found no place for a pod."""
+    found = chips.cluster.core.read_namespaced_pod(name, chips.namespace)
+    return found.spec.node_name is None and any(
+        each.type == "PodScheduled" and each.reason == "Unschedulable"
+        for each in found.status.conditions or ()
+    )
+
+
+def _told(cluster: Cluster, chip: int) -> list[str]:
+    """What the node's events say of a process that stays on a chip."""
+    events = cluster.core.list_event_for_all_namespaces(
+        field_selector="reason=NpuStillInUse"
+    ).items
+    texts = {str(each.message) for each in events}
+    return sorted(text for text in texts if re.match(rf"chip {chip} ", text))
