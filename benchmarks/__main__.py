@@ -17,12 +17,13 @@ from tests.e2e.stages import CannotError
 
 PARTS = (
     *("core", "products", "networks", "library", "replay", "regret"),
-    *("allocate", "extender", "node", "idle"),
+    *("allocate", "extender", "node", "idle", "hardware"),
 )
 #: Left out where Kubernetes' programs have not been built.
 SCHEDULER = "scheduler"
-#: Asked for by name only: it needs the real cluster of `make e2e-up`.
-KUBELET = "kubelet"
+#: Asked for by name only: the first needs the real cluster of `make e2e-up`, the
+#: others take a quarter of an hour, and fifty times an agent's memory.
+BY_NAME = ("kubelet", "steady", "agents")
 
 
 def measured(part: str) -> list[Row]:
@@ -41,10 +42,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "part",
         nargs="?",
-        choices=[*PARTS, SCHEDULER, KUBELET],
+        choices=[*PARTS, SCHEDULER, *BY_NAME],
         metavar="PART",
-        help="only this part, as JSON: %(choices)s; without it all but the last, as a "
-        "table",
+        help="only this part, as JSON: %(choices)s; without it all but the last three, "
+        "as a table",
     )
     part = parser.parse_args(arguments).part
     if part is not None:

@@ -1,4 +1,4 @@
-"""The server of `benchmarks.allocate`: python -m … SOCKET DIRECTORY CLAIMS.
+"""The server of `benchmarks.allocate`: python -m … SOCKET DIRECTORY CLAIMS product.
 
 One-chip claims are pending, the node's other chips are held by pods that run.
 The other pods of the node ask for no chips, so the agent does not keep them.
@@ -24,39 +24,40 @@ from agent.plugin.mounting import Mount, Mounting
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core import products
+from scheduler_core.rows import Product
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 
 NODE = "node-1"
 
 
-def pod(chip: int, *, served: bool) -> NpuPod:
+def pod(product: Product, chip: int, *, served: bool) -> NpuPod:
     """Return a pod with a claim for one chip."""
     time = str(2**64 - 1) if served else str(1_000 + chip)
-    name = f"{PRODUCT.chip_prefix}{chip}"
+    name = f"{product.chip_prefix}{chip}"
     found = npu_pod(
         PodMeta(
             uid=f"uid-{chip}",
             namespace="default",
             name=f"pod-{chip}",
             node=NODE,
-            annotations={PRODUCT.resource: name, "predicate-time": time},
+            annotations={product.resource: name, "predicate-time": time},
         ),
-        [RawContainer("main", limits={PRODUCT.resource: "1"})],
-        PRODUCT.resource,
+        [RawContainer("main", limits={product.resource: "1"})],
+        product.resource,
     )
     assert found is not None
     return found
 
 
-def hold(chip: int) -> Hold:
+def hold(product: Product, chip: int) -> Hold:
     """Return what a running pod holds."""
     owner = Owner(
         uid=f"uid-{chip}", namespace="default", pod=f"pod-{chip}", container="main"
     )
     return Hold(
         sequence=chip + 1,
-        kubelet_ids=(f"{PRODUCT.chip_prefix}{chip}",),
+        kubelet_ids=(f"{product.chip_prefix}{chip}",),
         chips=(chip,),
         slot=owner.uid,
         need=0,
@@ -64,27 +65,27 @@ def hold(chip: int) -> Hold:
     )
 
 
-def ledger(claims: int) -> Ledger:
+def ledger(product: Product, claims: int) -> Ledger:
     """Return a node with so many claims pending and all other chips held."""
-    held = range(claims, PRODUCT.chip_count)
+    held = range(claims, product.chip_count)
     return Ledger(
-        product=PRODUCT,
+        product=product,
         node=NODE,
-        holds={chip + 1: hold(chip) for chip in held},
-        sequence=PRODUCT.chip_count + 1,
+        holds={chip + 1: hold(product, chip) for chip in held},
+        sequence=product.chip_count + 1,
     )
 
 
-async def serve(socket: Path, directory: Path, claims: int) -> None:
+async def serve(socket: Path, directory: Path, claims: int, product: Product) -> None:
     """Serve until told to stop."""
     metrics = Metrics(CollectorRegistry())
 
     def observe(_effect: Effect) -> None:
         return
 
-    current = Current(ledger(claims), observe)
-    for chip in range(PRODUCT.chip_count):
-        current.apply(PodSeen(pod(chip, served=chip >= claims)))
+    current = Current(ledger(product, claims), observe)
+    for chip in range(product.chip_count):
+        current.apply(PodSeen(pod(product, chip, served=chip >= claims)))
     pending = current.ledger
     holdbook = Holdbook(
         current,
@@ -111,7 +112,7 @@ async def serve(socket: Path, directory: Path, claims: int) -> None:
         numa=tuple,
         mounting=Mounting(
             Mount.RUNTIME,
-            hardware=lambda: Reading(product=PRODUCT, chips=()),
+            hardware=lambda: Reading(product=product, chips=()),
             cdi_dir=directory,
         ),
     )
@@ -126,4 +127,6 @@ async def serve(socket: Path, directory: Path, claims: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
+    _, *where, told_claims, key = sys.argv
+    at, folder = map(Path, where)
+    asyncio.run(serve(at, folder, int(told_claims), products.by_key(key)))
