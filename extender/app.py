@@ -4,19 +4,18 @@ import asyncio
 import gc
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import changes, jobevents, leading, live, seen, waker
+from extender import changes, jobevents, live, seen, waker
 from extender.apiserver import KubeJobs, KubeMarks, KubePods, about
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
-from extender.election import Election, KubeLease
+from extender.election import election_of
 from extender.evicting import KubeEvictions
 from extender.evictor import Evictor
 from extender.leading import Phase
@@ -28,6 +27,7 @@ from extender.office import Office
 from extender.planner import Planner
 from extender.server import Server
 from extender.settings import Settings
+from extender.shadowing import Shadowing
 from extender.volcano import Parts, Volcano
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
@@ -108,13 +108,7 @@ class Extender:
             told=self._told,
             may=may,
         )
-        self._evictor: Evictor | None = None
-        if settings.preemption == "evict":
-            evictions = KubeEvictions(
-                client, metrics, tell=jobs_api.tell, wake=self._waker.again
-            )
-            world = self._networks.world
-            self._evictor = Evictor(self._cache, evictions, clock=wall, world=world)
+        self._evictor = self._maker_of_room(settings, jobs_api, metrics)
         self._nodes = ListWatch(
             client, object_path("nodes", ""), objects.Node, pause_s=_PAUSE_S
         )
@@ -165,13 +159,29 @@ class Extender:
             ),
             self.why_not_ready,
         )
+        self._shadowing = (
+            Shadowing(self._cache, metrics, wall=wall, world=self._networks.world)
+            if settings.shadow
+            else None
+        )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
         metrics.watch_settings(lambda: self._live.is_unusable)
 
+    def _maker_of_room(
+        self, settings: Settings, jobs: KubeJobs, metrics: Metrics
+    ) -> Evictor | None:
+        """Who evicts for pods of higher priority; None: the scheduler alone."""
+        if settings.preemption != "evict":
+            return None
+        evictions = KubeEvictions(self._client, metrics, tell=jobs.tell, wake=jobs.wake)
+        world = self._networks.world
+        return Evictor(self._cache, evictions, clock=self._wall, world=world)
+
     def routes(self) -> list[web.RouteDef]:
         """What it answers over HTTP."""
-        return [*self._server.routes(), *self._volcano.routes()]
+        routes = [*self._server.routes(), *self._volcano.routes()]
+        return self._shadowing.routes(routes) if self._shadowing else routes
 
     @property
     def is_quiet(self) -> bool:
@@ -279,6 +289,8 @@ class Extender:
 
     def _say(self, about: Regarding, reason: str, text: str) -> None:
         kind = "Warning" if reason.endswith("Unusable") else "Normal"
+        if self._shadowing is not None:
+            return  # the log has it; a shadow writes nothing
         self._recorder.record(about, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
@@ -296,6 +308,8 @@ class Extender:
             log.info("in step with the cluster", extra=self._cache.sizes())
 
     def _learn(self, change: changes.Change) -> None:
+        if self._shadowing is not None:
+            self._shadowing.before(change)
         step(self._cache, change, self._wall.now_s())
         self._planner.settle()
         self._waker.better(self._cache.better)
@@ -354,7 +368,7 @@ async def main(settings: Settings) -> None:
         user_agent=COMPONENT,
         count=metrics.count_request,
     ) as client:
-        election = _election(settings, client, wall)
+        election = election_of(settings, client, wall)
 
         def extender() -> Extender:
             may = election.why_not if election is not None else lambda: None
@@ -368,18 +382,6 @@ async def main(settings: Settings) -> None:
         async with endpoints.serving(settings.listen, settings.address_file) as address:
             log.info("serving", extra={"address": address})
             await office.run()
-
-
-def _election(settings: Settings, client: Client, wall: Clock) -> Election | None:
-    """Our part in the election of the extender that decides; None: we are alone."""
-    if not settings.lease:
-        return None
-    me = settings.identity or f"{socket.gethostname()}_{os.getpid()}_{wall.now_ns()}"
-    terms = leading.terms(me, lease_s=settings.lease_s, bind_s=settings.bind_s)
-    lease = KubeLease(
-        client, settings.lease_namespace, settings.lease, timeout_s=terms.retry_s * 2
-    )
-    return Election(lease, terms, wall=wall)
 
 
 def _named(which: Iterable[bool]) -> str:

@@ -5,6 +5,8 @@ What to do is said by `leading.step`; here it is done, one request after the oth
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn, Protocol, assert_never
@@ -12,6 +14,7 @@ from typing import NoReturn, Protocol, assert_never
 from extender import leading
 from extender.clocks import Clock
 from extender.leading import Phase, State, Terms
+from extender.settings import Settings
 from kube import leases
 from kube.client import Client
 from kube.errors import ConflictError, KubeError, NotFoundError
@@ -195,3 +198,15 @@ class Election:
 
     def _now(self) -> str:
         return clock.rfc3339_micro(self._wall.now_s())
+
+
+def election_of(settings: Settings, client: Client, wall: Clock) -> Election | None:
+    """Our part in the election of the extender that decides; None: we are alone."""
+    if not settings.lease:
+        return None
+    me = settings.identity or f"{socket.gethostname()}_{os.getpid()}_{wall.now_ns()}"
+    terms = leading.terms(me, lease_s=settings.lease_s, bind_s=settings.bind_s)
+    lease = KubeLease(
+        client, settings.lease_namespace, settings.lease, timeout_s=terms.retry_s * 2
+    )
+    return Election(lease, terms, wall=wall)

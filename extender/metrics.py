@@ -47,6 +47,11 @@ class Metrics:
         self.evictions = self._counter(
             "evictions", "Pods to be evicted for others, by what came of it.", "outcome"
         )
+        self.shadow = self._counter(
+            "shadow",
+            "Decisions of another scheduler, by what we say of them.",
+            "rule",
+        )
         self.bound = self._counter("pods_bound", "Pods bound.")
         self.allocated = self._counter(
             "volcano_allocations", "Pods that Volcano has allocated."

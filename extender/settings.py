@@ -96,6 +96,11 @@ class Settings:
         "node is to be free for a pod or a job; off: only the scheduler evicts",
         check=one_of("off", "evict"),
     )
+    shadow: bool = option(
+        default=False,
+        text="true: decide nothing and write nothing; compare what another scheduler "
+        "decides with what this one would (docs/shadow.md)",
+    )
     log_level: str = option(
         "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)
     )

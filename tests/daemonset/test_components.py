@@ -137,3 +137,19 @@ def test_only_with_preemption_may_the_extender_evict(tmp_path: Path) -> None:
     assert binding["subjects"] == [account | {"namespace": "kube-system"}]
     without = [rule for each in rendered(tmp_path) for rule in each.get("rules", ())]
     assert not any("pods/eviction" in rule["resources"] for rule in without)
+
+
+def test_a_shadow_may_only_look(tmp_path: Path) -> None:
+    found = rendered(tmp_path, "shadow")
+
+    (role,) = [
+        each
+        for each in found
+        if (each["kind"], each["metadata"]["name"])
+        == ("ClusterRole", "ascend-extender")
+    ]
+    verbs = {verb for rule in role["rules"] for verb in rule["verbs"]}
+    assert verbs == {"list", "watch"}
+    (extender,) = [each for each in found if each["kind"] == "Deployment"]
+    (container,) = extender["spec"]["template"]["spec"]["containers"]
+    assert "--shadow=true" in container["args"]
