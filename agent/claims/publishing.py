@@ -59,6 +59,8 @@ def patches(
             continue
         truth = _truth(ledger, pod, host_ip, addresses)
         claim = _claim(ledger, pod)
+        if not _patch(pod, {**truth, **claim}).annotations:
+            continue
         # what was mounted comes first; a container that was made anew on other
         # chips has to be claimed before its old chips are let go
         for wanted in ({**truth, **claim}, truth, claim):

@@ -13,6 +13,7 @@ from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import NEWEST, Profile
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.rows import Product
 from scheduler_core.wire import annotations, deviceinfo
 from service.settings import load
 
@@ -25,11 +26,18 @@ SETTLED_S = 15.0
 class Site:
     """API server, kubelet and agent of one node, all in this process."""
 
-    def __init__(self, root: Path, *more: str, profile: Profile = NEWEST) -> None:
-        """Take the folder of the node, and what its agent is told besides."""
+    def __init__(
+        self,
+        root: Path,
+        *more: str,
+        profile: Profile = NEWEST,
+        product: Product = PRODUCT,
+    ) -> None:
+        """Take the folder of the node, what its agent is told besides, its kinds."""
         self.root = root
         self.profile = profile
         self.more = more
+        self.product = product
         self.server = ApiServer()
         self.predicate_time = 0
         self.agent: asyncio.Task[None] | None = None
@@ -47,7 +55,7 @@ class Site:
         )
         await self.kubelet.start()
         (self.root / "token").write_text("user:ascend-agent")
-        (self.root / "npu.yaml").write_text(f"product: {PRODUCT.key}\n")
+        (self.root / "npu.yaml").write_text(f"product: {self.product.key}\n")
 
     @property
     def arguments(self) -> list[str]:
@@ -95,9 +103,8 @@ class Site:
             while True:
                 with suppress(ApiStatusError):
                     node = await self.api.get(f"/api/v1/nodes/{NODE}")
-                    if node["status"].get("allocatable", {}).get(RESOURCE) == str(
-                        count
-                    ):
+                    offered = node["status"].get("allocatable", {})
+                    if offered.get(self.product.resource) == str(count):
                         return
                 await asyncio.sleep(0.02)
 
@@ -112,27 +119,29 @@ class Site:
         """Create a pod and bind it to free chips, as the extender does."""
         taken = 0
         for pod in await self.pods():
-            for key in (RESOURCE, annotations.ASCEND_REAL):
+            for key in (self.product.resource, annotations.ASCEND_REAL):
                 text = pod["metadata"].get("annotations", {}).get(key, "")
                 if text:
-                    chips = annotations.parse_chips(text, PRODUCT)
+                    chips = annotations.parse_chips(text, self.product)
                     taken |= chip_sets.mask_of(chips)
         report = await self.api.get(
             "/api/v1/namespaces/kube-system/configmaps/"
             + deviceinfo.configmap_name(NODE)
         )
         found = deviceinfo.parse_affinity(
-            report["data"][deviceinfo.AFFINITY_KEY], PRODUCT
+            report["data"][deviceinfo.AFFINITY_KEY], self.product
         )
         taken |= chip_sets.mask_of((*found.held, *found.releasing, *found.lost))
-        chosen = chip_sets.choose(PRODUCT, PRODUCT.all_chips & ~taken, count)
+        chosen = chip_sets.choose(self.product, self.product.all_chips & ~taken, count)
         if not chosen or found.lost:
             return False
         self.predicate_time += 1
         await self.api.create(PODS, self.pod(name, count))
         uid = (await self.api.get(f"{PODS}/{name}"))["metadata"]["uid"]
         claim = {
-            RESOURCE: annotations.render_chips(chip_sets.ids_of(chosen), PRODUCT),
+            self.product.resource: annotations.render_chips(
+                chip_sets.ids_of(chosen), self.product
+            ),
             annotations.PREDICATE_TIME: str(self.predicate_time),
         }
         await self.api.create(
@@ -175,6 +184,12 @@ class Site:
                 found.setdefault(record.pod, set()).update(chips)
         return {pod: tuple(sorted(chips)) for pod, chips in found.items()}
 
+    def _asks(self, pod: dict[str, Any]) -> bool:
+        return any(
+            self.product.resource in container.get("resources", {}).get("limits", {})
+            for container in pod["spec"]["containers"]
+        )
+
     async def settle(self) -> None:
         """Wait until everything agrees; fail with what does not."""
         found: list[str] = []
@@ -192,11 +207,13 @@ class Site:
         found = [] if len(chips) == len(set(chips)) else [f"two owners: {mounted}"]
         pods = {pod["metadata"]["name"]: pod for pod in await self.pods()}
         for name, each in mounted.items():
+            if not each and name in pods and not self._asks(pods[name]):
+                continue
             meta = pods[name]["metadata"] if name in pods else {}
             written = meta.get("annotations", {})
-            claim = ",".join(f"Ascend910-{chip}" for chip in each)
+            claim = annotations.render_chips(each, self.product)
             if name in pods and (
-                written.get(RESOURCE) != claim
+                written.get(self.product.resource) != claim
                 or written.get(annotations.ASCEND_REAL) != claim
                 or written[annotations.PREDICATE_TIME] != str(annotations.SERVED)
             ):
@@ -206,7 +223,7 @@ class Site:
             + deviceinfo.configmap_name(NODE)
         )
         held = deviceinfo.parse_affinity(
-            report["data"][deviceinfo.AFFINITY_KEY], PRODUCT
+            report["data"][deviceinfo.AFFINITY_KEY], self.product
         ).held
         if sorted(held) != sorted(chips):
             found.append(f"held {held}, mounted {sorted(chips)}")
