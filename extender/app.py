@@ -97,7 +97,11 @@ class Extender:
         self._live = Live(told, adjust=self._adjust, say=self._say)
         jobs_api = KubeJobs(client, self._recorder, self._waker)
         self._planner = Planner(
-            self._cache, jobs_api, clock=wall, world=self._networks.world
+            self._cache,
+            jobs_api,
+            clock=wall,
+            metrics=metrics,
+            world=self._networks.world,
         )
         self._binder = Binder(
             self._cache,

@@ -17,8 +17,8 @@ from extender import changes, choice, seen
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
+from extender.jobevents import Caller
 from extender.metrics import Metrics
-from extender.planner import Caller
 from extender.protocol import BindArgs
 from extender.verdicts import Verdict
 from kube import objects
@@ -257,8 +257,10 @@ class Binder:
         try:
             await self._api.bind(args, made.annotations)
         except NotFoundError:
+            self._metrics.binds_failed.labels("gone").inc()
             return self._void(args.uid, _GONE)
         except KubeError as error:
+            self._metrics.binds_failed.labels(_why(error)).inc()
             if _is_open(error) or args.uid in self._open:
                 return await self._unclear(args, error)
             return self._void(args.uid, f"the API server refused the bind: {error}")
@@ -339,6 +341,13 @@ class Binder:
 
 def _bound(pod: NpuPod, args: BindArgs) -> str:
     return "" if pod.node == args.node else f"the pod is bound to {pod.node} already"
+
+
+def _why(error: KubeError) -> str:
+    """What went wrong, in a word for counting."""
+    if isinstance(error, ConflictError):
+        return "conflict"
+    return "unclear" if _is_open(error) else "refused"
 
 
 def _is_open(error: KubeError) -> bool:

@@ -4,7 +4,7 @@ The book of jobs, the gate and the planner speak to each other in these words, s
 any order of events can be written down and replayed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -28,6 +28,16 @@ class Limits:
     #: pause after a plan that failed; doubles
     first_wait_s: float = 2.0
     longest_wait_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """One bind call that may have to wait."""
+
+    uid: str
+    node: str
+    #: whether somebody still waits for the answer
+    is_there: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol, assert_never
 
+from prometheus_client import CollectorRegistry
+
 from extender import changes, choice, jobevents, planning, verdicts
 from extender.cache import Cache, step
 from extender.clocks import Clock
 from extender.gangs import Gang, Phase
 from extender.jobs import Told
+from extender.metrics import Metrics
 from extender.planning import World
 from extender.reserving import Keeper
 from extender.sizes import Size
@@ -43,21 +46,11 @@ class JobsApi(Protocol):
         """Have the scheduler try pods again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """One bind call that may have to wait."""
-
-    uid: str
-    node: str
-    #: whether somebody still waits for the answer
-    is_there: Callable[[], bool]
-
-
 @dataclass(slots=True)
 class _Waiting:
     """A bind call at the gate."""
 
-    caller: Caller
+    caller: jobevents.Caller
     #: None: go on; else the sentence that refuses it
     answer: asyncio.Future[str | None]
 
@@ -72,6 +65,7 @@ class Planner:
         *,
         clock: Clock,
         world: Callable[[Gang], World] = lambda _gang: planning.PLAIN,
+        metrics: Metrics | None = None,
     ) -> None:
         """Plan nothing yet.
 
@@ -80,11 +74,13 @@ class Planner:
             api: The world.
             clock: For all that depends on time.
             world: What is known of networks, asked for each plan.
+            metrics: Counts; None where nobody reads them.
         """
         self._cache = cache
         self._api = api
         self._clock = clock
         self._world = world
+        self._metrics = metrics or Metrics(CollectorRegistry())
         self._calls: dict[int, _Waiting] = {}
         self._numbers = count(1)
         #: jobs whose objects are being read
@@ -208,6 +204,8 @@ class Planner:
         found = planning.plan(self._cache, gang, wanted, now_ns, self._world(gang))
         if isinstance(found, str) and len(wanted) < len(names):
             found = planning.plan(self._cache, gang, names, now_ns, self._world(gang))
+        result = "no room" if isinstance(found, str) else "made"
+        self._metrics.plans.labels(result).inc()
         if isinstance(found, str):
             self._tried[gang.job] = self._cache.version
             self.note(jobevents.Unplanned(job=gang.job, said=found))
@@ -234,7 +232,7 @@ class Planner:
 
     # -- bind ----------------------------------------------------------------
 
-    async def wait(self, caller: Caller) -> str | None:
+    async def wait(self, caller: jobevents.Caller) -> str | None:
         """Hold a bind until its job is ready: None to go on, or why it is refused."""
         if self._is_stopping:
             return _STOPPING
@@ -248,7 +246,8 @@ class Planner:
         self._calls[number] = waiting
         self.note(jobevents.Came(uid=caller.uid, node=caller.node, call=number))
         try:
-            return await waiting.answer
+            with self._metrics.waiting_at_gate() as ended:
+                return ended(await waiting.answer)
         finally:
             self._calls.pop(number, None)
             self.note(jobevents.Left(uid=caller.uid, call=number))
@@ -329,6 +328,7 @@ class Planner:
             case jobevents.Answer(call=call, said=said):
                 self._answer(call, said)
             case jobevents.GiveBack(uids=uids):
+                self._metrics.plans.labels("given back").inc()
                 self._give_back(uids)
             case jobevents.Tell(uids=uids, reason=reason, said=said):
                 for uid in uids:

@@ -65,7 +65,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(cache: Cache, *, open_s: float = 60.0) -> AsyncIterator[World]:
+async def world(
+    cache: Cache, *, open_s: float = 60.0, registry: CollectorRegistry | None = None
+) -> AsyncIterator[World]:
     told: list[tuple[NpuPod, Choice]] = []
     async with apiserver.serving() as (api, pods):
         wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
@@ -75,7 +77,7 @@ async def world(cache: Cache, *, open_s: float = 60.0) -> AsyncIterator[World]:
             pods,
             gate=planner,
             clock=wall,
-            metrics=Metrics(CollectorRegistry()),
+            metrics=Metrics(registry or CollectorRegistry()),
             told=lambda pod, made: told.append((pod, made)),
             open_s=open_s,
         )

@@ -3,7 +3,8 @@
 The machine is the scheduler, the API server and the world at once: it asks for places,
 sends binds, gives calls up, refuses binds, deletes pods and lets time pass. Whatever it
 does: no chip is promised twice, nobody is bound before all have come, and once all is
-quiet no job is bound in part by us and no plan is left.
+quiet no job is bound in part by us and no plan is left. An extender may be followed by
+another, at any moment: it knows what is bound, and nothing of what was planned.
 """
 
 import asyncio
@@ -17,9 +18,10 @@ from extender import changes
 from extender.cache import Cache, step
 from extender.clocks import Clock
 from extender.gangs import Phase
-from extender.planner import Caller, Planner
+from extender.jobevents import Caller
+from extender.planner import Planner
 from scheduler_core import chips
-from tests.extender.clusters import NOW_S, apply, cluster
+from tests.extender.clusters import NOW_S, apply, cluster, report
 from tests.extender.jobpods import member
 from tests.extender.jobsapi import Jobs
 
@@ -44,24 +46,33 @@ class ManyJobs(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.now_s = NOW_S
-        self.cache: Cache = cluster(nodes=NODES)
-        self.planner = Planner(
-            self.cache,
-            Jobs(),
-            clock=Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9)),
-        )
+        self.cache, self.planner = self.extender()
         #: {pod: its call that waits}
         self.calls: dict[str, asyncio.Task[str | None]] = {}
         #: pods whose callers have gone
         self.gone: set[str] = set()
         #: {pod: node} as the API server has it
         self.bound: dict[str, str] = {}
+        #: pods of jobs that were bound whole and have ended
+        self.done: set[str] = set()
         #: {pod: node} that the gate let through, and that nobody has bound yet
         self.open: dict[str, str] = {}
         for job, names in JOBS.items():
             for name in names:
                 apply(self.cache, member(name, job=job, size=len(names)))
         self.settle()
+
+    def extender(self) -> tuple[Cache, Planner]:
+        """One that has read the nodes, and no pods yet."""
+        cache = cluster(nodes=NODES)
+        self.let_agents_report(cache)
+        wall = Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9))
+        return cache, Planner(cache, Jobs(), clock=wall)
+
+    def let_agents_report(self, cache: Cache) -> None:
+        for name in NODES:
+            alive = report(name, update_time=self.now_s)
+            apply(cache, alive, now_s=self.now_s)
 
     def settle(self) -> None:
         self.planner.settle()
@@ -140,7 +151,8 @@ class ManyJobs(RuleBasedStateMachine):
 
     def show(self, name: str) -> None:
         job = next(job for job, names in JOBS.items() if name in names)
-        seen = member(name, job=job, size=len(JOBS[job]), node=self.bound[name])
+        node = self.bound.get(name, "")
+        seen = member(name, job=job, size=len(JOBS[job]), node=node)
         apply(self.cache, seen, now_s=self.now_s)
 
     @rule(name=pods)
@@ -149,6 +161,24 @@ class ManyJobs(RuleBasedStateMachine):
             return  # what becomes of a bind under way is binding's own business
         apply(self.cache, changes.PodGone(uid=f"uid-{name}"), now_s=self.now_s)
         self.bound.pop(name, None)
+        self.settle()
+
+    @rule(data=st.data())
+    def fail_over(self, data: st.DataObject) -> None:
+        """Another takes over, when all binds have been carried out or never will be."""
+        for name, node in self.open.items():
+            if data.draw(st.booleans()):
+                self.bound[name] = node
+        self.open.clear()
+        there = [name for name in PODS if f"uid-{name}" in self.cache.pods]
+        self.loop.run_until_complete(self.planner.stop())
+        for task in self.calls.values():
+            assert self.loop.run_until_complete(task) is not None  # nobody is let go on
+        self.calls.clear()
+        self.gone.clear()
+        self.cache, self.planner = self.extender()
+        for name in there:
+            self.show(name)
         self.settle()
 
     @rule(job=st.sampled_from(sorted(JOBS)))
@@ -162,6 +192,7 @@ class ManyJobs(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from((1, 5, 25, 70, 700)))
     def pass_time(self, seconds: int) -> None:
         self.now_s += seconds
+        self.let_agents_report(self.cache)
         apply(self.cache, changes.Ticked(), now_s=self.now_s)
         self.planner.settle()
         self.planner.tick()
@@ -183,6 +214,33 @@ class ManyJobs(RuleBasedStateMachine):
         places = {u for g in self.cache.gangs.jobs.values() for u in g.places}
         assert planned <= places
 
+    @invariant()
+    def no_chip_is_given_twice(self) -> None:
+        """Each pod has a whole node."""
+        given = [*self.bound.values(), *self.open.values()]
+        assert len(given) == len(set(given))
+
+    def everybody_tries(self) -> None:
+        """What a scheduler does all the time; whole jobs end and make room."""
+        for name in PODS:
+            self.filter_and_bind(name, NODES)
+        for name in list(self.open):
+            self.bound[name] = self.open.pop(name)
+            self.planner.settled(f"uid-{name}", "")
+            self.show(name)
+        for names in JOBS.values():
+            if all(name in self.bound for name in names):
+                self.done.update(names)
+                for name in names:
+                    self.delete(name)
+        self.pass_time(1)
+
+    def none_is_bound_in_part(self) -> bool:
+        return all(
+            not {*names} & self.bound.keys() or {*names} <= self.bound.keys()
+            for names in JOBS.values()
+        )
+
     def teardown(self) -> None:
         """Let everything come to rest: nothing of ours is left in between."""
         for name in list(self.open):
@@ -195,6 +253,13 @@ class ManyJobs(RuleBasedStateMachine):
         assert not self.calls
         assert not [p for p in self.cache.assumed.values() if p.planned]
         assert {g.phase for g in self.cache.gangs.jobs.values()} <= {Phase.IDLE}
+        for job in JOBS:
+            self.make_again(job)
+        for _ in range(400):
+            if self.none_is_bound_in_part():
+                break
+            self.everybody_tries()
+        assert self.none_is_bound_in_part()
         self.loop.run_until_complete(self.planner.stop())
         self.loop.close()
 
@@ -208,22 +273,10 @@ TestManyJobs = ManyJobs.TestCase
 def test_jobs_that_are_left_alone_all_get_through() -> None:
     """No livelock: with a scheduler that goes on trying, each job is bound in turn."""
     machine = ManyJobs()
-    done: set[str] = set()
     for _ in range(200):
-        for name in PODS:
-            machine.filter_and_bind(name, NODES)
-        for name in list(machine.open):
-            machine.bound[name] = machine.open.pop(name)
-            machine.planner.settled(f"uid-{name}", "")
-            machine.show(name)
-        for names in JOBS.values():
-            if all(name in machine.bound for name in names):
-                done.update(names)
-                for name in names:  # the job ends, and makes room
-                    machine.delete(name)
-        machine.pass_time(1)
-        if done == set(PODS):
+        machine.everybody_tries()
+        if machine.done == set(PODS):
             break
 
-    assert done == set(PODS)
+    assert machine.done == set(PODS)
     machine.teardown()

@@ -1,0 +1,108 @@
+"""What can be seen of decisions, of the gate, and of what lies in small pieces."""
+
+import asyncio
+
+from prometheus_client import CollectorRegistry
+
+from extender.clocks import Clock
+from extender.jobevents import Caller
+from extender.metrics import Metrics
+from extender.planner import Planner
+from scheduler_core.products import ATLAS_800_TRAINING
+from tests.extender.apiserver import Fate
+from tests.extender.binds import world
+from tests.extender.clusters import NOW_NS, NOW_S, cluster, tenant
+from tests.extender.jobpods import member
+from tests.extender.jobsapi import Jobs
+
+POOL = {"pool": ATLAS_800_TRAINING.key}
+
+
+def test_a_pools_free_chips_and_how_broken_they_are() -> None:
+    registry = CollectorRegistry()
+    cache = cluster(tenant("a", "n1", (0, 1, 2)), nodes=("n1", "n2"))
+
+    Metrics(registry).watch_cache(cache)
+
+    shown = {
+        name: registry.get_sample_value(f"ascend_extender_pool_{name}", POOL)
+        for name in ("nodes", "healthy_chips", "free_chips", "fragmentation")
+    }
+    # a ring with one free chip could serve neither two nor four; the node is not whole
+    assert shown == {
+        "nodes": 2,
+        "healthy_chips": 16,
+        "free_chips": 13,
+        "fragmentation": 3,
+    }
+
+
+def test_a_later_term_shows_its_own_sizes() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.watch_settings(lambda: True)
+
+    metrics.watch_cache(cluster(nodes=("n1", "n2")))
+    metrics.watch_cache(cluster(nodes=("n1",)))
+    metrics.watch_settings(lambda: False)
+
+    assert registry.get_sample_value("ascend_extender_cached_nodes") == 1
+    assert registry.get_sample_value("ascend_extender_settings_unusable") == 0
+
+
+async def test_what_the_api_server_does_not_do_is_counted_by_why() -> None:
+    registry = CollectorRegistry()
+    async with world(cluster(), registry=registry) as w:
+        for name, fate in (
+            ("a", Fate.FORBIDDEN),
+            ("b", Fate.BROKEN),
+            ("c", Fate.DONE),
+        ):
+            w.add(name)
+            w.api.fates.append(fate)
+            await w.bind(name)
+        w.add("d")
+        del w.api.pods["default", "d"]
+        await w.bind("d")
+
+    failed = {
+        why: registry.get_sample_value(
+            "ascend_extender_binds_failed_total", {"why": why}
+        )
+        for why in ("refused", "unclear", "gone")
+    }
+    assert failed == {"refused": 1, "unclear": 1, "gone": 1}
+    assert registry.get_sample_value("ascend_extender_pods_bound_total") == 1
+
+
+async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None:
+    registry = CollectorRegistry()
+    pair = [member("a"), member("b")]
+    cache = cluster(*pair, nodes=("n1", "n2"))
+    planner = Planner(
+        cache,
+        Jobs(),
+        clock=Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS),
+        metrics=Metrics(registry),
+    )
+
+    for seen in pair:
+        assert planner.judge(seen.pod, ("n1",)) is not None  # room for one of two
+    judged = planner.judge(pair[0].pod, ("n1", "n2"))
+    assert judged is not None
+    calls = [
+        Caller(uid=uid, node=promise.node, is_there=lambda: True)
+        for uid, promise in cache.assumed.items()
+    ]
+    assert await asyncio.gather(*map(planner.wait, calls)) == [None, None]
+
+    made = {
+        result: registry.get_sample_value(
+            "ascend_extender_plans_total", {"result": result}
+        )
+        for result in ("made", "no room")
+    }
+    waits = registry.get_sample_value(
+        "ascend_extender_gate_wait_seconds_count", {"result": "opened"}
+    )
+    assert (made, waits) == ({"made": 1, "no room": 2}, 2)
