@@ -49,6 +49,8 @@ class _Seen:
     offered: tuple[str, ...] | None = None
     #: whether it was planned, or tried to be, in this session
     is_tried: bool = False
+    #: whether some of its pods were allocated before we came
+    is_before: bool = False
 
 
 class Sessions:
@@ -83,24 +85,21 @@ class Sessions:
             return _single(self._cache, pod, node, self._clock.now_s())
         gang.is_gated = False
         now_s = self._clock.now_s()
-        stops = verdicts.pod_refusal(self._cache, pod, now_s) or self._gathering(gang)
+        is_before = self._follow(gang, pod.uid, node)
+        stops = verdicts.pod_refusal(self._cache, pod, now_s)
+        stops = stops or (BEFORE if is_before else self._planner.why_wait(gang))
         if stops is not None:
             return stops
-        self._follow(gang, pod.uid, node)
         if pod.uid not in gang.places:
             return self._without(gang, pod, node)
         return None if node in self._places(gang, pod) else verdicts.ELSEWHERE
 
-    def _gathering(self, gang: Gang) -> Verdict | None:
-        """Why no pod of the job can be placed now, whatever the nodes."""
-        if gang.phase is Phase.IDLE and any(
-            self._planner.is_under_way(uid) for uid in gang.seats
-        ):
-            return BEFORE
-        return self._planner.why_wait(gang)
+    def _follow(self, gang: Gang, uid: str, node: str) -> bool:
+        """Note what Volcano asks, and plan the job, once in a session.
 
-    def _follow(self, gang: Gang, uid: str, node: str) -> None:
-        """Note what Volcano asks, and plan the job, once in a session."""
+        Returns:
+            Whether pods of the job have chips that no plan of ours has given them.
+        """
         seen = self._seen.get(gang.job)
         if seen is None:
             seen = self._seen[gang.job] = _Seen(_Round(uid))
@@ -110,9 +109,14 @@ class Sessions:
             self._look_again(gang, seen.offered)
         if seen.round.leader == uid:
             seen.round.asked.add(node)
-        if gang.phase is Phase.IDLE and not seen.is_tried:
+        if gang.phase is not Phase.IDLE:
+            return False
+        if not seen.is_tried:
             seen.is_tried = True
-            self._planner.offer(gang, seen.offered or every(self._cache))
+            seen.is_before = any(map(self._planner.is_under_way, gang.seats))
+            if not seen.is_before:
+                self._planner.offer(gang, seen.offered or every(self._cache))
+        return seen.is_before and gang.phase is Phase.IDLE
 
     def _is_new(self, now: _Round, uid: str, node: str) -> bool:
         """Whether a question belongs to another session than the last one."""

@@ -1,0 +1,257 @@
+"""What Volcano's predicate costs: a call for each task and node, 16 at a time.
+
+The extender's own server in a process of its own, and a cluster of 1,000 nodes in which
+a job of 64 whole nodes waits. The bodies are recorded ones, with the names of these
+nodes and pods in them. Volcano asks for task after task, of each for every node; the
+clock runs for each call from its first byte to the last of its answer.
+"""
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+import psutil
+from prometheus_client import CollectorRegistry
+
+from benchmarks.table import Row, percentile
+from extender import changes, seen
+from extender.cache import Cache, step
+from extender.clocks import Clock
+from extender.jobs import Told
+from extender.metrics import Metrics
+from extender.notes import Notes
+from extender.planner import Planner
+from extender.sizes import Size
+from extender.volcano import Parts, Volcano
+from extender.volcanojobs import Sessions
+from extender.volcanomarks import Marks
+from extender.volcanoprotocol import pod_of, predicate_args
+from kube import objects
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from scheduler_core.wire.pods import NpuPod
+from service import clock
+from service.endpoints import Endpoints
+
+_BODIES = Path(__file__).parents[1] / "tests" / "extender" / "bodies"
+_NODES = 1_000
+_TASKS = 64
+_PARALLEL = 16
+_CALLS = 20_000
+_WARM_UP = 1_000
+_HEAD = b"POST /volcano/predicate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+
+
+def rows() -> list[Row]:
+    """Measure. Takes about ten seconds."""
+    with _served() as (address, process):
+        host, _, port = address.rpartition(":")
+        samples, took_s, spent_s = asyncio.run(_measure(host, int(port), process))
+    rate, spent_us = len(samples) / took_s, spent_s / len(samples) * 1e6
+    p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+    what = f"Volcano predicate, {_PARALLEL} in parallel, recorded bodies"
+    return [
+        Row(
+            figure=f"{what}: calls a second",
+            goal="≥ 4,000",
+            value=f"{rate:,.0f} ({spent_us:.0f} µs of processor time each)",
+            passed=rate >= 4_000,
+        ),
+        Row(
+            figure=f"{what}: time",
+            goal="p50 ≤ 4 ms, p99 ≤ 12 ms",
+            value=f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",
+            passed=p50 <= 4 and p99 <= 12,
+        ),
+    ]
+
+
+def _bodies() -> list[bytes]:
+    """A session's questions, as whole requests: task by task, node by node."""
+    recorded = (_BODIES / "volcano-predicate-1.json").read_bytes().strip()
+    args = predicate_args(recorded)
+    found = []
+    for count in range(_CALLS // _NODES):
+        for name in _names():
+            body = recorded.replace(args.task.uid.encode(), _uid(count).encode())
+            body = body.replace(b'"Name":"node3"', b'"Name":"%b"' % name.encode())
+            found.append(_HEAD % len(body) + body)
+    return found
+
+
+class _Caller(asyncio.Protocol):
+    """One of Volcano's connections: a question after the other."""
+
+    def __init__(self, bodies: Iterator[bytes], samples: list[float]) -> None:
+        self._bodies = bodies
+        self._samples = samples
+        self._transport: asyncio.Transport | None = None
+        self._got = b""
+        self._start = 0.0
+        self.done = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._ask()
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head, end, body = self._got.partition(b"\r\n\r\n")
+        if not end:
+            return
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        if len(body) >= length:
+            self._samples.append((perf_counter() - self._start) * 1000)
+            self._got = b""
+            self._ask()
+
+    def _ask(self) -> None:
+        assert self._transport is not None
+        body = next(self._bodies, None)
+        if body is None:
+            self._transport.close()
+            self.done.set_result(None)
+            return
+        self._start = perf_counter()
+        self._transport.write(body)
+
+
+async def _measure(
+    host: str, port: int, process: psutil.Process
+) -> tuple[list[float], float, float]:
+    """Milliseconds of each call, seconds of all, and the server's processor time."""
+    bodies = _bodies()
+    await _ask(host, port, bodies[:_WARM_UP])
+    before_s = sum(process.cpu_times()[:2])
+    samples, took_s = await _ask(host, port, bodies)
+    return samples, took_s, sum(process.cpu_times()[:2]) - before_s
+
+
+async def _ask(
+    host: str, port: int, bodies: Sequence[bytes]
+) -> tuple[list[float], float]:
+    left = iter(bodies)
+    samples: list[float] = []
+    loop = asyncio.get_running_loop()
+    start = perf_counter()
+    callers = [
+        await loop.create_connection(lambda: _Caller(left, samples), host, port)
+        for _ in range(_PARALLEL)
+    ]
+    await asyncio.gather(*(caller.done for _, caller in callers))
+    return samples, perf_counter() - start
+
+
+@contextmanager
+def _served() -> Iterator[tuple[str, psutil.Process]]:
+    """A server in a process of its own, and its address."""
+    command = [sys.executable, "-m", "benchmarks.volcano"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+class _NoApi:
+    """A world that predicate asks nothing of."""
+
+    async def size(self, told: Told) -> Size | str:
+        return told.kind
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None: ...
+
+    def wake(self) -> None: ...
+
+    async def mark(self, pod: NpuPod, annotations: object) -> None: ...
+
+
+async def _serve() -> None:
+    cache = _cluster()
+    registry = CollectorRegistry()
+    wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
+    planner = Planner(cache, _NoApi(), clock=wall)
+    volcano = Volcano(
+        Parts(
+            cache=cache,
+            sessions=Sessions(cache, planner, wall),
+            marks=Marks(_NoApi()),
+            notes=Notes(),
+            metrics=Metrics(registry),
+            clock=wall,
+            tell=lambda *_: None,
+        ),
+        lambda: None,
+    )
+    endpoints = Endpoints(registry, lambda: None, routes=volcano.routes())
+    async with endpoints.serving("127.0.0.1:0") as address:
+        gc.freeze()  # as the extender does once its watches have synced
+        print(address, flush=True)
+        await asyncio.Event().wait()
+
+
+def _cluster() -> Cache:
+    cache = Cache()
+    now_s = clock.wall_s()
+    texts = deviceinfo.render(
+        DeviceInfo(available=tuple(range(8)), update_time=int(now_s)),
+        Affinity(sequence=1),
+        PRODUCT,
+    )
+    for name in _names():
+        step(cache, _node(name), now_s)
+        report = changes.ReportSeen(
+            node=name,
+            device_info=texts[deviceinfo.DEVICE_INFO_KEY],
+            affinity=texts[deviceinfo.AFFINITY_KEY],
+        )
+        step(cache, report, now_s)
+    for number in range(_TASKS):
+        step(cache, _pod(number), now_s)
+    job = cache.gangs.job_of[_uid(0)]
+    step(cache, changes.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
+    return cache
+
+
+def _node(name: str) -> changes.NodeSeen:
+    return changes.NodeSeen(
+        name=name,
+        product=PRODUCT,
+        inventory=inventory.render(range(8), PRODUCT),
+        allocatable=8,
+    )
+
+
+def _pod(number: int) -> changes.Change:
+    """The recorded pod, as one of the job's."""
+    recorded = (_BODIES / "volcano-predicate-1.json").read_bytes()
+    pod = json.loads(bytes(predicate_args(recorded).task.pod))
+    pod["metadata"] |= {"name": f"g1-{number}", "uid": _uid(number)}
+    return seen.pod_change(_decoded(json.dumps(pod).encode()))
+
+
+def _decoded(pod: bytes) -> objects.Pod:
+    body = b'{"task":{"UID":"u","Pod":%b},"node":{"Name":"n"}}' % pod
+    return pod_of(predicate_args(body).task)
+
+
+def _uid(number: int) -> str:
+    return f"5f4c6be2-2a71-4669-928c-{number:012}"
+
+
+def _names() -> list[str]:
+    return [f"node-{index:05}.cluster.example" for index in range(_NODES)]
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
