@@ -75,8 +75,8 @@ def _resource_list(group_version: str, rows: Iterable[Resource]) -> Object:
     }
 
 
-def _group(name: str) -> Object:
-    version = {"groupVersion": f"{name}/v1", "version": "v1"}
+def _group(name: str, version_name: str) -> Object:
+    version = {"groupVersion": f"{name}/{version_name}", "version": version_name}
     return {
         "kind": "APIGroup",
         "apiVersion": "v1",
@@ -88,8 +88,11 @@ def _group(name: str) -> Object:
 
 @functools.cache
 def _documents() -> dict[str, Object]:
-    groups = sorted({row.group for row in RESOURCES if row.group})
-    prefixes = {"": "/api/v1"} | {group: f"/apis/{group}/v1" for group in groups}
+    # {group: its one version}
+    groups = dict(sorted((row.group, row.version) for row in RESOURCES if row.group))
+    prefixes = {"": "/api/v1"} | {
+        group: f"/apis/{group}/{version}" for group, version in groups.items()
+    }
     documents: dict[str, Object] = {
         "/": {"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]},
         "/version": dict(VERSION),
@@ -97,16 +100,16 @@ def _documents() -> dict[str, Object]:
         "/apis": {
             "kind": "APIGroupList",
             "apiVersion": "v1",
-            "groups": [_group(name) for name in groups],
+            "groups": [_group(*group) for group in groups.items()],
         },
     }
     described: dict[str, Object] = {}
     for group, prefix in prefixes.items():
         rows = [row for row in RESOURCES if row.group == group]
-        documents[prefix] = _resource_list(f"{group}/v1" if group else "v1", rows)
+        documents[prefix] = _resource_list(rows[0].api_version, rows)
         described[prefix] = openapi.document(rows, prefix, VERSION["gitVersion"])
         documents[f"/openapi/v3{prefix}"] = described[prefix]
         if group:
-            documents[f"/apis/{group}"] = _group(group)
+            documents[f"/apis/{group}"] = _group(group, groups[group])
     documents["/openapi/v3"] = openapi.index(prefixes.values(), described)
     return documents

@@ -13,20 +13,13 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from sandbox.apiclient import (
-    FAILURES,
-    ApiClient,
-    Changed,
-    Event,
-    Listed,
-    Object,
-    pod_path,
-)
+from sandbox.apiclient import FAILURES, ApiClient, Object, pod_path
 from sandbox.kubelet.pods import Pod, pod_of
 from sandbox.scheduler import fit
 from sandbox.scheduler.cluster import Cluster, matters
 from sandbox.scheduler.extender import Extender, ExtenderError, ExtenderSettings
 from sandbox.scheduler.fit import Misfit
+from sandbox.scheduler.follow import changes
 from sandbox.scheduler.queue import SchedulingQueue
 from sandbox.scheduler.reporter import Reporter
 
@@ -137,7 +130,7 @@ class SchedulingLoop:
         take = self._take_node if kind == "nodes" else self._take_pod
         known: dict[str, Object] = {}
         async for event in self._client.follow(f"/api/v1/{kind}"):
-            for item, gone in _changes(known, event):
+            for item, gone in changes(known, event):
                 take(item, gone=gone)
             self._listed[kind].set()
             self._wake.set()
@@ -315,20 +308,3 @@ class SchedulingLoop:
 def _is_ours(spec: Object) -> bool:
     """Say whether we are to schedule a pod, and may already."""
     return spec.get("schedulerName", "") in _MINE and not spec.get("schedulingGates")
-
-
-def _changes(known: dict[str, Object], event: Event) -> list[tuple[Object, bool]]:
-    """Return what an event changes: (object, whether it is gone)."""
-    match event:
-        case Changed(item=item, gone=gone):
-            uid = item["metadata"]["uid"]
-            known.pop(uid, None)
-            if not gone:
-                known[uid] = item
-            return [(item, gone)]
-        case Listed(items=items):
-            listed = {item["metadata"]["uid"]: item for item in items}
-            lost = [item for uid, item in known.items() if uid not in listed]
-            known.clear()
-            known.update(listed)
-            return [(item, True) for item in lost] + [(item, False) for item in items]

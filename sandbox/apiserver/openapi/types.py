@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.apiserver.objects import Object
@@ -14,16 +15,42 @@ _PACKAGES = {
     "apps": "apps",
     "coordination.k8s.io": "coordination",
     "policy": "policy",
+    "scheduling.volcano.sh": "volcano",
 }
 #: A type of which nothing is known: whatever is in it is right.
 UNKNOWN: Object = {}
+
+
+_META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_ANYTHING = {"type": "object", "additionalProperties": UNKNOWN}
+#: Of Volcano's, only what it is: its own validation is not here.
+_OTHERS: Mapping[str, Object] = {
+    "io.k8s.api.volcano.v1beta1.PodGroup": {
+        "description": "PodGroup is a collection of pods that are scheduled together.",
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Of the object."},
+            "kind": {"type": "string", "description": "Of the object."},
+            "metadata": {"allOf": [{"$ref": _META}], "description": "Of the object."},
+            "spec": {**_ANYTHING, "description": "What the group asks for."},
+            "status": {**_ANYTHING, "description": "How far it is."},
+        },
+        "x-kubernetes-group-version-kind": [
+            {
+                "group": "scheduling.volcano.sh",
+                "version": "v1beta1",
+                "kind": "PodGroup",
+            }
+        ],
+    }
+}
 
 
 @functools.cache
 def definitions() -> dict[str, Object]:
     """Return all schemas, {name: schema}; read only."""
     found: dict[str, Object] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    return {**found, **_OTHERS}
 
 
 def name_of(reference: str) -> str:
