@@ -83,6 +83,11 @@ class Gang:
         return max(self.size.count - there, 0)
 
     @property
+    def is_being_read(self) -> bool:
+        """Whether its size is not known yet, and will be in a moment."""
+        return self.size is None and not self.problem
+
+    @property
     def is_several(self) -> bool:
         """Whether it is a job of several pods at all; unknown is taken for so."""
         return self.size is None or self.size.count > 1

@@ -142,7 +142,7 @@ class Planner:
         """Why no pod of the job can be placed now, whatever the nodes."""
         if gang.size is None:
             self._read(gang)
-            text = gang.problem or "how many pods its job has is being read"
+            text = gang.problem or verdicts.READING
         elif gang.missing:
             text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
         elif self._is_too_large(gang):

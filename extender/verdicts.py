@@ -58,6 +58,8 @@ UNSEEN = Verdict(label=Label.JOB, text="the pod is of a job and has not been see
 LEAVING = Verdict(label=Label.ROOM, text="pods are leaving to make room for it")
 #: Said of all nodes but the one where chips have been freed for the pod.
 FREED = Verdict(label=Label.ROOM, text="chips of another node were freed for the pod")
+#: Said while the size of a pod's job is not known yet.
+READING = "how many pods its job has is being read"
 ENDING = Verdict(label=Label.POD, text="the pod is ending")
 
 

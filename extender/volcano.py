@@ -24,7 +24,7 @@ from extender.clocks import Clock
 from extender.jobs import membership
 from extender.metrics import Metrics
 from extender.notes import Note, Notes
-from extender.verdicts import UNSEEN, Verdict
+from extender.verdicts import READING, UNSEEN, Verdict
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import PLACED, Code, Job, Status, Task, Vote
@@ -166,7 +166,7 @@ class Volcano:
         if not said:
             self._refused.pop(job.group_uid, None)
             return protocol.vote_answer(Vote.ABSTAIN)
-        if self._refused.get(job.group_uid) != said:
+        if said not in (self._refused.get(job.group_uid), READING):
             self._refused[job.group_uid] = said
             pods = (self._cache.pods.get(uid) for uid in job.tasks or ())
             self._tell(job, next(filter(None, pods), None), said)

@@ -177,8 +177,11 @@ class Sessions:
             gang = self._cache.gangs.of(pod.uid)
             if gang is None:
                 found = self._nowhere(pod)
-            elif self._planner.why_wait(gang) or gang.phase is not Phase.IDLE:
-                return ""  # predicate says it, where people read it
+            elif (waits := self._planner.why_wait(gang)) is not None:
+                # Once it is read we are asked again; all else predicate says.
+                return waits.text if gang.is_being_read else ""
+            elif gang.phase is not Phase.IDLE:
+                return ""
             else:
                 found = self._planner.no_room(gang, every(self._cache))
             if not found or gang is not None:
