@@ -279,7 +279,8 @@ async def test_it_is_ready_only_while_the_kubelet_follows_the_device_list(
             await asyncio.sleep(0.01)
         registered = server.problem()
         kubelet.follow(request.endpoint)
-        while server.problem() is not None:
+        # The kubelet has read the list somewhat later than the server has sent it.
+        while server.problem() is not None or "list" not in kubelet.story:
             await asyncio.sleep(0.01)
         told = list(kubelet.story)
 
