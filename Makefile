@@ -85,6 +85,15 @@ aarch64: $(VENV)/bin/python ## that every pinned dependency has a wheel for arm6
 	  -r constraints.txt
 	@echo "All $$(grep -c == constraints.txt) pinned dependencies have a wheel for aarch64."
 
+.PHONY: audit
+audit: $(VENV)/dev.stamp ## whether a hole is known in what we ship; says so where nobody can be asked
+	@rm -rf build/audit; mkdir -p build/audit
+	@$(BIN)/python tests/dependencies.py --list > build/audit/shipped.txt
+	@$(PYTHON) -m venv build/audit/venv && build/audit/venv/bin/python -m pip install -q --disable-pip-version-check pip-audit || true
+	@build/audit/venv/bin/pip-audit -r build/audit/shipped.txt --no-deps --disable-pip --timeout 10 \
+	  --progress-spinner off -f json -o build/audit/report.json >build/audit/log 2>&1 || true
+	@$(BIN)/python tests/dependencies.py $$(ls build/audit/report.json 2>/dev/null)
+
 clean: ## remove everything that make made
 	@[ ! -e /run/ascend-e2e ] || { echo "a real cluster is up; first: make e2e-down" >&2; exit 1; }
 	rm -rf $(VENV) .e2e build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
