@@ -25,6 +25,7 @@ from extender.networks import Networks
 from extender.notes import Note, Notes
 from extender.office import Office
 from extender.planner import Planner
+from extender.reading import Reading
 from extender.server import Server
 from extender.settings import Settings
 from extender.shadowing import Shadowing
@@ -92,9 +93,8 @@ class Extender:
         )
         self._client = client
         self._waker = Waker(self._mark, self._any_node)
-        told = live.adjustable(settings)
-        self._networks = Networks(self._cache, told.rules)
-        self._live = Live(told, adjust=self._adjust, say=self._say)
+        self._live = Live(live.adjustable(settings), adjust=self._adjust, say=self._say)
+        self._networks = Networks(self._cache, self._live.now.rules)
         jobs_api = KubeJobs(client, self._recorder, self._waker)
         self._planner = Planner(
             self._cache,
@@ -168,6 +168,7 @@ class Extender:
             if settings.shadow
             else None
         )
+        self._reading = Reading(self._cache, self._networks, self.why_not_ready)
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
         metrics.watch_settings(lambda: self._live.is_unusable)
@@ -185,7 +186,9 @@ class Extender:
     def routes(self) -> list[web.RouteDef]:
         """What it answers over HTTP."""
         routes = [*self._server.routes(), *self._volcano.routes()]
-        return self._shadowing.routes(routes) if self._shadowing else routes
+        if self._shadowing is not None:
+            routes = self._shadowing.routes(routes)
+        return [*routes, *self._reading.routes()]
 
     @property
     def is_quiet(self) -> bool:

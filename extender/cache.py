@@ -145,6 +145,11 @@ class Cache:
         else:
             self.cluster.drop(name)
 
+    @property
+    def self_maintains(self) -> bool:
+        """Whether free chips follow from pods, whatever the agents list."""
+        return self._self_maintain
+
     def maintain(self, *, itself: bool) -> None:
         """Work out free chips from pods, or have the agents' lists bound them too."""
         self._self_maintain = itself

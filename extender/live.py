@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 NAME = "ascend-extender-settings"
 #: More nodes than a SuperPoD will ever have.
 _NODES_MOST = 100_000
+#: Things that are wrong and are told; an event has little room.
+_TOLD = 3
 #: MindCluster's settings for what this program does not do, or always does.
 IDLE = frozenset(
     {
@@ -85,7 +87,7 @@ def read(texts: Mapping[str, str], told: Adjustable) -> Adjustable:
             continue
         reader = _READERS.get(key)
         if reader is None:
-            wrong.append(f"{key}: there is no such setting")
+            wrong.append(f"{key[:100]}: no such key, there are {', '.join(_READERS)}")
             continue
         try:
             found = reader(text, found)
@@ -98,7 +100,8 @@ def read(texts: Mapping[str, str], told: Adjustable) -> Adjustable:
             f"super-pod-size, found {rules.superpod_reserve}"
         )
     if wrong:
-        raise UnusableError("; ".join(wrong))
+        more = [f"and {len(wrong) - _TOLD} more"] if len(wrong) > _TOLD else []
+        raise UnusableError("; ".join([*wrong[:_TOLD], *more]))
     return found
 
 

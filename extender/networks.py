@@ -52,6 +52,11 @@ class Networks:
         self._joined = SuperPods()
         self._joined_version = -1
 
+    @property
+    def rules(self) -> Rules:
+        """The rules that are in force."""
+        return self._rules
+
     def follow(self, rules: Rules) -> None:
         """Go by these rules from now on; what is planned stays."""
         self._rules = rules
@@ -63,7 +68,7 @@ class Networks:
         return World(
             profile=rules.profile,
             superpod_size=rules.superpod_size,
-            network=self._network(gang) if _schema(gang) else None,
+            network=self.network(gang) if schema_of(gang) else None,
             joined=self._superpods(),
         )
 
@@ -80,8 +85,8 @@ class Networks:
             )
         return self._joined
 
-    def _network(self, gang: Gang) -> Network | None:
-        """The leaves, and what other jobs do there; None if nobody has said."""
+    def network(self, gang: Gang | None) -> Network | None:
+        """The leaves, and what jobs but this one do there; None if nobody has said."""
         info, level = self._cache.switch_texts
         if not info:
             return None
@@ -105,7 +110,7 @@ class Networks:
 
     def _tenants(self, gangs: list[Gang]) -> Iterator[Tenant]:
         for gang in gangs:
-            schema = _schema(gang)
+            schema = schema_of(gang)
             nodes = frozenset(self._node(uid) for uid in gang.seats) - {""}
             if schema is not None and nodes:
                 yield Tenant(schema=schema, nodes=nodes)
@@ -132,7 +137,7 @@ class Networks:
         return found
 
 
-def _schema(gang: Gang) -> Schema | None:
+def schema_of(gang: Gang) -> Schema | None:
     """What a job asks of the switches; nonsense is refused when it is planned."""
     for seat in gang.seats.values():
         try:

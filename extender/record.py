@@ -38,6 +38,8 @@ class Report:
     held: int
     releasing: int
     lost: int
+    #: healthy themselves, but not their network
+    network_unfit: int = 0
     #: whether this make of agent says what is held at all
     has_holds: bool
     #: seconds since the epoch, the agent's clock
@@ -222,12 +224,14 @@ class Record:
                 inventory=there or 0,
                 healthy=0,
                 free=0,
+                taken=self.taken(),
                 barred=self._barred(there) or Reason.AGENT_SILENT,
             )
         healthy = there & ~report.unfit
+        claimed = self.taken()
         free = occupancy.free_chips(
             healthy=healthy,
-            claimed=self.taken(),
+            claimed=claimed,
             held=report.held,
             releasing=report.releasing,
             listed=None if self_maintain else report.available,
@@ -238,6 +242,8 @@ class Record:
             inventory=there,
             healthy=healthy,
             free=free,
+            network_unhealthy=there & report.network_unfit,
+            taken=claimed | report.held | report.releasing,
             barred=self._barred(there),
         )
 
@@ -297,6 +303,7 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
         held=chips.mask_of(ours.held) if ours else 0,
         releasing=chips.mask_of(ours.releasing) if ours else 0,
         lost=chips.mask_of(ours.lost) if ours else 0,
+        network_unfit=chips.mask_of(info.network_unhealthy),
         has_holds=ours is not None,
         update_time=info.update_time,
         superpod=info.super_pod_id,

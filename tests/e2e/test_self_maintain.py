@@ -56,8 +56,8 @@ def test_chips_go_from_the_report_to_the_container_and_back(
 
     cluster.core.create_namespaced_pod(namespace, pod("whole", 8))
     until(
-        lambda: _is_told(cluster, namespace, "without 8 free chips"),
-        "told that not all chips are free",
+        lambda: _waits(cluster, namespace, "whole"),
+        "refused while not all chips are free",
         within_s=_WITHIN_S,
     )
     cluster.core.delete_namespaced_pod("first", namespace)
@@ -77,8 +77,9 @@ def _until_listed(cluster: Cluster, chips: tuple[int, ...]) -> None:
     )
 
 
-def _is_told(cluster: Cluster, namespace: str, text: str) -> bool:
+def _waits(cluster: Cluster, namespace: str, name: str) -> bool:
     events = cluster.core.list_namespaced_event(namespace).items
     return any(
-        event.reason == "FailedScheduling" and text in event.message for event in events
+        (event.reason, event.involved_object.name) == ("FailedScheduling", name)
+        for event in events
     )

@@ -86,7 +86,7 @@ def test_what_mindcluster_has_and_this_program_does_not_is_passed_over() -> None
         ("reserve-nodes", "16", "expected fewer than the 16 of super-pod-size"),
         ("nslb-version", "single_layer", "expected 1.0 or 2.0"),
         ("shared-tor-num", "3", "expected 1 or 2"),
-        ("self-maintain", "true", "there is no such setting"),
+        ("self-maintain", "true", "no such key, there are self-maintain-available"),
     ],
 )
 def test_what_cannot_be_is_refused_and_named(key: str, text: str, why: str) -> None:
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused_and_named(key: str, text: str, why: str) -> N
         live.read({key: text, "job-rules": "seed"} | {key: text}, TOLD)
 
     assert str(error.value).startswith(f"{key}: {why}")
-    assert len(str(error.value)) < 250
+    assert len(str(error.value)) < 300
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -105,6 +105,15 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         "job-rules: expected seed or per-pod, found 'x'; "
         "nslb-version: expected 1.0 or 2.0, found '3'"
     )
+
+
+def test_of_much_that_is_wrong_the_first_is_said() -> None:
+    with pytest.raises(UnusableError) as error:
+        live.read({f"key-{number}": "" for number in range(5000)}, TOLD)
+
+    assert str(error.value).startswith("key-0: no such key, ")
+    assert str(error.value).endswith("; and 4997 more")
+    assert len(str(error.value)) < 1000
 
 
 def test_an_edit_takes_effect_and_the_configmap_says_so() -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from extender import changes
 from extender.cache import Cache
+from scheduler_core.products import ATLAS_800_TRAINING
 from scheduler_core.reasons import Reason
+from scheduler_core.wire import deviceinfo
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from tests.extender.clusters import (
     NOW_S,
     apply,
@@ -17,6 +20,7 @@ from tests.extender.clusters import (
     node,
     report,
     running,
+    tenant,
 )
 
 
@@ -178,3 +182,19 @@ def test_an_edit_by_hand_is_no_sign_of_life() -> None:
     apply(cache, changes.Ticked(), now_s=NOW_S + 901)
 
     assert barred(cache) is Reason.AGENT_SILENT
+
+
+def test_chips_with_a_faulty_network_are_known_as_such() -> None:
+    info = DeviceInfo(
+        available=tuple(range(8)), network_unhealthy=(2,), update_time=int(NOW_S)
+    )
+    texts = deviceinfo.render(info, Affinity(held=(1,), sequence=1), ATLAS_800_TRAINING)
+    seen = changes.ReportSeen(
+        node="n1",
+        device_info=texts[deviceinfo.DEVICE_INFO_KEY],
+        affinity=texts[deviceinfo.AFFINITY_KEY],
+    )
+
+    state = cluster(tenant("a", "n1", (0,)), seen).cluster["n1"]
+
+    assert (state.network_unhealthy, state.taken) == (0b100, 0b11)

@@ -1,0 +1,96 @@
+"""The table: what the extender is asked and told while it runs."""
+
+import json
+from functools import partial
+from typing import Any
+
+from extender import live, whatif
+from extender.live import Adjustable, UnusableError
+from extender.networks import Networks, Rules
+from extender.snapshots import of_now
+from extender.whatif import AskedWronglyError
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import inventory
+from scheduler_core.wire.addresses import Address, Addresses
+from scheduler_core.wire.annotations import WireError
+from tests.extender.clusters import RESOURCE, cluster, tenant
+from tests.hostile.row import Row
+
+_CACHE = cluster(tenant("a", "n1", (0, 1)), nodes=("n1", "n2", "n3"))
+_NOW = of_now(_CACHE, Networks(_CACHE, Rules()))
+
+QUESTION: dict[str, Any] = {
+    "version": 1,
+    "job": {
+        "resource": RESOURCE,
+        "chips": 8,
+        "pods": 2,
+        "labels": {"tor-affinity": "null"},
+        "annotations": {"sp-block": "16"},
+        "node_selector": {"accelerator-type": "module"},
+        "priority": 3,
+    },
+    "drain": ["n2"],
+    "add": [{"name": "n9", "product": "atlas-800-training", "unhealthy": [3]}],
+}
+SETTINGS = {
+    "self-maintain-available-card": "true",
+    "job-rules": "seed",
+    "super-pod-size": "48",
+    "reserve-nodes": "2",
+    "nslb-version": "1.0",
+    "shared-tor-num": "2",
+    "forceEnqueue": "true",
+}
+ADDRESSES = Addresses(chips={2: Address(ip="192.168.20.102", super_device_id=8)})
+
+
+def _answered(content: bytes) -> object:
+    return whatif.answer(whatif.parse(content), _NOW)
+
+
+def _set(content: bytes) -> object:
+    """A ConfigMap's data: text by text, as the API server lets nothing else in."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    texts = {key: value for key, value in found.items() if isinstance(value, str)}
+    return live.read(texts, Adjustable())
+
+
+def _lines(error: Exception) -> tuple[str, ...]:
+    return tuple(str(error).split("\n"))
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        name="extender: what-if",
+        read=_answered,
+        seeds=(_dumped(QUESTION),),
+        errors=(AskedWronglyError,),
+        problems=_lines,
+        state=partial(of_now, _CACHE, Networks(_CACHE, Rules())),
+        is_slow=True,
+    ),
+    Row(
+        name="ConfigMap: settings of the extender",
+        read=_set,
+        seeds=(_dumped(SETTINGS),),
+        errors=(UnusableError,),
+    ),
+    Row(
+        name="annotation: addresses in baseDeviceInfos",
+        read=lambda content: inventory.parse_addresses(
+            content.decode(errors="replace"), PRODUCT
+        ),
+        seeds=(inventory.render(range(8), PRODUCT, ADDRESSES).encode(),),
+        errors=(WireError,),
+    ),
+)
