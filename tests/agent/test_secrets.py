@@ -1,0 +1,62 @@
+"""What the agent shows the API server it shows nobody else."""
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kube.credentials import direct
+from kube.errors import CredentialsError
+from tests.agent.site import SETTLED_S, Site
+
+TOKEN = "user:ascend-agent"  # noqa: S105  # what the site gives its agent
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    # Not tmp_path: the sockets' paths must stay below 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="se-") as root:
+        site = Site(Path(root), "--log-level", "debug")
+        await site.start()
+        site.start_agent()
+        await site.until_allocatable()
+        yield site
+        await site.stop()
+
+
+async def test_its_token_is_in_no_log_whatever_the_api_server_does(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert (site.root / "token").read_text() == TOKEN
+    assert await site.bind("train", 2)
+    await site.settle()
+    before = len(caplog.records)
+
+    await site.server.stop()
+
+    async with asyncio.timeout(SETTLED_S):
+        while not _complaints(caplog.records[before:]):
+            await asyncio.sleep(0.02)  # until it has noticed, and says so
+    # All that a record has, whichever of it a formatter shows.
+    told = "\n".join(
+        f"{record.getMessage()} {vars(record)}" for record in caplog.records
+    )
+    assert TOKEN not in told
+
+
+def _complaints(records: list[logging.LogRecord]) -> list[str]:
+    return [each.getMessage() for each in records if each.levelno >= logging.WARNING]
+
+
+def test_a_token_that_cannot_be_used_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"verysecret\x00")
+
+    with pytest.raises(CredentialsError) as refused:
+        direct("https://api.test", tmp_path)
+
+    assert "11 bytes" in str(refused.value)
+    assert "verysecret" not in str(refused.value)
