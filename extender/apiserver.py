@@ -81,6 +81,19 @@ class KubeJobs:
         size = size_of(told.kind, found, seen.RESOURCES)
         return size or f"its {told.kind} does not say how many pods the job has"
 
+    async def remove(self, pod: NpuPod) -> None:
+        """Evict a pod; once, whatever comes of it."""
+        named = f"{pod.namespace}/{pod.name}"
+        try:
+            await pods.evict(
+                self._client, namespace=pod.namespace, name=pod.name, uid=pod.uid
+            )
+        except KubeError as error:
+            log.warning(
+                "pod of an incomplete job not evicted",
+                extra={"pod": named, "error": str(error)},
+            )
+
     def tell(self, pod: NpuPod, reason: str, said: str) -> None:
         """Say on a pod what became of its job."""
         log.warning(

@@ -85,7 +85,10 @@ class Extender:
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
             agent_silent_s=settings.agent_silent_s,
-            limits=jobevents.Limits(gate_s=settings.gate_s),
+            limits=jobevents.Limits(
+                gate_s=settings.gate_s,
+                evicts_incomplete=settings.incomplete == "evict",
+            ),
         )
         self._notes = Notes()
         self._recorder = Recorder(

@@ -17,7 +17,8 @@ CPU, a volume or a quota, of which we know nothing.
     being …  Returned, the last                        waiting: the rest is given back
     being …  Seated, the last                          waiting, with nothing to wait for
     being …  Ticked, later than people should wait     people are told
-    being …  Ticked, far too late                      waiting: the rest is given back
+    being …  Ticked, far too late                      waiting: the rest is given back;
+                                                       the bound are evicted, if asked
 
 Pure: `step` changes the book of jobs and returns what is to be done; who does it is
 `planner`. Calls are known by number; a call whose caller has gone is void.
@@ -43,6 +44,7 @@ from extender.jobevents import (
     Missed,
     Open,
     Planned,
+    Remove,
     Returned,
     Seated,
     Tell,
@@ -267,6 +269,11 @@ def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
         )
         yield Tell(uids=rest, reason="AscendGangIncomplete", said=said)
     if late_s >= limits.complete_s:
+        if limits.evicts_incomplete and bound:
+            said = "evicted, because its job was not complete in time: it begins anew"
+            uids = tuple(sorted(bound))
+            yield Tell(uids=uids, reason="AscendGangEvicted", said=said)
+            yield Remove(uids=uids)
         yield from _void(gang, "the job was not complete in time")
         _back_off(gang, now_s, limits)
 

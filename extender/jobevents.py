@@ -20,6 +20,8 @@ class Limits:
     partial_s: float = 60.0
     #: what such a job still keeps is given back
     complete_s: float = 600.0
+    #: whether its bound pods are evicted then, so that it begins anew as a whole
+    evicts_incomplete: bool = False
     #: a node that refused a pod of a job is left out when that job is planned
     avoid_s: float = 120.0
     #: a job that has waited so long has nodes kept for it, and for how long
@@ -179,8 +181,15 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """Evict these pods: their job is not complete and is to begin anew."""
+
+    uids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
     """Have the scheduler try pods again."""
 
 
-Effect = Open | Answer | GiveBack | Tell | Wake
+Effect = Open | Answer | GiveBack | Tell | Remove | Wake

@@ -39,6 +39,9 @@ class JobsApi(Protocol):
     async def size(self, told: Told) -> Size | str:
         """How many pods a job has, or why its object cannot be read."""
 
+    async def remove(self, pod: NpuPod) -> None:
+        """Evict a pod."""
+
     def tell(self, pod: NpuPod, reason: str, said: str) -> None:
         """Say on a pod what became of its job."""
 
@@ -330,27 +333,27 @@ class Planner:
             case jobevents.GiveBack(uids=uids):
                 self._metrics.plans.labels("given back").inc()
                 self._give_back(uids)
-            case jobevents.Tell(uids=uids, reason=reason, said=said):
-                for uid in uids:
-                    if uid in self._cache.pods:
-                        self._api.tell(self._cache.pods[uid], reason, said)
+            case jobevents.Tell() | jobevents.Remove():
+                self._of_pods(effect)
             case jobevents.Wake():
                 self._api.wake()
             case _:
                 assert_never(effect)
 
+    def _of_pods(self, effect: jobevents.Tell | jobevents.Remove) -> None:
+        pods = self._cache.pods
+        for pod in [pods[uid] for uid in effect.uids if uid in pods]:
+            if isinstance(effect, jobevents.Tell):
+                self._api.tell(pod, effect.reason, effect.said)
+            else:
+                self._later(self._api.remove(pod))
+
     def _open(self, job: str, numbers: Sequence[int]) -> None:
         """Let these calls through, if all that was promised still holds."""
-        for number in numbers:
-            caller = self._calls[number].caller
-            pod = self._cache.pods[caller.uid]
-            made = choice.choose(
-                self._cache,
-                pod,
-                caller.node,
-                now_s=self._clock.now_s(),
-                now_ns=self._clock.now_ns(),
-            )
+        now_s, now_ns = self._clock.now_s(), self._clock.now_ns()
+        for caller in [self._calls[number].caller for number in numbers]:
+            pod, node = self._cache.pods[caller.uid], caller.node
+            made = choice.choose(self._cache, pod, node, now_s=now_s, now_ns=now_ns)
             if isinstance(made, Verdict):
                 said = f"pod {pod.name} of the job can no longer be bound: {made.text}"
                 for each in numbers:
@@ -382,12 +385,8 @@ class Planner:
             found = await self._api.size(told)
         finally:
             self._reading.discard(job)
-        is_size = isinstance(found, Size)
-        read = changes.SizeRead(
-            job=job,
-            size=found if isinstance(found, Size) else None,
-            problem="" if is_size else str(found),
-        )
+        size, problem = (found, "") if isinstance(found, Size) else (None, found)
+        read = changes.SizeRead(job=job, size=size, problem=problem)
         step(self._cache, read, self._clock.now_s())
         self.settle()
 

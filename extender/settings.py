@@ -47,6 +47,12 @@ class Settings:
         "scheduler's httpTimeout",
         check=at_least(1),
     )
+    incomplete: str = option(
+        "keep",
+        "evict: the bound pods of a job that could not be bound as a whole within ten "
+        "minutes are evicted, so that it begins anew; keep: they are left",
+        check=one_of("keep", "evict"),
+    )
     job_rules: str = option(
         Profile.SEED.value,
         "rules for jobs of several pods on an Atlas 800: seed (whole nodes only) or "

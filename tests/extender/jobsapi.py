@@ -15,10 +15,15 @@ class Jobs:
     sizes: dict[str, Size] = field(default_factory=dict)
     #: (pod, reason, sentence)
     told: list[tuple[str, str, str]] = field(default_factory=list)
+    #: names of the pods that were evicted
+    removed: list[str] = field(default_factory=list)
     wakes: int = 0
 
     async def size(self, told: Told) -> Size | str:
         return self.sizes.get(told.path, f"its {told.kind} cannot be read")
+
+    async def remove(self, pod: NpuPod) -> None:
+        self.removed.append(pod.name)
 
     def tell(self, pod: NpuPod, reason: str, said: str) -> None:
         self.told.append((pod.name, reason, said))

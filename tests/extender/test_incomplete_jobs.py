@@ -1,0 +1,73 @@
+"""Jobs that were bound in part and cannot be completed: kept, or begun anew."""
+
+import asyncio
+
+import pytest
+
+from extender.apiserver import KubeJobs
+from extender.jobevents import Limits
+from extender.waker import Waker
+from kube import credentials
+from kube.client import Client
+from kube.events import Recorder
+from sandbox.apiserver import ApiServer
+from sandbox.apiserver.paths import Target
+from sandbox.apiserver.resources import PODS
+from tests.extender.apiserver import Fate
+from tests.extender.clusters import ALL, Spec, cluster, free, pod
+from tests.extender.test_evictions_over_http import asking
+from tests.extender.test_gangs import NAMES, two, world
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
+    evicts: bool,
+) -> None:
+    cache = cluster(nodes=NAMES)
+    cache.limits = Limits(evicts_incomplete=evicts)
+    async with world(cache) as w:
+        w.add(*two())
+        w.filter("a")
+        w.api.fates.extend([Fate.FORBIDDEN])
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+        said = await asyncio.gather(first, w.bind("b", "n2"))
+        bound, left = ("b", "a") if said[0] else ("a", "b")
+        w.pass_s(61)
+        assert w.jobs.removed == []
+
+        w.pass_s(600)
+        await asyncio.gather(*w.planner._tasks)
+
+        assert w.jobs.removed == ([bound] if evicts else [])
+        why = "evicted, because its job was not complete in time: it begins anew"
+        told = [(bound, "AscendGangEvicted", why)] if evicts else []
+        assert w.jobs.told[1:] == told
+        assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == tuple(ALL)
+
+
+async def test_they_are_evicted_by_uid_and_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = ApiServer()
+    await server.start()
+    async with Client(credentials.direct(server.url)) as client:
+        recorder = Recorder(client, component="test", spacing_s=0)
+        jobs = KubeJobs(client, recorder, Waker(no_mark))
+        target = Target(resource=PODS, namespace="default")
+        made = server.store.create(target, asking("a", 1, 0)).document
+        uid = made["metadata"]["uid"]
+
+        await jobs.remove(pod(Spec(name="a", uid="another")))
+        assert server.store.entries(PODS).keys() == {("default", "a")}
+        await jobs.remove(pod(Spec(name="a", uid=uid)))
+        assert server.store.entries(PODS) == {}
+
+    await server.stop()
+    assert [each.message for each in caplog.records] == [
+        "pod of an incomplete job not evicted"
+    ]
+
+
+async def no_mark(_node: str) -> None:
+    """Nobody waits here."""
