@@ -47,7 +47,7 @@ def test_the_node_reboots(attempt: Try, cluster: Cluster) -> None:
         _kill([pid for pid, name in marked() if name == "containerd"])  # its shims
         _kill(machine.pod_processes())  # what a shim had just begun
         for entry in ours.STATE.iterdir():
-            entry.unlink() if entry.is_file() else shutil.rmtree(entry)
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         time.sleep(1)
         cluster.programs.containerd.start()
         cluster.programs.kubelet.start()
