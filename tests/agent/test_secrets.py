@@ -33,6 +33,9 @@ async def test_its_token_is_in_no_log_whatever_the_api_server_does(
     caplog.set_level(logging.DEBUG)
     assert (site.root / "token").read_text() == TOKEN
     assert await site.bind("train", 2)
+    async with asyncio.timeout(SETTLED_S):
+        while "train" not in site.mounted():
+            await asyncio.sleep(0.02)  # it happens on the node
     await site.settle()
     before = len(caplog.records)
 
