@@ -2,19 +2,26 @@
 
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from extender import seen
 from extender.jobs import Told
 from extender.protocol import BindArgs
 from extender.sizes import Size, size_of
 from extender.waker import Waker
-from kube import objects, pods, workloads
-from kube.client import Client
-from kube.errors import KubeError
+from kube import configmaps, objects, pods, workloads
+from kube.client import Client, object_path
+from kube.errors import KubeError, NotFoundError
 from kube.events import Recorder, Regarding
+from kube.watch import ListWatch
+from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
+
+#: The longest pause before a watch is tried again: there are one or two of us, no
+#: fleet, and pods wait for us.
+PAUSE_S = 5.0
 
 
 class KubePods:
@@ -58,6 +65,31 @@ class KubeMarks:
             uid=pod.uid,
             annotations=annotations,
         )
+
+
+class KubeShare:
+    """The ConfigMap that says what jobs have made of the leaf switches."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        """Use an open client; write into this namespace."""
+        self._client = client
+        self._namespace = namespace
+
+    async def share(self, text: str) -> None:
+        """Have the ConfigMap say this; make it if there is none."""
+        name, data = switches.SHARE_NAME, {switches.SHARE_KEY: text}
+        try:
+            await configmaps.patch(
+                self._client, namespace=self._namespace, name=name, data=data
+            )
+        except NotFoundError:
+            await configmaps.create(
+                self._client,
+                namespace=self._namespace,
+                name=name,
+                labels={},
+                data=data,
+            )
 
 
 class KubeJobs:
@@ -109,3 +141,19 @@ class KubeJobs:
 def about(pod: NpuPod) -> Regarding:
     """The pod, for an event on it."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
+
+
+def reports(
+    client: Client, *, name: str = "", labels: Mapping[str, str] = MappingProxyType({})
+) -> ListWatch[objects.ConfigMap]:
+    """Follow ConfigMaps of agents and operators: one by name, or some by labels."""
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    return ListWatch(
+        client,
+        object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
+        objects.ConfigMap,
+        params={"fieldSelector": f"metadata.name={name}"}
+        if name
+        else {"labelSelector": selector},
+        pause_s=PAUSE_S,
+    )

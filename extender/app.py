@@ -4,13 +4,21 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from extender import changes, jobevents, live, seen, waker
-from extender.apiserver import KubeJobs, KubeMarks, KubePods, about
+from extender.apiserver import (
+    PAUSE_S,
+    KubeJobs,
+    KubeMarks,
+    KubePods,
+    KubeShare,
+    about,
+    reports,
+)
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
@@ -29,6 +37,7 @@ from extender.reading import Reading
 from extender.server import Server
 from extender.settings import Settings
 from extender.shadowing import Shadowing
+from extender.sharing import Sharing
 from extender.volcano import Parts, Volcano
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
@@ -50,9 +59,6 @@ COMPONENT = "ascend-extender"
 _TICK_S = 1.0
 #: How long a watch may be between two streams; then what it showed is old.
 _LOST_S = 1.0
-#: The longest pause before a watch is tried again: there are one or two of us, no
-#: fleet, and pods wait for us.
-_PAUSE_S = 5.0
 #: Between two events. They are for people, who read slowly; each costs the API server
 #: as much as the bind that it tells of, while other pods wait for theirs.
 _EVENT_SPACING_S = 0.05
@@ -60,6 +66,9 @@ _EVENT_SPACING_S = 0.05
 
 class Extender:
     """One extender on one client. Owner of the cache; the watches repair it."""
+
+    #: whether the garbage collector passes by what was read
+    _is_frozen = False
 
     def __init__(
         self,
@@ -81,7 +90,6 @@ class Extender:
         """
         self._wall = wall
         self._may = may
-        self._is_frozen = False
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
             agent_silent_s=settings.agent_silent_s,
@@ -117,32 +125,14 @@ class Extender:
         )
         self._evictor = self._maker_of_room(settings, jobs_api, metrics)
         self._nodes = ListWatch(
-            client, object_path("nodes", ""), objects.Node, pause_s=_PAUSE_S
+            client, object_path("nodes", ""), objects.Node, pause_s=PAUSE_S
         )
         self._pods = ListWatch(
-            client, object_path("pods", ""), objects.Pod, pause_s=_PAUSE_S
+            client, object_path("pods", ""), objects.Pod, pause_s=PAUSE_S
         )
-        self._reports = ListWatch(
-            client,
-            object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
-            objects.ConfigMap,
-            params={"labelSelector": _selector(deviceinfo.LABELS)},
-            pause_s=_PAUSE_S,
-        )
-        self._switches = ListWatch(
-            client,
-            object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
-            objects.ConfigMap,
-            params={"fieldSelector": f"metadata.name={switches.NAME}"},
-            pause_s=_PAUSE_S,
-        )
-        self._settings = ListWatch(
-            client,
-            object_path("configmaps", "", namespace=deviceinfo.CONFIGMAP_NAMESPACE),
-            objects.ConfigMap,
-            params={"fieldSelector": f"metadata.name={live.NAME}"},
-            pause_s=_PAUSE_S,
-        )
+        self._reports = reports(client, labels=deviceinfo.LABELS)
+        self._switches = reports(client, name=switches.NAME)
+        self._settings = reports(client, name=live.NAME)
         self._server = Server(
             self._cache,
             self._binder,
@@ -169,6 +159,11 @@ class Extender:
         self._shadowing = (
             Shadowing(self._cache, metrics, wall=wall, world=self._networks.world)
             if settings.shadow
+            else None
+        )
+        self._sharing = (
+            Sharing(self._cache, self._networks, KubeShare(client, namespace))
+            if (namespace := settings.tor_share_namespace) and not settings.shadow
             else None
         )
         self._reading = Reading(self._cache, self._networks, self.why_not_ready)
@@ -230,6 +225,8 @@ class Extender:
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
+                if self._sharing is not None:
+                    group.create_task(self._sharing.run(), name="sharing")
         finally:
             if self._evictor is not None:
                 await self._evictor.stop()
@@ -398,7 +395,3 @@ def _named(which: Iterable[bool]) -> str:
     """Name those of the three watches on which all decisions rest."""
     names = ("nodes", "pods", "device ConfigMaps")
     return ", ".join(name for name, is_it in zip(names, which, strict=True) if is_it)
-
-
-def _selector(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in labels.items())

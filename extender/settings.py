@@ -68,6 +68,11 @@ class Settings:
         "how jobs share leaf switches: 1.0, or 2.0 (a few leaves by several jobs)",
         check=one_of(Version.ONE.value, Version.TWO.value),
     )
+    tor_share_namespace: str = option(
+        "",
+        "namespace of the ConfigMap tor-share-cm, which then says what jobs have made "
+        "of the leaf switches; empty: it is not written; only with 2.0",
+    )
     shared_tor_num: int = option(
         2,
         "leaf switches of a job that others may share, 1 or 2; only with 2.0",

@@ -150,14 +150,15 @@ def _switches(
 
 
 def _leaf(leaf: Leaf, names: Container[str]) -> Leaf:
-    """A leaf of which only nodes that are in the snapshot have a name."""
+    """A leaf as files have it: only nodes that are in the snapshot have a name."""
     return replace(
         leaf,
         address="",
         servers=tuple(
-            server
-            if not server.node or server.node in names
-            else Server(node="", slice_id=server.slice_id)
+            Server(
+                node=server.node if server.node in names else "",
+                slice_id=server.slice_id,
+            )
             for server in leaf.servers
         ),
     )

@@ -63,6 +63,8 @@ class Server:
     node: str
     #: by which ranks are ordered within a leaf
     slice_id: int
+    #: as the ConfigMap has it; "" is not known
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,6 @@
-"""The ConfigMap `basic-tor-node-cm`: which node hangs on which leaf switch.
+"""The ConfigMaps of leaf switches: which node hangs where, and what jobs make of them.
+
+`basic-tor-node-cm` is read, from the operator:
 
     tor_info    {"version": "1.0", "tor_count": 4, "server_list": [
                   {"tor_id": 0, "tor_ip": "1.0.0.0", "server": [
@@ -7,9 +9,16 @@
 
 `tor_count` is not read: what programs take it for differs, and the lists say it. A
 server whose address no node has stays in its place, so that positions are right.
+
+`tor-share-cm` is written, under `nslb-version` 2.0, for clusterd and for people:
+
+    global-tor-info  {"1.0.0.0": {"IsHealthy": 0, "IsSharedTor": 2, "nodes": [
+                       {"NodeIp": "1.1.0.0", "NodeName": "node-1",
+                        "JobName": ["train"]}, …]}, …}
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 
 from scheduler_core.answers import LeafUse
 from scheduler_core.leaves import Leaf, Network, Server, Version
@@ -26,6 +35,10 @@ from scheduler_core.wire.typed import (
 NAME = "basic-tor-node-cm"
 TOR_INFO_KEY = "tor_info"
 TOR_LEVEL_KEY = "tor_level"
+
+#: the ConfigMap that says what jobs have made of the leaves
+SHARE_NAME = "tor-share-cm"
+SHARE_KEY = "global-tor-info"
 
 
 def parse(
@@ -67,6 +80,35 @@ def parse(
     )
 
 
+def render_share(network: Network, jobs: Mapping[str, Collection[str]]) -> str:
+    """The text of `global-tor-info`.
+
+    Args:
+        network: The leaves as jobs have left them.
+        jobs: {node: names of the jobs that run there}.
+
+    Source:
+        MindCluster ascend-for-volcano, `tor-share-cm`: order of keys; leaves by
+        address, as Go writes a map; names of jobs, which it leaves to chance, by name.
+    """
+    document = {
+        leaf.address: {
+            "IsHealthy": 0 if leaf.healthy else 1,
+            "IsSharedTor": int(leaf.use),
+            "nodes": [
+                {
+                    "NodeIp": server.address,
+                    "NodeName": server.node,
+                    "JobName": sorted(jobs.get(server.node, ())),
+                }
+                for server in leaf.servers
+            ],
+        }
+        for leaf in sorted(network.leaves, key=lambda leaf: leaf.address)
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
 def _leaf(item: object, nodes: Mapping[str, str], path: str) -> Leaf:
     fields = as_object(item, path)
     servers = as_array(fields.get("server"), f"{path}.server")
@@ -91,4 +133,5 @@ def _server(item: object, nodes: Mapping[str, str], path: str) -> Server:
     return Server(
         node=nodes.get(address, ""),
         slice_id=as_integer(fields.get("slice_id"), f"{path}.slice_id"),
+        address=address,
     )

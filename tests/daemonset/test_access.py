@@ -58,6 +58,8 @@ USES = {
         "watch.ListWatch(Pod)",
     },
     "extender": {
+        "configmaps.create",
+        "configmaps.patch",
         "events.Recorder",
         "leases.create",
         "leases.get",
@@ -87,9 +89,12 @@ OPERATORS = {
 IDLE = {
     # An event is patched when it is told again; that a pod was placed is told once.
     # A pod is patched for Volcano only, whose overlay has the right.
+    # What jobs make of leaf switches is written with the component `tor-share` only.
     # Pods are evicted with the component `preemption` only, which has the right.
     "extender": {
+        ("create", "configmaps"),
         ("create", "pods/eviction"),
+        ("patch", "configmaps"),
         ("patch", "events"),
         ("patch", "pods"),
     },

@@ -139,6 +139,32 @@ def test_only_with_preemption_may_the_extender_evict(tmp_path: Path) -> None:
     assert not any("pods/eviction" in rule["resources"] for rule in without)
 
 
+def test_only_with_tor_share_may_the_extender_write_configmaps(tmp_path: Path) -> None:
+    found = rendered(tmp_path, "tor-share")
+
+    [extender] = [each for each in found if each["kind"] == "Deployment"]
+    [container] = extender["spec"]["template"]["spec"]["containers"]
+    assert "--tor-share-namespace=volcano-system" in container["args"]
+    binding, role = sorted(
+        (
+            each
+            for each in found
+            if each["metadata"]["name"] == "ascend-extender-tor-share"
+        ),
+        key=lambda each: -len(each["kind"]),
+    )
+    configmaps = {"apiGroups": [""], "resources": ["configmaps"]}
+    assert role["rules"] == [
+        configmaps | {"verbs": ["create"]},
+        configmaps | {"resourceNames": ["tor-share-cm"], "verbs": ["patch"]},
+    ]
+    assert {each["metadata"]["namespace"] for each in (role, binding)} == {
+        "volcano-system"
+    }
+    account = {"kind": "ServiceAccount", "name": "ascend-extender"}
+    assert binding["subjects"] == [account | {"namespace": "kube-system"}]
+
+
 def test_a_shadow_may_only_look(tmp_path: Path) -> None:
     found = rendered(tmp_path, "shadow")
 

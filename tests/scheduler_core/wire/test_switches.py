@@ -37,14 +37,14 @@ def test_servers_keep_their_positions_also_those_without_a_node() -> None:
         leaves=(
             Leaf(
                 name="0",
-                servers=(Server(node="node-a", slice_id=0),),
+                servers=(Server(node="node-a", slice_id=0, address="1.1.0.0"),),
                 address="1.0.0.0",
             ),
             Leaf(
                 name="7",
                 servers=(
-                    Server(node="", slice_id=1),
-                    Server(node="node-b", slice_id=0),
+                    Server(node="", slice_id=1, address="1.1.0.9"),
+                    Server(node="node-b", slice_id=0, address="1.1.0.1"),
                 ),
                 use=LeafUse.SHARED,
                 healthy=False,
