@@ -19,8 +19,8 @@ from sandbox.apiclient import FAILURES
 _WATCHED_S = 600.0
 _DAY_PODS = 24 * 60
 _DAY_FAULTS = 24
-#: Looks at the chips that the day's events cause, beside one a second.
-_AT_ONCE = 8
+#: Pods that come together, each with a chip.
+_AT_ONCE = CHIPS
 _PODS = "/api/v1/namespaces/default/pods"
 _CODE = "80818C00"
 #: RSS that allocator and caches may still move by. Unit: MiB.
