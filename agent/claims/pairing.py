@@ -7,7 +7,7 @@ init containers of a pod prove that pod; a claim whose chips cannot be given
 is chosen again by the core's own rule, or exchanged for an equal one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from agent.claims import (
@@ -47,18 +47,20 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
         count: How many there will be.
 
     Cost:
-        O(slots * holds).
+        O(slots + holds).
     """
     found = []
+    by_slot = values.holds_by_slot(ledger)
     for slot in ledger.slots.values():
-        need = picking.open_need(ledger, slot)
+        holds = by_slot.get(slot.uid, ())
+        need = picking.open_need_of(slot, holds)
         if need is None or slot.needs[need].count != count:
             continue
-        returning = _reusable_ids(ledger, slot)
+        returning = _reusable_ids(slot, holds)
         proofs = len(returning.intersection(ids))
         if proofs < min(count, len(returning)):
             continue
-        begun = _is_begun(ledger, slot, need)
+        begun = _is_begun(holds, need)
         waits = values.is_alive(ledger, slot.uid) and slot.uid not in ledger.bare
         if begun or waits:
             # admission comes before running: one that runs asks only by exception
@@ -68,18 +70,17 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     return [ledger.slots[each[-1]] for each in sorted(found)]
 
 
-def _is_begun(ledger: Ledger, slot: Slot, need: int) -> bool:
+def _is_begun(holds: Sequence[Hold], need: int) -> bool:
     """Tell whether a pod may be on its way: the container before was served last."""
-    holds = values.holds_of_slot(ledger, slot.uid)
     last = next((hold for hold in reversed(holds) if hold.owner is None), None)
     return last is not None and not last.freed and last.need + 1 == need
 
 
-def _reusable_ids(ledger: Ledger, slot: Slot) -> set[str]:
+def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
     """Return the ids of a pod's init containers that no later container took."""
     given: set[str] = set()
     taken: set[str] = set()
-    for hold in values.holds_of_slot(ledger, slot.uid):
+    for hold in holds:
         if not hold.freed:
             (given if values.is_init(slot, hold.need) else taken).update(
                 hold.kubelet_ids

@@ -1,10 +1,10 @@
 """Which chips the next container of a slot gets, whoever asks for them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, standalone, values
-from agent.claims.values import Ledger, Slot
+from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core import chips as chip_sets
 from scheduler_core import shapes
 
@@ -22,13 +22,17 @@ class Pick:
 
 
 def open_need(ledger: Ledger, slot: Slot) -> int | None:
-    """Return the index of the next container that a slot has to serve.
+    """Return the index of the next container that a slot has to serve."""
+    return open_need_of(slot, values.holds_of_slot(ledger, slot.uid))
+
+
+def open_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
+    """Return the same, where the holds of the slot are at hand.
 
     Admission goes through a pod's containers in order, so it is always the
     first one without a hold. What the kubelet has taken back does not count,
     but no init container asks any more once its pod has what lasts.
     """
-    holds = values.holds_of_slot(ledger, slot.uid)
     served = {h.need for h in holds if not h.freed or h.owner is not None}
     lasts = any(h.owner and not values.is_init(slot, h.need) for h in holds)
     return next(

@@ -137,6 +137,14 @@ def holds_of_slot(ledger: Ledger, slot_uid: str) -> tuple[Hold, ...]:
     return tuple(hold for hold in ledger.holds.values() if hold.slot == slot_uid)
 
 
+def holds_by_slot(ledger: Ledger) -> Mapping[str, tuple[Hold, ...]]:
+    """Return what was given out from each slot, oldest first; not those without."""
+    found: dict[str, list[Hold]] = {}
+    for hold in ledger.holds.values():
+        found.setdefault(hold.slot, []).append(hold)
+    return {uid: tuple(holds) for uid, holds in found.items()}
+
+
 def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
     """Return what one pod is known to hold, oldest first.
 
