@@ -203,6 +203,10 @@ def evict_args(body: bytes) -> EvictArgs:
         BodyError: with the key that is wrong.
     """
     found = _read(_EVICT, body, "body")
+    try:
+        body.decode()  # what is skipped is not looked at, and goes into the answer
+    except UnicodeDecodeError as error:
+        raise BodyError("body: expected UTF-8, found other bytes") from error
     evictees = tuple(
         Evictee(_read(_TASK, sent, f"body.evictees[{i}]"), sent)
         for i, sent in enumerate(found.evictees or ())

@@ -1,6 +1,7 @@
 """Volcano's verbs over a small cluster, asked over HTTP as its plugin does."""
 
 import asyncio
+import io
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -72,7 +73,9 @@ class World:
             step(self.cache, each, self.now_s)
 
     async def send(self, verb: str, body: bytes) -> Any:  # any JSON
-        async with self.session.post(f"/volcano/{verb}", data=body) as answer:
+        async with self.session.post(
+            f"/volcano/{verb}", data=io.BytesIO(body)
+        ) as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
             return await answer.json()
 

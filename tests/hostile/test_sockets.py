@@ -15,9 +15,12 @@ from agent.reconciler import ResourcesError
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import RESOURCE, ids, pod
 from tests.agent.plugin.conftest import LOCALHOST, MakePlugin, plugin
+from tests.extender.clusters import cluster
 from tests.extender.test_server import recorded_cluster, served
+from tests.extender.volcanos import volcano
 from tests.hostile import mutations
 from tests.hostile.objects import ROWS
+from tests.hostile.volcano import BODIES
 
 __all__ = ["plugin"]
 
@@ -123,3 +126,20 @@ async def test_a_body_that_is_not_encoded_as_it_says_is_refused() -> None:
         said = await extender.post("filter", b"{}", {"Content-Encoding": "gzip"})
 
     assert said == {"Error": "body: expected 'gzip', found other bytes"}
+
+
+@pytest.mark.parametrize("verb", [*BODIES, "reclaimable"])
+async def test_every_verb_of_volcano_answers_whatever_it_is_sent(
+    verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = BODIES.get(verb, BODIES["preemptable"])
+
+    async with volcano(cluster()) as world:
+        asked = list(mutations.always((body,), mutations.LEAVES, alone=False))
+        for _, content in asked[::6]:  # `make fuzz` asks everything, at every place
+            assert isinstance(await world.send(verb, content), dict)
+        answer = await world.send(verb, body)
+
+    assert "the extender" not in str(answer)
+    ours = [each for each in caplog.records if each.name.startswith("extender")]
+    assert not [record for record in ours if record.exc_info]
