@@ -308,7 +308,8 @@ class Extender:
         """
         if not self._is_frozen and not self._missing():
             self._is_frozen = True
-            self._volcano.adopt()
+            if self._shadowing is None:
+                self._volcano.adopt()
             gc.unfreeze()  # what an earlier term has left
             gc.collect()
             gc.freeze()

@@ -87,7 +87,11 @@ def test_every_policy_is_bound_and_refuses() -> None:
 
 def test_the_claims_are_those_that_are_written_at_bind_and_after() -> None:
     assert keys(CLAIMS["mounts"]) == MOUNTS
-    assert keys(CLAIMS["claims"]) == {annotations.PREDICATE_TIME, *CONFIGURATIONS}
+    assert keys(CLAIMS["claims"]) == {
+        annotations.ALLOCATED_ON,
+        annotations.PREDICATE_TIME,
+        *CONFIGURATIONS,
+    }
     assert f"k == '{marks.RANK_INDEX}'" in CLAIMS["places"]
     assert keys(CLAIMS["places"]) == {
         marks.DISTRIBUTED_JOB,
