@@ -97,6 +97,7 @@ class Extender:
                 gate_s=settings.gate_s,
                 evicts_incomplete=settings.incomplete == "evict",
             ),
+            bare_nodes=settings.bare_nodes,
         )
         self._notes = Notes()
         self._recorder = Recorder(

@@ -37,6 +37,7 @@ class Cache:
         self_maintain: bool = True,
         agent_silent_s: float = AGENT_SILENT_S,
         limits: jobevents.Limits = jobevents.Limits(),  # noqa: B008  # a frozen value
+        bare_nodes: bool = False,
     ) -> None:
         """Start with an empty cluster.
 
@@ -45,9 +46,11 @@ class Cache:
                 False: the ConfigMap's list bounds them as well.
             agent_silent_s: a node whose agent has shown no life for so long is out.
             limits: how long what concerns whole jobs may take.
+            bare_nodes: whether nodes without any report count, by what they offer.
         """
         self.limits = limits
         self._self_maintain = self_maintain
+        self._bare_nodes = bare_nodes
         self._agent_silent_s = agent_silent_s
         #: {node: its record}
         self.records: dict[str, Record] = {}
@@ -91,7 +94,7 @@ class Cache:
     def record(self, name: str) -> Record:
         """The record of a node; a new one if nothing is known of it."""
         if name not in self.records:
-            self.records[name] = Record(name=name)
+            self.records[name] = Record(name=name, takes_bare=self._bare_nodes)
         return self.records[name]
 
     def pod(self, namespace: str, name: str) -> NpuPod | None:
@@ -188,6 +191,8 @@ class Cache:
 
     def is_silent(self, record: Record, now_s: float) -> bool:
         """Whether the agent has been silent for too long."""
+        if record.report is not None and record.report.is_bare:
+            return False
         return now_s - record.alive_s > self._agent_silent_s
 
 
@@ -279,6 +284,7 @@ def _node_seen(cache: Cache, change: changes.NodeSeen, now_s: float) -> None:
     record.allocatable = change.allocatable
     record.room = change.room
     record.address = change.address
+    record.superpod = change.superpod
     record.put_product(change.product)
     cache.hear(record, now_s)  # its report may have come first
     cache.compute(change.name)

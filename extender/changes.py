@@ -33,6 +33,8 @@ class NodeSeen:
     room: Ask = ENDLESS
     #: its InternalIP, by which the leaf switches know it
     address: str = ""
+    #: its SuperPoD as an annotation says it; -1: of none
+    superpod: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

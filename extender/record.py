@@ -48,6 +48,8 @@ class Report:
     superpod: int = -1
     #: which server of it; negative: unknown
     server_index: int = UNKNOWN
+    #: nobody has written it: it follows from the Node of a server without an agent
+    is_bare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +73,12 @@ class Record:
     """One node. Owner: the cache, which asks for `state` after each change."""
 
     name: str
+    #: whether servers without an agent count
+    takes_bare: bool = False
     product: Product | None = None
     inventory_text: str = ""
+    #: SuperPoD as the Node says it
+    superpod: int = -1
     allocatable: int = 0
     #: what it offers besides chips
     room: Ask = ENDLESS
@@ -151,19 +157,52 @@ class Record:
         """Read the ConfigMap's texts; what cannot be read leaves the last good one."""
         self.report_unreadable = False
         if not self.report_texts[0] or self.product is None:
-            self.report = None
+            self.report = self._of_bare_node()
             return
         try:
             self.report = report_of(*self.report_texts, self.product)
         except WireError:
             self.report_unreadable = True
 
+    def _of_bare_node(self) -> Report | None:
+        """What an agent would say of a server that has none, with nothing held."""
+        if not self.takes_bare or self.product is None or self.report_texts[0]:
+            return None
+        return Report(
+            unfit=0,
+            available=self.product.all_chips,
+            held=0,
+            releasing=0,
+            lost=0,
+            has_holds=False,
+            update_time=0,
+            superpod=self.superpod,
+            is_bare=True,
+        )
+
+    def _there(self, product: Product) -> int | None:
+        """The chips that the node has; None if it cannot be told which.
+
+        Where nobody lists them, they are those of the product, if as many are offered.
+        """
+        listed = _inventory(self.inventory_text, product.key)
+        if self.report is None or not self.report.is_bare:
+            return listed
+        there = listed if self.inventory_text else product.all_chips
+        is_whole = there is not None and there.bit_count() == self.allocatable
+        return there if is_whole else None
+
     def next_time(self, now_ns: int) -> int:
         """The predicate-time for a claim made now: above all others of the node."""
         return max(now_ns, self.last_time + 1)
 
     def unconfirmed(self) -> frozenset[Shape]:
-        """Shapes of the claims that wait for their Allocate or its confirmation."""
+        """Shapes of the claims that wait for their Allocate or its confirmation.
+
+        Without an agent nobody confirms anything, and nobody is taken for another.
+        """
+        if self.report is not None and self.report.is_bare:
+            return frozenset()
         return frozenset(
             tenant.pod.shape
             for tenant in self.tenants.values()
@@ -215,7 +254,7 @@ class Record:
         product = self.product
         if product is None:
             return None
-        there = _inventory(self.inventory_text, product.key)
+        there = self._there(product)
         report = self.report
         if report is None or there is None:
             return NodeState(

@@ -14,6 +14,9 @@ RESOURCES: tuple[str, ...] = tuple(
 
 _REPORT_PREFIX = deviceinfo.configmap_name("")
 
+#: Of a Node: the SuperPoD that it is of, as agents write it.
+SUPERPOD_ID = "superPodID"
+
 #: Reasons with which a kubelet refuses to admit a pod for what it asks of the node.
 _REJECTIONS = ("UnexpectedAdmissionError", "TopologyAffinityError")
 #: … and their form for a resource that ran out: `OutOfhuawei.com/Ascend910`.
@@ -69,7 +72,13 @@ def node_change(node: objects.Node) -> changes.NodeSeen:
         allocatable=_whole(offered),
         room=loads.of_node(node.allocatable),
         address=node.internal_ip,
+        superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),
     )
+
+
+def _superpod(text: str) -> int:
+    is_id = text.isascii() and text.isdigit() and len(text) < 10
+    return int(text) if is_id else -1
 
 
 def report_change(report: objects.ConfigMap) -> changes.ReportSeen | None:

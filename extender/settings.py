@@ -41,6 +41,11 @@ class Settings:
         "seconds without news of its agent after which a node is left out",
         check=at_least(1),
     )
+    bare_nodes: bool = option(
+        default=False,
+        text="true: nodes without an agent get pods, by what the Node offers; only "
+        "for clusters in which no node has an agent",
+    )
     gate_s: float = option(
         jobevents.Limits().gate_s,
         "seconds for which a bind waits for the other pods of its job; well below the "
