@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import changes, jobevents, live, seen, waker
+from extender import changes, doors, jobevents, live, seen, waker
 from extender.apiserver import (
     PAUSE_S,
     KubeJobs,
@@ -50,7 +50,6 @@ from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
 from service import clock
-from service.endpoints import Endpoints
 
 log = logging.getLogger(__name__)
 
@@ -387,9 +386,10 @@ async def main(settings: Settings) -> None:
         metrics.watch_election(
             lambda: election.phase if election is not None else Phase.LEADING
         )
-        endpoints = Endpoints(registry, office.why_not_ready, routes=office.routes())
-        async with endpoints.serving(settings.listen, settings.address_file) as address:
-            log.info("serving", extra={"address": address})
+        async with doors.open_for(
+            settings, registry, office.why_not_ready, office.routes()
+        ) as addresses:
+            log.info("serving", extra={"address": addresses[0]})
             await office.run()
 
 

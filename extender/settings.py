@@ -23,6 +23,19 @@ class Settings:
     address_file: Path | None = option(
         None, "file that gets the address once we listen"
     )
+    read_listen: str = option(
+        "",
+        "a second address, host:port, for those who may read and not decide: /v1, "
+        "metrics and health; empty: none",
+    )
+    tls_certificate: Path | None = option(
+        None, "certificate of both addresses, followed when the file changes"
+    )
+    tls_key: Path | None = option(None, "its key")
+    tls_client_ca: Path | None = option(
+        None,
+        "who signs the certificates without which no client is let in to --listen",
+    )
     api_server: str = option(
         "", "URL of the API server; empty: the cluster that this pod runs in"
     )

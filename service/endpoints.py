@@ -4,17 +4,21 @@
 while the process is not ready. `/metrics` is Prometheus' text format.
 """
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from service.patience import PATIENCE_S, Patience
 from service.settings import SettingsError
 from service.shown import shown
+from service.tls import Certificates
 
 #: None when ready, else the reason why not.
 Ready = Callable[[], str | None]
@@ -33,6 +37,7 @@ class Endpoints:
         ready: Ready,
         *,
         routes: Iterable[web.RouteDef] = (),
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Listen nowhere yet.
 
@@ -40,10 +45,14 @@ class Endpoints:
             registry: What `/metrics` shows.
             ready: Asked at each `/readyz`.
             routes: What this process serves besides.
+            patience_s: How long callers may take to say what they want.
         """
+        self.patience = Patience(patience_s)
         self._registry = registry
         self._ready = ready
-        self._app = web.Application(client_max_size=LARGEST_REQUEST_BYTES)
+        self._app = web.Application(
+            client_max_size=LARGEST_REQUEST_BYTES, middlewares=[self.patience.watch]
+        )
         self._app.add_routes(
             [
                 web.get("/healthz", self._healthz),
@@ -55,13 +64,18 @@ class Endpoints:
 
     @asynccontextmanager
     async def serving(
-        self, listen: str, address_file: Path | None = None
+        self,
+        listen: str,
+        address_file: Path | None = None,
+        *,
+        certificates: Certificates | None = None,
     ) -> AsyncIterator[str]:
         """Serve while the context lasts; yields the address as `host:port`.
 
         Args:
             listen: `host:port`; port 0 takes a free one.
             address_file: Gets the address once we listen, and is removed at the end.
+            certificates: For TLS; None: no TLS.
 
         Raises:
             SettingsError: `listen` is no address, or is taken.
@@ -69,17 +83,23 @@ class Endpoints:
         host, port = parse_listen(listen)
         runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_STOP_S)
         await runner.setup()
+        tasks: list[asyncio.Task[NoReturn]] = []
         try:
-            site = web.TCPSite(runner, host, port)
+            context = certificates.context if certificates is not None else None
+            site = web.TCPSite(runner, host, port, ssl_context=context)
             try:
                 await site.start()
             except OSError as error:
                 text = f"listen {listen}: expected a free address, found {error}"
                 raise SettingsError([text]) from error
+            tasks += _watching(runner, self.patience, certificates)
             address = f"{host}:{runner.addresses[0][1]}"
             with _announced(address, address_file):
                 yield address
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
@@ -96,6 +116,19 @@ class Endpoints:
             body=generate_latest(self._registry),
             headers={"Content-Type": CONTENT_TYPE_LATEST},
         )
+
+
+def _watching(
+    runner: web.AppRunner, patience: Patience, certificates: Certificates | None
+) -> list[asyncio.Task[NoReturn]]:
+    """Begin what goes on as long as a server listens."""
+    loop = asyncio.get_running_loop()
+    found: list[asyncio.Task[NoReturn]] = []
+    if runner.server is not None:
+        found.append(loop.create_task(patience.run(runner.server)))
+    if certificates is not None:
+        found.append(loop.create_task(certificates.run()))
+    return found
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
