@@ -13,7 +13,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from extender.cache import Cache, step
-from extender.changes import PodSeen
+from extender.changes import PodGone, PodSeen, Ticked
 from extender.clocks import Clock
 from extender.metrics import Metrics
 from extender.notes import Notes
@@ -62,6 +62,7 @@ class Pods:
 class World:
     cache: Cache
     volcano: Volcano
+    planner: Planner
     pods: Pods
     session: aiohttp.ClientSession
     #: (PodGroup, pod or "", sentence)
@@ -71,6 +72,19 @@ class World:
     def learn(self, *found: PodSeen) -> None:
         for each in found:
             step(self.cache, each, self.now_s)
+
+    def tick(self, later_s: float) -> None:
+        """Let time pass, as the extender does it."""
+        self.now_s += later_s
+        step(self.cache, Ticked(), self.now_s)
+        self.planner.settle()
+        self.planner.tick()
+        self.volcano.tick()
+
+    def forget(self, name: str) -> None:
+        """Let a pod be gone, with what stood on it."""
+        step(self.cache, PodGone(uid=f"uid-{name}"), self.now_s)
+        self.pods.on.pop(f"uid-{name}", None)
 
     async def send(self, verb: str, body: bytes) -> Any:  # any JSON
         async with self.session.post(
@@ -159,7 +173,14 @@ async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World
         endpoints.serving("127.0.0.1:0") as address,
         aiohttp.ClientSession(f"http://{address}") as session,
     ):
-        world = World(cache=cache, volcano=found, pods=pods, session=session, told=told)
+        world = World(
+            cache=cache,
+            volcano=found,
+            planner=planner,
+            pods=pods,
+            session=session,
+            told=told,
+        )
         yield world
     await found.stop()
     await planner.stop()
