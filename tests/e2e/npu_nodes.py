@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from sandbox.apiclient import ApiClient, Object
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import Product
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
@@ -19,6 +20,31 @@ async def create(api: ApiClient, name: str) -> None:
     path = f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps"
     meta = {"name": deviceinfo.configmap_name(name), "labels": {**deviceinfo.LABELS}}
     await api.create(path, {"metadata": meta, "data": report()})
+
+
+async def create_bare(
+    api: ApiClient, name: str, product: Product, *, address: str, superpod: int
+) -> None:
+    """Make a node of which nothing is known but what its own object says."""
+    offered = {"pods": "110", "cpu": "192", "memory": "791621632Ki"}
+    offered[product.resource] = str(product.chip_count)
+    labels = {"kubernetes.io/hostname": name}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    node = {
+        "metadata": {
+            "name": name,
+            "labels": labels | {"accelerator-type": product.accelerator_types[-1]},
+            "annotations": {"superPodID": str(superpod)},
+        },
+        "status": {
+            "capacity": offered,
+            "allocatable": offered,
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "conditions": [ready],
+        },
+    }
+    await api.create("/api/v1/nodes", node)
+    await api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
 
 async def set_report(

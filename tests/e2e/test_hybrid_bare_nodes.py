@@ -1,0 +1,131 @@
+"""Leaf switches and SuperPoDs of nodes without agents, under the stock scheduler."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+import pytest_asyncio
+
+from extender import live
+from sandbox.apiclient import ApiClient, Object
+from scheduler_core import products
+from scheduler_core.products import ATLAS_800_TRAINING as RINGS
+from scheduler_core.products import Product
+from scheduler_core.wire import deviceinfo, switches
+from tests.e2e import npu_nodes, ours
+from tests.e2e.bare import bare_cluster, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIGMAPS = f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps"
+WITHIN_S = 60.0
+A3 = products.by_key("atlas-a3-16-superpod")
+#: {node of an A3: its SuperPoD}
+SUPERPODS = {"a3-0": 0, "a3-1": 1, "a3-2": 1}
+#: two to a leaf
+LEAVES = (("ring-0", "ring-1"), ("ring-2", "ring-3"))
+ADDRESSES = {
+    name: f"10.0.0.{at}" for at, name in enumerate((*SUPERPODS, *LEAVES[0], *LEAVES[1]))
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api() -> AsyncIterator[ApiClient]:
+    """The API server of a cluster with our extender and no agent at all."""
+    async with bare_cluster(ours.USERS) as cluster:
+        ours.give_rights(cluster)
+        for name, superpod in SUPERPODS.items():
+            await create(cluster.api, name, A3, superpod)
+        for name in (*LEAVES[0], *LEAVES[1]):
+            await create(cluster.api, name, RINGS, -2)
+        settings = {"reserve-nodes": "0", "nslb-version": "2.0"}
+        await create_config(cluster.api, live.NAME, settings)
+        await create_config(cluster.api, switches.NAME, {"tor_info": leaves()})
+        extender = await ours.start_extender(cluster, "--bare-nodes", "true")
+        await cluster.start_scheduler(extender.url)
+        yield cluster.api
+
+
+async def create(api: ApiClient, name: str, product: Product, superpod: int) -> None:
+    await npu_nodes.create_bare(
+        api, name, product, address=ADDRESSES[name], superpod=superpod
+    )
+
+
+async def create_config(api: ApiClient, name: str, data: Mapping[str, str]) -> None:
+    await api.create(CONFIGMAPS, {"metadata": {"name": name}, "data": dict(data)})
+
+
+def leaves() -> str:
+    """What the operator says of the leaf switches."""
+    listed = [
+        {
+            "tor_id": number,
+            "tor_ip": f"1.0.0.{number}",
+            "server": [
+                {"server_ip": ADDRESSES[name], "npu_count": 8, "slice_id": at}
+                for at, name in enumerate(names)
+            ],
+        }
+        for number, names in enumerate(LEAVES)
+    ]
+    return json.dumps({"version": "1.0", "tor_count": 2, "server_list": listed})
+
+
+def member(name: str, job: str, product: Product) -> Object:
+    """One of two pods of a job, with whole nodes of that kind."""
+    pod = npu_nodes.pod(name, product.chip_count)
+    pod["metadata"]["annotations"] = {
+        "ascend-affinity/job": job,
+        "ascend-affinity/job-size": "2",
+    }
+    kind = product.accelerator_types[-1]
+    pod["spec"]["nodeSelector"] = {"accelerator-type": kind}
+    return pod
+
+
+@pytest.mark.seed("001-13")
+async def test_a_logical_superpod_lies_in_one_physical(api: ApiClient) -> None:
+    for name in ("a", "b"):
+        pod = member(name, "training", A3)
+        pod["metadata"]["annotations"]["sp-block"] = "32"
+        await api.create(PODS, pod)
+
+    found = await bound(api, "a", "b")
+
+    assert {pod["spec"]["nodeName"] for pod in found} == {"a3-1", "a3-2"}
+    marks = [pod["metadata"]["annotations"] for pod in found]
+    assert {(each["super-pod-rank"], each["super-pod-id"]) for each in marks} == {
+        ("0", "1")
+    }
+
+
+@pytest.mark.seed("001-10")
+async def test_a_small_job_lies_under_one_leaf(api: ApiClient) -> None:
+    busy = npu_nodes.pod("busy", 1)
+    busy["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "ring-0"}
+    await api.create(PODS, busy)
+    await bound(api, "busy")
+    for name in ("c", "d"):
+        pod = member(name, "filler", RINGS)
+        pod["metadata"]["labels"] = {"tor-affinity": "large-model-schema"}
+        await api.create(PODS, pod)
+
+    found = await bound(api, "c", "d")
+
+    assert {pod["spec"]["nodeName"] for pod in found} == set(LEAVES[1])
+    marks = [pod["metadata"]["annotations"] for pod in found]
+    assert {(each["isSharedTor"], each["isHealthy"]) for each in marks} == {("0", "0")}
+
+
+async def bound(api: ApiClient, *names: str) -> list[Object]:
+    """These pods, once all of them have a node."""
+    found: list[Object] = []
+
+    async def are_bound() -> bool:
+        found[:] = [await api.get(f"{PODS}/{name}") for name in names]
+        return all(pod["spec"].get("nodeName") for pod in found)
+
+    await until(are_bound, f"{names} bound", within_s=WITHIN_S)
+    return found
