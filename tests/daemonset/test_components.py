@@ -74,6 +74,27 @@ def test_a_second_extender_stands_by_on_another_node(tmp_path: Path) -> None:
     assert "--identity=$(POD_NAME)_$(POD_UID)" in container["args"]
 
 
+def test_who_only_reads_does_not_reach_where_is_decided(tmp_path: Path) -> None:
+    found = rendered(tmp_path, "closed")
+
+    (extender,) = [each for each in found if each["kind"] == "Deployment"]
+    (policy,) = [each for each in found if each["kind"] == "NetworkPolicy"]
+    assert unknown_fields(extender) == []
+    template = extender["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    probes = ("livenessProbe", "readinessProbe")
+    assert [container[each]["httpGet"]["port"] for each in probes] == ["read"] * 2
+    assert f"--listen=:{ports['http']}" in container["args"]
+    assert f"--read-listen=:{ports['read']}" in container["args"]
+    chosen = policy["spec"]["podSelector"]["matchLabels"]
+    assert chosen.items() <= template["metadata"]["labels"].items()
+    # at the schedulers' port only those who are named
+    assert {
+        each["ports"][0]["port"]: "from" in each for each in policy["spec"]["ingress"]
+    } == {"http": True, "read": False}
+
+
 def mounts(pod: Object) -> dict[str, str]:
     """{folder of the container: folder of the host}."""
     hosts = {
