@@ -12,6 +12,7 @@ a fault that is silently taken for harmless. All flaws are told at once.
 import json
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
@@ -32,6 +33,8 @@ POLL_KEY = "PollInterval"
 
 #: Far more than all known codes need. Unit: characters.
 _MOST = 1 << 20
+#: Nobody reads more than this many errors.
+_MOST_FLAWS = 100
 _CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
 _SWITCH_CODE = re.compile(r"\[0x[0-9A-Fa-f]{8},(\d+|na),(cpu|npu|L2|na),(\d+|na)\]")
 _LEVELS = {level.value: level for level in Level if level is not Level.NORMAL}
@@ -55,9 +58,13 @@ class FaultConfigError(ValueError):
     """The fault configuration is not usable; carries every flaw."""
 
     def __init__(self, flaws: Iterable[Flaw]) -> None:
-        """Keep the facts; the text is made from them."""
-        self.flaws = tuple(flaws)
-        super().__init__("; ".join(str(flaw) for flaw in self.flaws))
+        """Keep the facts, a hundred at most; the text is made from them."""
+        found = tuple(dict.fromkeys(flaws))
+        self.flaws = found[:_MOST_FLAWS]
+        texts = [str(flaw) for flaw in self.flaws]
+        if len(found) > _MOST_FLAWS:
+            texts.append(f"and {len(found) - _MOST_FLAWS} more")
+        super().__init__("; ".join(texts))
 
 
 def parse(data: Mapping[str, str]) -> FaultConfig:
@@ -79,7 +86,7 @@ def parse(data: Mapping[str, str]) -> FaultConfig:
     if POLL_KEY in data and not re.fullmatch(r"\s*\d{1,6}\s*", data[POLL_KEY]):
         reader.flaw(POLL_KEY, "a whole number of seconds", data[POLL_KEY])
     if reader.flaws:
-        raise FaultConfigError(dict.fromkeys(reader.flaws))
+        raise FaultConfigError(reader.flaws)
     return config
 
 
@@ -122,8 +129,8 @@ class _Reader:
         return found
 
     def _object(self, at: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        keys = [key for key, _ in pairs]
-        for key in sorted({key for key in keys if keys.count(key) > 1}):
+        found = Counter(key for key, _ in pairs)
+        for key in sorted(key for key, count in found.items() if count > 1):
             self.flaw(at, "each key once", key)
         return dict(pairs)
 
