@@ -143,11 +143,19 @@ class Election:
         if leading.why_not(state, self._now_s()) is not None or state.lease is None:
             return
         self._state = replace(state, phase=Phase.WAITING)
-        free = leading.freed(state.lease, self._now())
         try:
-            await self._api.write(state.lease, free)
+            await self._give_back(state.lease)
         except KubeError as error:
             log.warning("lease not given back", extra={"error": str(error)})
+
+    async def _give_back(self, lease: Lease) -> None:
+        try:
+            await self._api.write(lease, leading.freed(lease, self._now()))
+        except ConflictError:
+            # Our last write was cut off and got through all the same.
+            found = await self._api.get()
+            if leading.holder_of(found) == self._terms.me:
+                await self._api.write(found, leading.freed(found, self._now()))
 
     async def _tell(self) -> Phase:
         """Wake who waits for our turn."""

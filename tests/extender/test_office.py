@@ -140,6 +140,18 @@ async def test_it_keeps_the_lease_while_a_bind_of_its_may_take_effect(
     assert api.holder == holder
 
 
+async def test_it_gives_the_lease_back_though_its_last_write_was_cut_off() -> None:
+    api = OneLease()
+    election = Election(api, Terms(me="me", lease_s=3600), wall=WALL)
+    await election.tick()
+    assert api.lease is not None
+    api.put(api.lease.spec)  # it has got through, and nobody was told
+
+    await election.release()
+
+    assert api.holder is None
+
+
 def test_a_second_term_can_be_made_in_the_same_process() -> None:
     metrics = Metrics(CollectorRegistry())
     client = Client(Credentials("http://127.0.0.1:1"))
