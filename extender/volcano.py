@@ -314,6 +314,7 @@ def _keys(pod: NpuPod) -> set[str]:
 _KEYS = (
     annotations.PREDICATE_TIME,
     annotations.CONFIGURATION,
+    annotations.NPU_CONFIGURATION,
     ALLOCATED_ON,
     marks.DISTRIBUTED_JOB,
     marks.SUPER_POD_RANK,

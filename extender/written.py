@@ -61,4 +61,4 @@ def _of_whole_node(record: Record, pod: NpuPod, promise: Assumed) -> dict[str, s
         chips=chips.ids_of(promise.chips),
         addresses=addresses,
     )
-    return {annotations.CONFIGURATION: text}
+    return {annotations.configuration_key(pod.shape.resource): text}

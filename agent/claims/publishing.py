@@ -116,7 +116,8 @@ def _truth(
     truth[annotations.ASCEND_REAL] = annotations.render_chips(
         chips, ledger.product, lexicographic=True
     )
-    truth[annotations.CONFIGURATION] = configuration.render(
+    key = annotations.configuration_key(ledger.product.resource)
+    truth[key] = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
         host_ip=host_ip,

@@ -20,6 +20,8 @@ ASCEND_REAL = "huawei.com/AscendReal"
 KLT_DEV = "huawei.com/kltDev"
 #: the chips with their addresses, as JSON, for the training program
 CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+#: the same, of chips that are asked for as `huawei.com/npu`
+NPU_CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-npu-configuration"
 #: the node, on a pod that has its chips before it is bound: Volcano binds by itself
 ALLOCATED_ON = "ascend-affinity/allocated-on"
 #: the predicate-time of a pod that has been served: the largest uint64
@@ -54,6 +56,11 @@ class Claim:
     chips: tuple[int, ...]
     #: 0 to `SERVED`
     predicate_time: int
+
+
+def configuration_key(resource: str) -> str:
+    """Under which key the configuration of a pod stands that asks for `resource`."""
+    return NPU_CONFIGURATION if resource == "huawei.com/npu" else CONFIGURATION
 
 
 def chip_name(chip: int, product: Product) -> str:

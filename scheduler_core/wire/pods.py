@@ -150,7 +150,7 @@ def _read(annotations: Mapping[str, str], resource: str) -> Mapping[str, str]:
         keys.PREDICATE_TIME,
         keys.ASCEND_REAL,
         keys.KLT_DEV,
-        keys.CONFIGURATION,
+        keys.configuration_key(resource),
         keys.ALLOCATED_ON,
         RANK_INDEX,
         *CHOICE_KEYS,

@@ -26,12 +26,14 @@ async def test_each_node_is_served_by_the_rules_of_its_own_product(
         await _create(world, "nine", 9, "huawei.com/Ascend910")
         held = {name: await _held(world, name) for name in ("six", "ten", "five")}
         refusal = await _refusal(world, "nine")
+        configured = {name: await _configured(world, name) for name in ("six", "five")}
 
     assert held == {
         "six": ("a3", "Ascend910", [0, 1, 2, 3, 4, 5]),
         "ten": ("310p", "Ascend310P", list(range(10))),
         "five": ("npu", "npu", [0, 1, 2, 4, 5]),
     }
+    assert configured == {"six": "ascend-910", "five": "ascend-npu"}
     assert "1 cannot give a pod 9 chips, only 1, 2, 4, 6, 8, 10, 12, 14" in refusal
 
 
@@ -52,6 +54,14 @@ async def _held(world: World, name: str) -> tuple[str, str, list[int]]:
         return pod["spec"]["nodeName"], parts[0][0], chips
 
     return await observer.until(found, what=f"the chips of {name}")
+
+
+async def _configured(world: World, name: str) -> str:
+    """Under which name the agent has written the configuration."""
+    pod = await world.api.get(f"/api/v1/namespaces/default/pods/{name}")
+    keys = [key.rpartition("/")[2] for key in pod["metadata"]["annotations"]]
+    [found] = [key for key in keys if key.endswith("-configuration")]
+    return str(found).removesuffix("-configuration")
 
 
 async def _refusal(world: World, name: str) -> str:
