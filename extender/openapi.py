@@ -88,7 +88,10 @@ _SCHEMAS: dict[str, Schema] = {
             _object(("nodes", "text"), nodes=_whole("How many."), text=_text("Why.")),
             "Why nodes do not serve, the most frequent first.",
         ),
-        advice={"type": "object", "description": "What would give it a place."},
+        advice={
+            "type": "object",
+            "description": "What would give it a place; of up to 100 pods.",
+        },
         eviction={"type": "object", "description": "Who would have to go for it."},
     ),
     "Explanation": _object(

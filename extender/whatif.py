@@ -23,6 +23,8 @@ from scheduler_core.wire.typed import as_string
 VERSION = 1
 #: A larger job could not be bound together either.
 PODS_MOST = 10_000
+#: Advice for a larger job takes many seconds, in which others wait.
+ADVISED_MOST = 100
 #: Of a body; a job, and some thousand nodes to be added.
 LARGEST_BYTES = 1 << 20
 
@@ -98,7 +100,8 @@ def answer(question: Question, now: Snapshot) -> dict[str, object]:
     case = Case(snapshot=_changed(question, now), job=question.job)
     found = questions.decide(case)
     has_place = not isinstance(found, Rejection)
-    advice = None if has_place else questions.advise(case)
+    is_advised = not has_place and question.job.pods <= ADVISED_MOST
+    advice = questions.advise(case) if is_advised else None
     eviction = None if has_place else questions.evict(case)
     lines = reports.lines_of_answer(found, advice, eviction)
     return {

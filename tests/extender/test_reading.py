@@ -113,6 +113,14 @@ async def test_one_that_does_not_fit_is_told_why_and_what_would_help() -> None:
     assert said["eviction"]["victims"] == ["default/a"]
 
 
+async def test_for_a_job_of_very_many_pods_there_is_no_advice() -> None:
+    few = await plan(half_full(), question(job(8, 100)))
+    many = await plan(half_full(), question(job(8, 101)))
+
+    assert [said["fits"] for _, said in (few, many)] == [False, False]
+    assert ["advice" in said for _, said in (few, many)] == [True, False]
+
+
 async def test_a_drained_node_takes_nothing_and_an_added_one_does() -> None:
     cache = half_full()
     new = {"name": "new", "product": "atlas-800-training"}
