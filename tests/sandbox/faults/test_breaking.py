@@ -65,7 +65,6 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
 
 
 def test_the_tour_is_of_all_faults() -> None:
-    # which `make scenarios` plays
     assert _faults(reading.read(TOUR.read_text(encoding="utf-8"))) == DOABLE
 
 
