@@ -45,6 +45,8 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
     world: World,
 ) -> None:
     breakage = Breakage(world)
+    out = io.StringIO()
+    passed = await playing.play(reading.read(SHORT), world, Terminal(out, {}))
 
     await breakage.begin(fault("kubelet-killed"))
     for name in ("kubelet-killed", "kubelet-restarted", "checkpoint-lost"):
@@ -53,8 +55,6 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
     await breakage.end("kubelet-killed")
     with pytest.raises(FaultError, match=r"chips of node-1, 0 to 7, found 7,8"):
         await breakage.begin(fault("chip-broken", chips="7,8"))
-    out = io.StringIO()
-    passed = await playing.play(reading.read(SHORT), world, Terminal(out, {}))
 
     assert breakage.names == ()
     assert not passed
