@@ -141,12 +141,14 @@ class Pods(RuleBasedStateMachine):
         self._begin(index, manner)
 
     @precondition(can_admit)
-    @rule(index=indexes, obeys=st.booleans(), seed=indexes)
+    @rule(index=indexes, obeys=st.booleans(), seed=indexes, at_once=st.booleans())
     def begin_admission_that_ends_badly(
-        self, index: int, obeys: bool, seed: int
+        self, index: int, obeys: bool, seed: int, *, at_once: bool
     ) -> None:
         self.world.is_plain = False
         self._begin(index, Manner(obeys=obeys, seed=seed, rejects=True))
+        while at_once and self.world.kubelet.admission is not None:
+            self.world.kubelet.advance()
 
     def confirmed(self) -> list[str]:
         # two pods that are not confirmed and have one id cannot be told apart; whoever
