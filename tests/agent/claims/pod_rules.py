@@ -150,6 +150,15 @@ class Pods(RuleBasedStateMachine):
         while at_once and self.world.kubelet.admission is not None:
             self.world.kubelet.advance()
 
+    @precondition(can_race)
+    @rule(shape=st.integers(0, 7), obeys=st.booleans(), seed=indexes)
+    def equals_race_and_one_is_rejected(
+        self, shape: int, obeys: bool, seed: int
+    ) -> None:
+        self._race(shape, seed, obeys=obeys)
+        if self.can_admit():
+            self.begin_admission_that_ends_badly(seed, obeys, seed, at_once=True)
+
     def confirmed(self) -> list[str]:
         # two pods that are not confirmed and have one id cannot be told apart; whoever
         # has lost his devices may have been given others that are not confirmed
