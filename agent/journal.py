@@ -19,6 +19,7 @@ those is the only witness of who holds what; older ones go when there are too ma
 
 import os
 import re
+import sys
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -329,7 +330,8 @@ def _check(fields: list[str], body: bytes) -> None:
     if fields == expected:
         return
     announced = fields[1] if len(fields) == 2 else ""
-    if announced.isdecimal() and len(body) < int(announced):
+    is_length = announced.isdecimal() and len(announced) <= len(str(sys.maxsize))
+    if is_length and len(body) < int(announced):
         raise UnusableError(
             ProblemKind.TORN, expected=f"{announced} bytes", found=f"{len(body)} bytes"
         )

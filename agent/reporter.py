@@ -14,7 +14,7 @@ from agent import report
 from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 from agent.picture import MANUAL_KEY, Picture
-from kube import configmaps, nodes
+from kube import configmaps, nodes, versions
 from kube.client import Client
 from kube.errors import KubeError, NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference
@@ -328,11 +328,10 @@ class Reporter:
 
 def seen(config: ConfigMap) -> report.Seen:
     """A ConfigMap as `agent.report` looks at it."""
-    version = config.metadata.resource_version
     return report.Seen(
         data=config.data or {},
         labels=config.metadata.labels or {},
         writer=(config.metadata.annotations or {}).get(report.WRITER, ""),
         # A number by the API's contract; whatever is not one is older than all.
-        version=int(version) if version.isdecimal() else 0,
+        version=versions.number(config.metadata.resource_version) or 0,
     )

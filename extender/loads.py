@@ -9,7 +9,7 @@ with the sidecars before it.
 import math
 import re
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from decimal import Decimal, Overflow
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -66,6 +66,8 @@ class Ask(NamedTuple):
 
 
 NOTHING = Ask(0, 0, 0)
+#: The most that Kubernetes counts to.
+_MOST = 2**63 - 1
 #: What a pod takes that asks for nothing.
 A_PLACE = Ask()
 #: More than any node has, and still a number that can be counted with.
@@ -175,7 +177,8 @@ def _units(quantity: Quantity, per_one: int = 1) -> int:
 def _parse(text: str, per_one: int) -> int:
     """A quantity in units of which there are `per_one` to one, rounded up.
 
-    What the API server would not take, it did not send; it counts as nothing.
+    What the API server would not take, it did not send; it counts as nothing. As with
+    Kubernetes, there is no more than 64 bits can say.
     """
     found = _QUANTITY.fullmatch(text)
     if found is None:
@@ -184,7 +187,11 @@ def _parse(text: str, per_one: int) -> int:
     scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES.get(suffix or "")
     if scale is None:
         return 0
-    return math.ceil(Decimal(number) * scale * per_one)
+    try:
+        amount = Decimal(number) * scale * per_one
+    except Overflow:
+        return _MOST
+    return math.ceil(max(min(amount, Decimal(_MOST)), Decimal(0)))
 
 
 def _sum(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

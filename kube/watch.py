@@ -29,6 +29,7 @@ from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from kube import versions
 from kube.client import Client
 from kube.errors import (
     ApiError,
@@ -413,6 +414,5 @@ def _uid(obj: HasMeta) -> str:
 
 def _is_older(version: str, than: str) -> bool:
     """Compare two resource versions; those that are no numbers are not comparable."""
-    if not (version.isdecimal() and than.isdecimal()):
-        return False
-    return int(version) < int(than)
+    one, other = versions.number(version), versions.number(than)
+    return one is not None and other is not None and one < other

@@ -19,6 +19,8 @@ from scheduler_core.wire.pods import NpuPod
 
 #: So many pods can be created in one second and still be served in their order.
 _PER_SECOND = 1_000_000
+#: Of a time, to the second.
+_DIGITS = len("20261121173000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def slot_of(ledger: Ledger, pod: NpuPod) -> Slot:
 
     The kubelet admits pods in about the order in which they were created.
     """
-    second = int("".join(filter(str.isdecimal, pod.created)) or 0)
+    second = int("".join(filter(str.isdecimal, pod.created))[:_DIGITS] or 0)
     before = sum(
         slot.predicate_time // _PER_SECOND == second
         for slot in ledger.slots.values()

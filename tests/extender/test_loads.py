@@ -37,10 +37,18 @@ def pod(
         ("", 0),
         ("much", 0),
         ("1Zi", 0),
+        ("-1", 0),
+        ("1e300", 2**63 - 1),
     ],
 )
 def test_quantities_of_cpu(said: str, cpu: int) -> None:
     assert loads.of_pod(pod(container(cpu=said))) == Ask(cpu, 0)
+
+
+def test_a_quantity_of_a_megabyte_is_the_most_there_is() -> None:
+    sevens = "7" * 1_100_000
+
+    assert loads.of_pod(pod(container(cpu=sevens))) == Ask(2**63 - 1, 0)
 
 
 @pytest.mark.parametrize(

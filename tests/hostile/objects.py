@@ -5,6 +5,7 @@ because a text that decodes can do its harm there.
 """
 
 import asyncio
+import atexit
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -49,6 +50,7 @@ from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
 
 _NOW_S = 1_800_000_000.0
 _LOOP = asyncio.new_event_loop()
+atexit.register(_LOOP.close)
 
 
 def _picture() -> Any:
