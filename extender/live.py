@@ -17,7 +17,7 @@ from kube.objects import ConfigMap
 from kube.watch import Change, Deleted, Synced, Upserted
 from scheduler_core.jobs import Profile
 from scheduler_core.leaves import Version
-from service.shown import shown
+from service.shown import shown, shown_key
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,9 @@ def read(texts: Mapping[str, str], told: Adjustable) -> Adjustable:
             continue
         reader = _READERS.get(key)
         if reader is None:
-            wrong.append(f"{key[:100]}: no such key, there are {', '.join(_READERS)}")
+            wrong.append(
+                f"{shown_key(key)}: no such key, there are {', '.join(_READERS)}"
+            )
             continue
         try:
             found = reader(text, found)

@@ -6,7 +6,7 @@ asked beside the decisions that matter.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender import snapshots
@@ -19,12 +19,15 @@ from scheduler_core.wire.reader import Reader, SnapshotError
 from scheduler_core.wire.snapshot import Snapshot, SnapshotNode
 from scheduler_core.wire.snapshot_job import Job
 from scheduler_core.wire.typed import as_string
+from service.shown import shown_key
 
 VERSION = 1
 #: A larger job could not be bound together either.
 PODS_MOST = 10_000
 #: Advice for a larger job takes many seconds, in which others wait.
 ADVISED_MOST = 100
+#: Names that an error repeats.
+_NAMED_MOST = 5
 #: Of a body; a job, and some thousand nodes to be added.
 LARGEST_BYTES = 1 << 20
 
@@ -78,7 +81,7 @@ def _parse(text: str) -> Question:
     if others:
         raise AskedWronglyError(
             f"job.node_selector: expected {ACCELERATOR_TYPE} or nothing, because no "
-            f"other labels of nodes are known here, found {', '.join(others)[:100]}"
+            f"other labels of nodes are known here, found {_named(others)}"
         )
     nodes = json.dumps({"version": snapshot.VERSION, "nodes": list(add)})
     return Question(job=job, drain=frozenset(drain), add=snapshot.parse(nodes).nodes)
@@ -115,12 +118,18 @@ def _changed(question: Question, now: Snapshot) -> Snapshot:
     known = {node.name for node in now.nodes}
     missing = sorted(question.drain - known)
     if missing:
-        named = ", ".join(missing)[:100]
-        raise AskedWronglyError(f"drain: expected nodes with NPUs, found {named}")
+        raise AskedWronglyError(
+            f"drain: expected nodes with NPUs, found {_named(missing)}"
+        )
     left = snapshots.without_nodes(now, question.drain)
     twice = sorted({node.name for node in question.add} & (known - question.drain))
     if twice:
         raise AskedWronglyError(
-            f"add: expected names that no node has, found {', '.join(twice)[:100]}"
+            f"add: expected names that no node has, found {_named(twice)}"
         )
     return replace(left, nodes=(*left.nodes, *question.add))
+
+
+def _named(names: Sequence[str]) -> str:
+    """Names as an error repeats them."""
+    return ", ".join(map(shown_key, names[:_NAMED_MOST]))

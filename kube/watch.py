@@ -315,9 +315,14 @@ class ListWatch(Generic[T]):
             for raw in page.items or ():
                 obj = self._decoded(raw, self._objects)
                 found[_uid(obj)] = obj
-            if not page.metadata.continue_:
+            further = page.metadata.continue_
+            if not further:
                 return found, self._checked(page.metadata.resource_version)
-            params = params | {"continue": page.metadata.continue_}
+            if further == params.get("continue"):
+                raise MalformedError(
+                    f"LIST {self._path}: expected another page, found the same again"
+                )
+            params = params | {"continue": further}
 
     async def _page(self, params: dict[str, str]) -> ObjectList:
         body = await self._client.request(

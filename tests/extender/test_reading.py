@@ -183,6 +183,10 @@ async def test_the_answer_is_the_one_that_the_file_gives(
         (question(job(1), drain="n1"), "drain: expected a list"),
         (question(job(1), drain=[1]), "drain[0]: expected a text"),
         (question(job(1), drain=["n9"]), "drain: expected nodes with NPUs, found n9"),
+        (
+            question(job(1), drain=["a\nb"]),
+            "drain: expected nodes with NPUs, found 'a\\nb'",
+        ),
         (question(job(1), add=[{"name": "x"}]), "nodes[0].product: expected"),
         (
             question(job(1), add=[{"name": "n1", "product": "npu-flat-16"}]),

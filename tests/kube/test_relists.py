@@ -60,6 +60,16 @@ async def test_a_list_of_three_pages_is_one_list(
     ]
 
 
+async def test_a_list_that_never_ends_is_refused(
+    script: Script, client: Client
+) -> None:
+    again = page(9, pod("a", 1), more="t1")
+    script.will(again, again, again)
+
+    with pytest.raises(MalformedError, match="another page, found the same again"):
+        await steps(watch_of(client))
+
+
 async def test_a_page_whose_token_expired_lists_again_with_larger_pages(
     script: Script, client: Client
 ) -> None:
