@@ -8,6 +8,8 @@ from tests.e2e.faults.chronicle import Story
 from tests.e2e.faults.witness import Line
 from tests.e2e.truth import SERVED, numbers
 
+_REAL = "huawei.com/AscendReal"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
@@ -42,11 +44,7 @@ def audit(stories: Iterable[Story], lines: Iterable[Line]) -> Audit:
             for line in mine
             if line.taken
         ),
-        unconfirmed=tuple(
-            story.name
-            for story, _ in begun
-            if story.annotations.get("predicate-time") != SERVED
-        ),
+        unconfirmed=tuple(story.name for story, _ in begun if not _is_confirmed(story)),
         pod_count=len(begun),
     )
 
@@ -60,14 +58,22 @@ def _wrong(story: Story, lines: list[Line]) -> Iterator[str]:
         if len(line.environment) != wanted.get(line.container, 0):
             yield f"{name} asked for {wanted[line.container]}, got {line.environment}"
     notes = story.annotations
-    if notes.get("predicate-time") != SERVED or set(wanted) != {
-        line.container for line in lines
-    }:
+    if not _is_confirmed(story) or set(wanted) != {line.container for line in lines}:
         return  # nothing was said of it yet, or not all of it has begun
     mounted = tuple(sorted({chip for line in lines for chip in line.environment}))
-    for key in (RESOURCE, "huawei.com/AscendReal"):
+    for key in (RESOURCE, _REAL):
         if numbers(notes.get(key, "")) != mounted:
             yield f"{story.name} has {mounted}, {key} says {notes.get(key)}"
+
+
+def _is_confirmed(story: Story) -> bool:
+    """Whether the agent has said what the pod has got.
+
+    One that cannot read its journal says that a pod was served, and not with what,
+    where that is not certain.
+    """
+    notes = story.annotations
+    return notes.get("predicate-time") == SERVED and _REAL in notes
 
 
 def _wanted(story: Story) -> dict[str, int]:
