@@ -110,8 +110,8 @@ def nodes_args(body: bytes) -> NodesArgs:
     fields = _fields(body)
     if "pod" not in fields:
         raise BodyError("Pod: expected a pod, found nothing")
-    pod = _read(_POD, fields["pod"], "Pod")
-    names = _read(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
+    pod = decoded(_POD, fields["pod"], "Pod")
+    names = decoded(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
     if names is not None:
         return NodesArgs(pod=pod, candidates=Candidates(names=tuple(names), nodes=None))
     nodes = _nodes(fields.get("nodes", _NULL))
@@ -129,9 +129,9 @@ def preempt_args(body: bytes) -> PreemptArgs:
         raise BodyError("Pod: expected a pod, found nothing")
     victims: dict[str, _Victims] = {}
     for key in ("NodeNameToVictims", "NodeNameToMetaVictims"):
-        victims |= _read(_VICTIMS, fields.get(key.lower(), _NULL), key) or {}
+        victims |= decoded(_VICTIMS, fields.get(key.lower(), _NULL), key) or {}
     return PreemptArgs(
-        pod=_read(_POD, fields["pod"], "Pod"),
+        pod=decoded(_POD, fields["pod"], "Pod"),
         victims={
             node: Victims(
                 uids=tuple(each.uid or each.metadata.uid for each in found.pods or ()),
@@ -151,7 +151,7 @@ def bind_args(body: bytes) -> BindArgs:
     fields = _fields(body)
 
     def text(key: str) -> str:
-        found = _read(_TEXT, fields.get(key.lower(), msgspec.Raw(b'""')), key)
+        found = decoded(_TEXT, fields.get(key.lower(), msgspec.Raw(b'""')), key)
         if not found:
             raise BodyError(f"{key}: expected a text, found nothing")
         return found
@@ -216,21 +216,31 @@ def scores_answer(scores: Iterable[tuple[str, int]]) -> bytes:
 def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
     if bytes(raw) == b"null":
         return {}
-    items = _read(_ITEMS, _fields(raw).get("items", _NULL), "Nodes.items")
+    items = decoded(_ITEMS, _fields(raw).get("items", _NULL), "Nodes.items")
     return {
-        _read(_NODE, item, f"Nodes.items[{i}]").metadata.name: item
+        decoded(_NODE, item, f"Nodes.items[{i}]").metadata.name: item
         for i, item in enumerate(items or ())
     }
 
 
 def _fields(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    found = _read(_FIELDS, body, "body")
+    found = decoded(_FIELDS, body, "body")
     return {key.lower(): value for key, value in found.items()}
 
 
-def _read(
+def decoded(
     decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, where: str
 ) -> _T:
+    """Read a body, or a part of one.
+
+    Args:
+        decoder: of what it is to be.
+        raw: as it came.
+        where: names it in errors.
+
+    Raises:
+        BodyError: it is something else.
+    """
     try:
         return decoder.decode(raw)
     except UNDECODABLE as error:

@@ -9,15 +9,12 @@ v1.13 to v1.16.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum, IntFlag
-from typing import TypeVar
 
 import msgspec
 
-from extender.protocol import BodyError
+from extender.protocol import BodyError, decoded
 from kube import objects
-from service.decoding import UNDECODABLE, undecodable
 
-_T = TypeVar("_T")
 _NO_POD = msgspec.Raw(b"{}")
 
 
@@ -166,7 +163,7 @@ def predicate_args(body: bytes) -> PredicateArgs:
     Raises:
         BodyError: with the key that is wrong.
     """
-    return _read(_PREDICATE, body, "body")
+    return decoded(_PREDICATE, body, "body")
 
 
 def prioritize_args(body: bytes) -> PrioritizeArgs:
@@ -175,7 +172,7 @@ def prioritize_args(body: bytes) -> PrioritizeArgs:
     Raises:
         BodyError: with the key that is wrong.
     """
-    return _read(_PRIORITIZE, body, "body")
+    return decoded(_PRIORITIZE, body, "body")
 
 
 def job_args(body: bytes) -> Job:
@@ -184,7 +181,7 @@ def job_args(body: bytes) -> Job:
     Raises:
         BodyError: with the key that is wrong.
     """
-    return _read(_JOB, body, "body").job
+    return decoded(_JOB, body, "body").job
 
 
 def task_args(body: bytes) -> Task:
@@ -193,7 +190,7 @@ def task_args(body: bytes) -> Task:
     Raises:
         BodyError: with the key that is wrong.
     """
-    return _read(_TASK_ARGS, body, "body").task
+    return decoded(_TASK_ARGS, body, "body").task
 
 
 def evict_args(body: bytes) -> EvictArgs:
@@ -202,13 +199,13 @@ def evict_args(body: bytes) -> EvictArgs:
     Raises:
         BodyError: with the key that is wrong.
     """
-    found = _read(_EVICT, body, "body")
+    found = decoded(_EVICT, body, "body")
     try:
         body.decode()  # what is skipped is not looked at, and goes into the answer
     except UnicodeDecodeError as error:
         raise BodyError("body: expected UTF-8, found other bytes") from error
     evictees = tuple(
-        Evictee(_read(_TASK, sent, f"body.evictees[{i}]"), sent)
+        Evictee(decoded(_TASK, sent, f"body.evictees[{i}]"), sent)
         for i, sent in enumerate(found.evictees or ())
     )
     return EvictArgs(found.evictor, evictees)
@@ -220,7 +217,7 @@ def pod_of(task: Task) -> objects.Pod:
     Raises:
         BodyError: with the key that is wrong.
     """
-    return _read(_POD, task.pod, "Pod")
+    return decoded(_POD, task.pod, "Pod")
 
 
 def predicate_answer(text: str, code: Code) -> bytes:
@@ -246,12 +243,3 @@ def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
 def task_answer(text: str) -> bytes:
     """Write the answer of allocateFunc or deallocateFunc; "" is done."""
     return _ENCODE.encode({"errorMessage": text})
-
-
-def _read(
-    decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, where: str
-) -> _T:
-    try:
-        return decoder.decode(raw)
-    except UNDECODABLE as error:
-        raise BodyError(undecodable(where, error)) from error
