@@ -16,6 +16,7 @@ import aiohttp
 from sandbox.apiclient import FAILURES, ApiClient, Object, pod_path
 from sandbox.kubelet.pods import Pod, pod_of
 from sandbox.scheduler import fit
+from sandbox.scheduler.background import Background
 from sandbox.scheduler.cluster import Cluster, matters
 from sandbox.scheduler.extender import Extender, ExtenderError, ExtenderSettings
 from sandbox.scheduler.fit import Misfit
@@ -84,7 +85,7 @@ class SchedulingLoop:
         self._listed = {"nodes": asyncio.Event(), "pods": asyncio.Event()}
         self._binding = 0
         self._extender: Extender | None = None
-        self._main: asyncio.Task[None] | None = None
+        self._background = Background(self._run)
 
     @property
     def overlaps(self) -> int:
@@ -93,7 +94,7 @@ class SchedulingLoop:
 
     async def start(self) -> None:
         """Begin to schedule."""
-        self._main = asyncio.create_task(self._run())
+        self._background.start()
 
     async def stop(self) -> None:
         """Stop at once; binds that are under way are abandoned.
@@ -101,13 +102,7 @@ class SchedulingLoop:
         Raises:
             Exception: the loop had failed before.
         """
-        main, self._main = self._main, None
-        if main is None:
-            return
-        main.cancel()
-        await asyncio.wait({main})
-        if not main.cancelled():
-            await main
+        await self._background.stop()
 
     # -- tasks -------------------------------------------------------------
 

@@ -19,10 +19,12 @@ import aiohttp
 from sandbox.apiclient import FAILURES, ApiClient, Object, pod_path
 from sandbox.kubelet.pods import Pod, pod_of
 from sandbox.scheduler import fit
+from sandbox.scheduler.background import Background
 from sandbox.scheduler.cluster import Cluster
+from sandbox.scheduler.extender import ExtenderError
 from sandbox.scheduler.follow import changes
 from sandbox.scheduler.volcanobodies import Status, Task, group_of
-from sandbox.scheduler.volcanoextender import ExtenderError, VolcanoExtender
+from sandbox.scheduler.volcanoextender import VolcanoExtender
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 #: Predicates under way at once (util/predicate_helper.go).
@@ -77,11 +79,11 @@ class VolcanoLoop:
         self._groups: dict[str, Object] = {}
         #: {uid: task}, of pods that have not ended
         self._tasks: dict[str, Task] = {}
-        self._main: asyncio.Task[None] | None = None
+        self._background = Background(self._run)
 
     async def start(self) -> None:
         """Begin to hold sessions."""
-        self._main = asyncio.create_task(self._run())
+        self._background.start()
 
     async def stop(self) -> None:
         """Stop at once, in the middle of a session.
@@ -89,13 +91,7 @@ class VolcanoLoop:
         Raises:
             Exception: the loop had failed before.
         """
-        main, self._main = self._main, None
-        if main is None:
-            return
-        main.cancel()
-        await asyncio.wait({main})
-        if not main.cancelled():
-            await main
+        await self._background.stop()
 
     async def _run(self) -> None:
         async with (

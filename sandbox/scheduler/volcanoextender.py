@@ -3,19 +3,14 @@
 Volcano v1.13, `pkg/scheduler/plugins/extender/extender.go`, with `ignorable: false`.
 """
 
-import json
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Any
 
 import aiohttp
 
 from sandbox.apiclient import Object
+from sandbox.scheduler.extender import ExtenderError, post
 from sandbox.scheduler.volcanobodies import Task, job_info, node_info, task_info
-
-
-class ExtenderError(Exception):
-    """There was no answer, or none that counts."""
 
 
 class VolcanoExtender:
@@ -30,7 +25,7 @@ class VolcanoExtender:
         """Call the extender at `url_prefix` through `session`."""
         self._session = session
         self._url_prefix = url_prefix.rstrip("/")
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._timeout_s = timeout_s
 
     async def enqueueable(self, group: Object, tasks: Sequence[Task]) -> bool:
         """Whether the job may be taken up."""
@@ -84,18 +79,4 @@ class VolcanoExtender:
 
     async def _post(self, verb: str, body: Object) -> Any:
         url = f"{self._url_prefix}/{verb}"
-        try:
-            async with self._session.post(
-                url,
-                data=json.dumps(body),
-                headers={"Content-Type": "application/json"},
-                timeout=self._timeout,
-            ) as response:
-                if response.status != HTTPStatus.OK:
-                    raise ExtenderError(
-                        f"failed {verb} with extender at URL {url}, "
-                        f"code {response.status}"
-                    )
-                return json.loads(await response.read())
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise ExtenderError(f'Post "{url}": {error}') from error
+        return await post(self._session, url, body, self._timeout_s)
