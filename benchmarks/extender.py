@@ -20,6 +20,7 @@ from time import perf_counter
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from benchmarks.cached import learn
 from benchmarks.table import Row, percentile
 from extender import changes
 from extender.apiserver import KubeJobs, KubePods
@@ -37,7 +38,6 @@ from kube.events import Recorder
 from scheduler_core import chips
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.shapes import ContainerKind, Shape
-from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
 from service.endpoints import Endpoints
@@ -163,30 +163,11 @@ def _cluster() -> Cache:
     for index, name in enumerate(_names()):
         unhealthy = (chance.randrange(8),) if chance.random() < 0.1 else ()
         held = chips.ids_of(chance.randrange(PRODUCT.all_chips + 1))
-        texts = deviceinfo.render(
-            DeviceInfo(unhealthy=unhealthy, update_time=int(now_s)),
-            Affinity(held=held, sequence=1),
-            PRODUCT,
-        )
-        step(cache, _node(name), now_s)
-        report = changes.ReportSeen(
-            node=name,
-            device_info=texts[deviceinfo.DEVICE_INFO_KEY],
-            affinity=texts[deviceinfo.AFFINITY_KEY],
-        )
-        step(cache, report, now_s)
+        told = DeviceInfo(unhealthy=unhealthy, update_time=int(now_s))
+        learn(cache, name, told, Affinity(held=held, sequence=1))
         if index < _WAITING:
             step(cache, _promise(name), now_s)
     return cache
-
-
-def _node(name: str) -> changes.NodeSeen:
-    return changes.NodeSeen(
-        name=name,
-        product=PRODUCT,
-        inventory=inventory.render(range(8), PRODUCT),
-        allocatable=8,
-    )
 
 
 def _promise(name: str) -> changes.Assumed:

@@ -19,6 +19,7 @@ from time import perf_counter
 import psutil
 from prometheus_client import CollectorRegistry
 
+from benchmarks.cached import learn
 from benchmarks.table import Row, percentile
 from extender import changes, seen
 from extender.cache import Cache, step
@@ -33,8 +34,6 @@ from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import pod_of, predicate_args
 from kube import objects
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -205,33 +204,14 @@ async def _serve() -> None:
 def _cluster() -> Cache:
     cache = Cache()
     now_s = clock.wall_s()
-    texts = deviceinfo.render(
-        DeviceInfo(available=tuple(range(8)), update_time=int(now_s)),
-        Affinity(sequence=1),
-        PRODUCT,
-    )
+    told = DeviceInfo(available=tuple(range(8)), update_time=int(now_s))
     for name in _names():
-        step(cache, _node(name), now_s)
-        report = changes.ReportSeen(
-            node=name,
-            device_info=texts[deviceinfo.DEVICE_INFO_KEY],
-            affinity=texts[deviceinfo.AFFINITY_KEY],
-        )
-        step(cache, report, now_s)
+        learn(cache, name, told, Affinity(sequence=1))
     for number in range(_TASKS):
         step(cache, _pod(number), now_s)
     job = cache.gangs.job_of[_uid(0)]
     step(cache, changes.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
     return cache
-
-
-def _node(name: str) -> changes.NodeSeen:
-    return changes.NodeSeen(
-        name=name,
-        product=PRODUCT,
-        inventory=inventory.render(range(8), PRODUCT),
-        allocatable=8,
-    )
 
 
 def _pod(number: int) -> changes.Change:

@@ -1,0 +1,33 @@
+"""A node of eight chips and its agent's report, as an extender's cache learns them."""
+
+from extender import changes
+from extender.cache import Cache, step
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+
+
+def learn(cache: Cache, name: str, told: DeviceInfo, affinity: Affinity) -> None:
+    """Put a node into the cache.
+
+    Args:
+        cache: of the extender that is measured.
+        name: of the node.
+        told: what its agent says of its chips; at that time it is learnt.
+        affinity: which of them it says are held.
+    """
+    now_s = float(told.update_time)
+    texts = deviceinfo.render(told, affinity, PRODUCT)
+    node = changes.NodeSeen(
+        name=name,
+        product=PRODUCT,
+        inventory=inventory.render(range(8), PRODUCT),
+        allocatable=8,
+    )
+    report = changes.ReportSeen(
+        node=name,
+        device_info=texts[deviceinfo.DEVICE_INFO_KEY],
+        affinity=texts[deviceinfo.AFFINITY_KEY],
+    )
+    step(cache, node, now_s)
+    step(cache, report, now_s)
