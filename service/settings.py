@@ -8,14 +8,13 @@ is reported at once: what was expected, what was found, where.
 import dataclasses
 import difflib
 import enum
-import os
-import sys
 import textwrap
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
+from service.console import unread_is_well
 from service.kinds import is_truth, parsed
 from service.shown import shown, shown_key
 from service.version import version
@@ -183,11 +182,8 @@ def _default(field: "dataclasses.Field[Any]") -> str:
 
 def _say(text: str) -> NoReturn:
     """Print what was asked for, and end well, also when nobody reads to the end."""
-    try:
-        print(text, flush=True)  # noqa: T201  # this is what was asked for
-    except BrokenPipeError:
-        # else the interpreter would complain about it once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with unread_is_well():
+        print(text)  # noqa: T201  # this is what was asked for
     raise SystemExit(0)
 
 

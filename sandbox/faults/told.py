@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from sandbox.faults.control import SOCKET
 from sandbox.faults.vocabulary import FAULTS, FaultKind, Parameter
+from service.console import unread_is_well
 
 _DONE, _REFUSED, _MISUSED = 0, 1, 2
 #: A kubelet that is stopped takes a moment.
@@ -36,10 +37,10 @@ def main(
         err: Where refusals go.
     """
     if words[1:] in (["-h"], ["--help"]):
-        out.write(_USAGE)
+        _say(out, _USAGE)
         return _DONE
     if words[0] == "faults" and len(words) == 1:
-        out.writelines(f"{line}\n" for line in listed())
+        _say(out, "".join(f"{line}\n" for line in listed()))
         return _DONE
     asked = request(words[1:]) if words[0] == "fault" else None
     if asked is None:
@@ -50,9 +51,14 @@ def main(
     except NoSandboxError as error:
         err.write(f"{error}\n")
         return _REFUSED
-    out.writelines(f"{line}\n" for line in answer.get("said", ()))
+    _say(out, "".join(f"{line}\n" for line in answer.get("said", ())))
     err.writelines(f"{line}\n" for line in answer.get("refused", ()))
     return _REFUSED if "refused" in answer else _DONE
+
+
+def _say(out: TextIO, text: str) -> None:
+    with unread_is_well():
+        out.write(text)
 
 
 def listed() -> Iterator[str]:
