@@ -12,8 +12,9 @@ while they were away. This one:
 3. goes on from the last version after a cut, an overload or an error of the server's
    own; lists again after 410, an ERROR event, or ten such errors in a row;
 4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
-   starts anew once a watch has brought something or has lived a while; it says for
-   how long it has seen nothing (`lost_s`);
+   starts anew once a watch has brought something or has lived a while, and after
+   410, which only a server that works can say; whoever needs what it would learn
+   may end the wait (`hurry`); it says for how long it has seen nothing (`lost_s`);
 5. takes nothing twice and nothing older than what it knew: versions rise (KEP-5504
    lets clients compare them). A list that is older is believed after a minute only:
    then etcd was restored from a backup, and no server lags.
@@ -25,7 +26,7 @@ import random  # noqa: TID251  # jitter must differ between nodes; tests pass th
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -41,27 +42,22 @@ from kube.errors import (
     api_error,
 )
 from kube.lines import LineSplitter
-from kube.objects import Meta, ObjectList, OnlyMeta, WatchEvent
+from kube.listing import PAGE_SIZE, HasMeta, Listing, decoded, uid_of
+from kube.objects import OnlyMeta, WatchEvent
 from service.backoff import Backoff
-from service.decoding import UNDECODABLE, undecodable
 
 log = logging.getLogger(__name__)
 
 #: The server's bookmarks come each minute, so more silence is a dead connection.
 IDLE_S = 70.0
-#: Objects per page of a list; the API server's own clients use 500.
-PAGE_SIZE = 500
 #: A watch ends after half of this to all of it. Unit: seconds.
 LONGEST_S = 600
-#: More than any cluster has of anything.
-LARGEST_PAGE = 1_000_000
 #: Of a fleet whose API server is away nobody asks more often. Unit: seconds.
 PAUSE_S = 30.0
 #: A watch that lived as long as this has worked.
 STEADY_S = 10.0
 #: So long an older list is taken for a server that lags.
 STALE_S = 60.0
-_LIST_TIMEOUT_S = 60.0
 #: No reason to list: a list is the dearest of requests, and is refused as well.
 _NOT_NOW = frozenset({401, 403, 429})
 #: Nor is this, but so many in a row, two to three minutes, may be the version's fault.
@@ -71,17 +67,8 @@ _TROUBLES_MOST = 10
 #: blame (a quiet cluster may have no bookmark to send), and no fleet does it in step.
 _AT_ONCE = (GoneError, SilentError)
 
-_PAGES = msgspec.json.Decoder(ObjectList)
 _EVENTS = msgspec.json.Decoder(WatchEvent)
 _ANY_OBJECT = msgspec.json.Decoder(OnlyMeta)
-
-
-class HasMeta(Protocol):
-    """Anything with metadata."""
-
-    @property
-    def metadata(self) -> Meta:
-        """Who it is."""
 
 
 S = TypeVar("S")
@@ -150,10 +137,12 @@ class ListWatch(Generic[T]):
         self._path = path
         self._params = dict(params or {})
         self._idle_s = idle_s
-        self._page_size = page_size
         self._longest_s = longest_s
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not a secret
         self._backoff = Backoff(rng=self._rng, cap_s=pause_s)
+        self._listing = Listing(
+            client, path, kind, params=self._params, page_size=page_size
+        )
         self._objects = msgspec.json.Decoder(kind)
         #: {UID: the object as last delivered}
         self._known: dict[str, T] = {}
@@ -170,6 +159,8 @@ class ListWatch(Generic[T]):
         self._watching_since: float | None = None
         #: Loop time since when no watch is open; None while one is.
         self._lost_since: float | None = None
+        #: Somebody needs what the next attempt would learn.
+        self._hurried = asyncio.Event()
         #: Whether a whole list has ever been delivered.
         self.synced = False
         #: Loop time of the last sign of life, bookmarks included.
@@ -188,6 +179,15 @@ class ListWatch(Generic[T]):
         """For how long no watch has been open, after the first; seconds."""
         since = self._lost_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
+    def hurry(self) -> None:
+        """Try again at once: somebody waits for what has not been seen.
+
+        Nothing while a watch is open; one pause at most is skipped for each call, and
+        none that the server has asked for.
+        """
+        if self._lost_since is not None:
+            self._hurried.set()
 
     async def run(self, deliver: Callable[[Change[T]], None]) -> NoReturn:
         """Follow the collection until cancelled.
@@ -264,7 +264,7 @@ class ListWatch(Generic[T]):
         """Deliver the difference between what is there and what was known."""
         self.relists += 1
         self._troubles = 0
-        found, version = await self._list()
+        found, version = await self._listing.read()
         self._check_age(version)
         self._listed.append(asyncio.get_running_loop().time())
         vanished = [uid for uid in self._known if uid not in found]
@@ -300,42 +300,6 @@ class ListWatch(Generic[T]):
                 f"found {version}"
             )
 
-    async def _list(self) -> tuple[dict[str, T], str]:
-        """Return all objects by UID, and the version of the list."""
-        found: dict[str, T] = {}
-        params = self._params | {"limit": str(self._page_size)}
-        while True:
-            try:
-                page = await self._page(params)
-            except GoneError:
-                # The list's snapshot was compacted under us. Larger pages need less
-                # time for the whole, so this ends.
-                self._page_size = min(self._page_size * 4, LARGEST_PAGE)
-                raise
-            for raw in page.items or ():
-                obj = self._decoded(raw, self._objects)
-                found[_uid(obj)] = obj
-            further = page.metadata.continue_
-            if not further:
-                return found, self._checked(page.metadata.resource_version)
-            if further == params.get("continue"):
-                raise MalformedError(
-                    f"LIST {self._path}: expected another page, found the same again"
-                )
-            params = params | {"continue": further}
-
-    async def _page(self, params: dict[str, str]) -> ObjectList:
-        body = await self._client.request(
-            "GET", self._path, params=params, timeout_s=_LIST_TIMEOUT_S
-        )
-        return self._decoded(body, _PAGES)
-
-    def _checked(self, version: str) -> str:
-        if not version:
-            found = "found no metadata.resourceVersion"
-            raise MalformedError(f"LIST {self._path}: expected a version, {found}")
-        return version
-
     async def _watch(self, deliver: Callable[[Change[T]], None]) -> None:
         """Deliver what one watch brings, until the server ends it."""
         params = self._params | {
@@ -362,19 +326,19 @@ class ListWatch(Generic[T]):
 
     def _take(self, line: bytes, deliver: Callable[[Change[T]], None]) -> None:
         """Deliver one line of a watch."""
-        event = self._decoded(line, _EVENTS)
+        event = decoded(line, _EVENTS, self._path)
         match event.type:
             case "BOOKMARK":
-                self._advance(self._decoded(event.object, _ANY_OBJECT))
+                self._advance(self._of(event, _ANY_OBJECT))
             case "ADDED" | "MODIFIED":
-                obj = self._decoded(event.object, self._objects)
+                obj = self._of(event, self._objects)
                 if self._advance(obj):
-                    self._known[_uid(obj)] = obj
+                    self._known[uid_of(obj)] = obj
                     self.event_count += 1
                     deliver(Upserted(obj))
             case "DELETED":
-                obj = self._decoded(event.object, self._objects)
-                if self._advance(obj) and self._known.pop(_uid(obj), None):
+                obj = self._of(event, self._objects)
+                if self._advance(obj) and self._known.pop(uid_of(obj), None):
                     self.event_count += 1
                     deliver(Deleted(obj))
             case "ERROR":
@@ -398,23 +362,14 @@ class ListWatch(Generic[T]):
         self._version = self._newest = version
         return True
 
-    def _decoded(
-        self, raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[S]"
-    ) -> S:
-        try:
-            return decoder.decode(raw)
-        except UNDECODABLE as error:
-            raise MalformedError(undecodable(self._path, error)) from error
+    def _of(self, event: WatchEvent, decoder: "msgspec.json.Decoder[S]") -> S:
+        return decoded(event.object, decoder, self._path)
 
     def _steady(self) -> bool:
         now = asyncio.get_running_loop().time()
         return (
             self._watching_since is not None and now - self._watching_since >= STEADY_S
         )
-
-
-def _uid(obj: HasMeta) -> str:
-    return obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
 
 
 def _is_older(version: str, than: str) -> bool:
