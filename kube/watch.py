@@ -13,8 +13,9 @@ while they were away. This one:
    own; lists again after 410, an ERROR event, or ten such errors in a row;
 4. waits between failures: jittered, 1 s to 30 s, Retry-After respected; the wait
    starts anew once a watch has brought something or has lived a while, and after
-   410, which only a server that works can say; whoever needs what it would learn
-   may end the wait (`hurry`); it says for how long it has seen nothing (`lost_s`);
+   the first 410, which only a server that works can say; whoever needs what would
+   be seen may end the wait (`hurry`); it says for how long it has seen nothing
+   (`lost_s`);
 5. takes nothing twice and nothing older than what it knew: versions rise (KEP-5504
    lets clients compare them). A list that is older is believed after a minute only:
    then etcd was restored from a backup, and no server lags.
@@ -25,6 +26,7 @@ import logging
 import random  # noqa: TID251  # jitter must differ between nodes; tests pass their own
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
@@ -152,6 +154,8 @@ class ListWatch(Generic[T]):
         self._newest = ""
         #: Loop time of the first of the stale lists in a row.
         self._stale_since: float | None = None
+        #: 410 has come since a watch last worked.
+        self._has_expired = False
         #: Watches in a row that the server was in too much trouble for.
         self._troubles = 0
         #: Loop times of the last lists: two of them may follow each other at once.
@@ -159,6 +163,8 @@ class ListWatch(Generic[T]):
         self._watching_since: float | None = None
         #: Loop time since when no watch is open; None while one is.
         self._lost_since: float | None = None
+        #: Of the pause, what the server has asked for; seconds.
+        self._asked_s = 0.0
         #: Somebody needs what the next attempt would learn.
         self._hurried = asyncio.Event()
         #: Whether a whole list has ever been delivered.
@@ -195,10 +201,13 @@ class ListWatch(Generic[T]):
         Args:
             deliver: Takes each change; called on the loop, must not block.
         """
-        pause_s = 0.0
         while True:
-            await asyncio.sleep(pause_s)
             pause_s = await self.attempt(deliver)
+            await asyncio.sleep(self._asked_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s - self._asked_s):
+                    await self._hurried.wait()
+            self._hurried.clear()
 
     async def attempt(self, deliver: Callable[[Change[T]], None]) -> float:
         """List if due, watch until the watch ends; return the pause before the next.
@@ -209,17 +218,22 @@ class ListWatch(Generic[T]):
         failure: KubeError | None = None
         before = self.event_count
         self._watching_since = None
+        self._asked_s = 0.0
         try:
             await self.step(deliver)
         except KubeError as error:
             failure = error
         worked = self.event_count > before or self._steady()
         worked = worked and not self._is_listing_much()
-        if worked:
+        expired = isinstance(failure, GoneError)
+        if worked or (expired and not self._has_expired):
             self._backoff.reset()
+        self._has_expired = not worked and (expired or self._has_expired)
         if worked and (failure is None or isinstance(failure, _AT_ONCE)):
             return 0.0
-        pause_s = self._backoff.next_s(failure.retry_after_s if failure else 0.0)
+        asked_s = failure.retry_after_s if failure else 0.0
+        pause_s = self._backoff.next_s(asked_s)
+        self._asked_s = min(asked_s, pause_s)
         log.warning(
             "watch interrupted",
             extra={"path": self._path, "reason": str(failure), "pause_s": pause_s},
@@ -312,17 +326,25 @@ class ListWatch(Generic[T]):
         }
         lines = LineSplitter()
         loop = asyncio.get_running_loop()
+        lost_since = self._lost_since
         async with self._client.stream(self._path, params=params) as stream:
             self._watching_since = loop.time()
             self._lost_since = None
+            self._hurried.clear()
             self._troubles = 0
             try:
                 while chunk := await stream.read(self._idle_s):
-                    self.last_event_s = loop.time()
                     for line in lines.feed(chunk):
                         self._take(line, deliver)
+                    self.last_event_s = loop.time()
+                    lost_since = None
+            except ApiError:
+                # A stream that brings nothing but a refusal has shown nothing.
+                self._lost_since = lost_since
+                raise
             finally:
-                self._lost_since = loop.time()
+                if self._lost_since is None:
+                    self._lost_since = loop.time()
 
     def _take(self, line: bytes, deliver: Callable[[Change[T]], None]) -> None:
         """Deliver one line of a watch."""

@@ -75,6 +75,38 @@ async def test_it_is_known_for_how_long_nothing_was_followed(
     assert seen_s == [0.0]
 
 
+async def test_a_watch_that_brings_nothing_but_a_refusal_has_shown_nothing(
+    script: Script, client: Client
+) -> None:
+    first = Watch(chunks=(line("ADDED", pod("a", 6)),), end="cut")
+    expired = Watch(chunks=(line("ERROR", status(410, "Expired")),))
+    script.will(page(5), first, expired)
+    watch = watch_of(client)
+    loop = asyncio.get_running_loop()
+
+    await watch.attempt(lambda _: None)
+    heard_s = watch.last_event_s
+    lost_s = loop.time() - watch.lost_s()
+    await watch.attempt(lambda _: None)
+
+    assert watch.last_event_s == heard_s
+    assert loop.time() - watch.lost_s() == pytest.approx(lost_s, abs=1e-3)
+
+
+async def test_a_server_that_says_expired_works_again_so_the_pauses_start_anew(
+    script: Script, client: Client
+) -> None:
+    down = refusal(503, "ServiceUnavailable")
+    expired = Watch(chunks=(line("ERROR", status(410, "Expired")),))
+    script.will(page(5), Watch(end="cut"), down, down, down, expired, page(9))
+    watch = watch_of(client)
+
+    pauses = [await watch.attempt(lambda _: None) for _ in range(5)]
+
+    assert pauses[3] >= 4.0
+    assert 0.5 <= pauses[4] <= 1.0
+
+
 async def test_a_watch_that_worked_starts_the_pauses_anew(
     script: Script, client: Client
 ) -> None:

@@ -198,6 +198,57 @@ async def test_what_retry_after_asks_for_is_waited() -> None:
         assert min(pauses) > 16.9
 
 
+async def test_who_needs_what_was_not_seen_ends_the_pause() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.pipes.go_down()
+        await asyncio.sleep(60)
+        bed.pipes.is_down = False
+        back_s = asyncio.get_running_loop().time()
+
+        bed.watch.hurry()
+        await asyncio.sleep(0.1)
+
+        assert [at - back_s < 0.1 for at, _ in bed.asked if at >= back_s] == [True]
+        assert bed.watch.lost_s() == 0.0
+
+
+async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.watch.hurry()
+        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
+        bed.troubles.begin(Trouble(what=What.REFUSED, status=503, verbs=WATCH))
+        await asyncio.sleep(40)
+        refused = bed.count("watch")
+
+        bed.watch.hurry()
+        await asyncio.sleep(0.1)
+
+        assert bed.count("watch") == refused + 1
+        pauses = [
+            b - a
+            for a, b in itertools.pairwise(at for at, _ in bed.asked if 20 < at < 60)
+        ]
+        assert min(pauses) > 0.4
+
+
+async def test_no_pause_is_skipped_that_the_server_has_asked_for() -> None:
+    async with burning() as bed:
+        await asyncio.sleep(20)
+        bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
+        bed.troubles.begin(
+            Trouble(what=What.REFUSED, status=429, retry_after_s=17, count=1)
+        )
+        await asyncio.sleep(10)
+        asked = len(bed.asked)
+
+        bed.watch.hurry()
+        await asyncio.sleep(1)
+
+        assert len(bed.asked) == asked
+
+
 async def test_a_watch_that_is_always_broken_is_followed_by_a_list_in_the_end() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
