@@ -9,7 +9,6 @@ pod-resources ----+                    +-> reporter -> ConfigMap, Node
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NoReturn
@@ -21,7 +20,7 @@ from agent import equipment, holdbook, picture, status, statussocket
 from agent.api import Api
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, settling
-from agent.claims.events import Effect, Noted, PodGone, PodSeen
+from agent.claims.events import Effect, Noted
 from agent.claims.publishing import affinity
 from agent.claims.values import Ledger
 from agent.current import Current
@@ -33,6 +32,7 @@ from agent.faultwatch import FaultWatch
 from agent.holdbook import Holdbook
 from agent.journal import Journal, JournalProblem, ProblemKind
 from agent.leftovers import Leftovers
+from agent.nodepods import FIRST_LIST_S, NodePods
 from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.owner import Owner
@@ -52,12 +52,8 @@ from agent.settings import STANDALONE, Settings, boot_id
 from agent.standing import Standing
 from agent.status import View
 from agent.statussocket import telling
-from kube.errors import KubeError
-from kube.objects import Pod
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core import chips as chip_sets
 from scheduler_core.products import Product
-from scheduler_core.wire.pods import NpuPod
 from service import clock
 from service.endpoints import Endpoints
 from service.version import version
@@ -65,9 +61,6 @@ from service.version import version
 log = logging.getLogger(__name__)
 
 COMPONENT = "ascend-agent"
-#: How long the API server may take to list this node's pods before we ask the
-#: kubelet itself. Unit: seconds.
-FIRST_LIST_S = 5.0
 
 
 async def main(settings: Settings) -> None:
@@ -123,7 +116,7 @@ def _waiting(ready: Readiness, text: str) -> None:
 
 
 class Agent:
-    """Protects which pods wait for us; everything else is in its own part."""
+    """The parts, put together and kept running; what they protect is theirs."""
 
     def __init__(
         self,
@@ -148,8 +141,6 @@ class Agent:
         self._metrics = metrics
         self._ready = ready
         self._product: Product = reading.product
-        #: uids of pods that came while the kubelet had no plugin but us
-        self._awaited: set[str] = set()
         self._loop_s = asyncio.get_running_loop().time
         self._news = News(metrics, api.recorder, node=settings.node_name)
         self._current = Current(
@@ -244,10 +235,15 @@ class Agent:
         self._reporter.hush(is_silent=True)
         for part in (self._mounting, self._server, self._reporter):
             ready.ask(part.problem)
-        self._pods: ListWatch[Pod] = api.pods_of(settings.node_name)
-        self._synced = asyncio.Event()
+        self._pods = NodePods(
+            api,
+            self._current,
+            resource=self._product.resource,
+            ready=ready,
+            is_served=lambda: self._server.problem() is None,
+        )
         self._news.watches(
-            pods=self._pods,
+            pods=self._pods.watch,
             configmap=self._reporter.configmap_watch,
             node=self._reporter.node_watch,
             faultconfig=self._fault_watch.watch,
@@ -259,12 +255,12 @@ class Agent:
         self._diagnosis.look()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.recorder.run(), name="events")
-            tasks.create_task(self._pods.run(self._pod_changed), name="pods")
+            tasks.create_task(self._pods.run(), name="pods")
             tasks.create_task(source.run(self._diagnosis.observed), name="driver")
             tasks.create_task(self._fault_watch.run(), name="faults")
             tasks.create_task(self._holdbook.run(), name="journal")
             tasks.create_task(self._reporter.run(), name="reporter")
-            await self._learn_pods()
+            await self._pods.learn()
             await self._learn_separated()
             self._current.replace(ledgers.resume(self._current.ledger))
             await self._reconciler.run_once(thorough=True)
@@ -321,51 +317,17 @@ class Agent:
         holds = [holdbook.hold(each) for each in found.entries]
         self._current.replace(ledgers.restore(self._current.ledger, holds))
 
-    async def _learn_pods(self) -> None:
-        """Know the pods of this node: from the API server, else from the kubelet."""
-        while True:
-            try:
-                async with asyncio.timeout(FIRST_LIST_S):
-                    await self._synced.wait()
-            except TimeoutError:
-                for pod in await self._kubelet_pods():
-                    self._current.apply(PodSeen(pod, by_kubelet=True))
-                if not self._current.ledger.pods:
-                    continue
-            self._ready.has("pods")
-            return
-
     async def _learn_separated(self) -> None:
         """Know which chips are separated by name before the kubelet hears of any."""
-        if self._synced.is_set():  # else the API server is away, and nobody says
+        if self._pods.is_listed:  # else the API server is away, and nobody says
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_LIST_S):
                     await self._reporter.looked.wait()
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
-        match change:
-            case Upserted(obj):
-                pod = self._api.npu_pod(obj, self._product.resource)
-                if pod is not None:
-                    self._await(pod)
-                    self._current.apply(PodSeen(pod))
-            case Deleted(obj):
-                self._awaited.discard(obj.metadata.uid)
-                self._current.apply(PodGone(obj.metadata.uid))
-            case Synced():
-                self._synced.set()
-                self._ready.has("pods")
-
-    def _await(self, pod: NpuPod) -> None:
-        """Remember a pod that waits for its devices while the kubelet has only us."""
-        known = pod.uid in self._current.ledger.pods
-        if not known and pod.phase == "Pending" and self._server.problem() is None:
-            self._awaited.add(pod.uid)
-
     def _told(self, effect: Effect) -> None:
         """Take note of an effect; a pod that was served without us is a rival's."""
         self._news.tell(effect)
-        if not isinstance(effect, Noted) or effect.uid not in self._awaited:
+        if not isinstance(effect, Noted) or not self._pods.awaits_us(effect.uid):
             return
         if effect.reason == settling.RESTORED:
             self._server.suspect(
@@ -379,22 +341,13 @@ class Agent:
         self._reporter.hush(is_silent=bool(text))
         self._current.wake()
 
-    async def _kubelet_pods(self) -> Iterable[NpuPod]:
-        try:
-            return await self._api.kubelet_pods(
-                self._settings.node_name, self._product.resource
-            )
-        except KubeError as error:
-            log.warning("kubelet's own pods not read", extra={"reason": str(error)})
-            return ()
-
     # What is fed from it
 
     def _servicer(self) -> Servicer:
         return Servicer(
             self._current,
             traffic=self._traffic,
-            kubelet_pods=self._kubelet_pods,
+            pods=self._pods,
             find_left=self._leftovers.processes.of_pods,
             write_journal=self._holdbook.write,
             observe_allocate_s=self._metrics.allocate_s.observe,

@@ -31,6 +31,21 @@ from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 NODE = "node-1"
 
 
+class NoPods:
+    """An API server that is followed, and a kubelet that is not asked."""
+
+    def hurry(self) -> None:
+        """Nothing is behind."""
+
+    def unseen_s(self) -> float:
+        """Return 0: it is followed."""
+        return 0.0
+
+    async def of_kubelet(self) -> tuple[NpuPod, ...]:
+        """Return none."""
+        return ()
+
+
 def pod(product: Product, chip: int, *, served: bool) -> NpuPod:
     """Return a pod with a claim for one chip."""
     time = str(2**64 - 1) if served else str(1_000 + chip)
@@ -95,9 +110,6 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
         on_failure=sys.exit,
     )
 
-    async def no_pods() -> tuple[NpuPod, ...]:
-        return ()
-
     def served(seconds: float) -> None:
         metrics.allocate_s.observe(seconds)
         current.replace(pending)
@@ -105,7 +117,7 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
     servicer = Servicer(
         current,
         traffic=Traffic(asyncio.get_running_loop().time),
-        kubelet_pods=no_pods,
+        pods=NoPods(),
         find_left=Processes().of_pods,
         write_journal=holdbook.write,
         observe_allocate_s=served,

@@ -62,6 +62,8 @@ class AllocateAsked:
     kubelet_ids: tuple[str, ...]
     #: nothing more will be learnt by waiting: decide now
     last_call: bool
+    #: for how long the API server has not been followed; seconds, 0 if it is
+    unseen_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,9 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     if pick is None:
         if not event.last_call:
             return ledger, (AwaitClaim(len(ids)),)
-        return ledger, (Refused(refusals.no_claim(ledger, len(ids))),)
+        return ledger, (
+            Refused(refusals.no_claim(ledger, len(ids), unseen_s=event.unseen_s)),
+        )
     return _grant(ledger, ids, pick)
 
 

@@ -1,5 +1,7 @@
 """What `kubectl describe pod` says when an Allocate is refused."""
 
+import math
+
 from agent.claims import occupancy, picking, values
 from agent.claims.values import Ledger, Slot
 from scheduler_core import chips as chip_sets
@@ -19,14 +21,27 @@ def bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
     )
 
 
-def no_claim(ledger: Ledger, count: int) -> str:
-    """Say what a person can do when an Allocate belongs to no claim."""
+def no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str:
+    """Say what a person can do when an Allocate belongs to no claim.
+
+    Args:
+        ledger: Where there is none.
+        count: How many chips are asked for.
+        unseen_s: For how long the API server has not been followed; seconds.
+    """
     resource = ledger.product.resource
     named = broken(ledger, count)
     if named and ledger.standalone:
         return named[0]
     if named:
         return f"the claim of {named[0]}; let the scheduler write {resource} again"
+    if unseen_s:
+        return (
+            "the agent of this node has not been able to follow the API server for "
+            f"{math.ceil(unseen_s)} s and knows no pod with a claim for {count} "
+            f"{resource}, so the pod was probably bound meanwhile; a new pod in its "
+            "place is served once the API server can be followed again"
+        )
     return (
         f"no pod on this node has a claim for {count} {resource}: annotations "
         f"{resource} and predicate-time are missing, so the pod did not come "

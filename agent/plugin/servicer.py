@@ -16,6 +16,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from typing import Protocol
 
 from agent.claims import releasing
 from agent.claims.events import (
@@ -46,8 +47,20 @@ KUBELET_PODS_S = 0.5
 
 #: Finds the processes that pods which have gone have left; bounded in time.
 FindLeft = Callable[[frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]]
-KubeletPods = Callable[[], Awaitable[Iterable[NpuPod]]]
 WriteJournal = Callable[[], Awaitable[None]]
+
+
+class Pods(Protocol):
+    """Where claims come from."""
+
+    def hurry(self) -> None:
+        """Have the API server asked again at once, if it is not being followed."""
+
+    def unseen_s(self) -> float:
+        """For how long the API server has not been followed; seconds, 0 if it is."""
+
+    async def of_kubelet(self) -> Iterable[NpuPod]:
+        """Return the pods that the kubelet itself knows; bounded in time."""
 
 
 class Servicer(ListServicer):
@@ -61,7 +74,7 @@ class Servicer(ListServicer):
         current: Current,
         *,
         traffic: Traffic,
-        kubelet_pods: KubeletPods,
+        pods: Pods,
         find_left: FindLeft,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
@@ -73,7 +86,7 @@ class Servicer(ListServicer):
         Args:
             current: The ledger.
             traffic: Told what is under way.
-            kubelet_pods: The pods that the kubelet itself knows; bounded in time.
+            pods: Where claims come from.
             find_left: Asks the kernel for processes of pods that have gone.
             write_journal: Puts the ledger's holds on disk, bounded in time;
                 returns even if it could not.
@@ -86,7 +99,7 @@ class Servicer(ListServicer):
         )
         self._mounting = mounting
         self._traffic = traffic
-        self._kubelet_pods = kubelet_pods
+        self._pods = pods
         self._find_left = find_left
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
@@ -146,6 +159,7 @@ class Servicer(ListServicer):
             )
             if not answer.claim_missing:
                 return answer.kubelet_ids
+            self._pods.hurry()
             if not await self._news(version, deadline):
                 self._waited_until = clock.loop_s()
                 return answer.kubelet_ids
@@ -161,11 +175,15 @@ class Servicer(ListServicer):
             answer = self._ask(AllocateAsked(kubelet_ids, last_call=False))
             if answer is not None:
                 return answer
+            self._pods.hurry()
             if not await self._news(version, deadline):
                 break
-        for pod in await self._kubelet_pods():
+        for pod in await self._pods.of_kubelet():
             self._current.apply(PodSeen(pod, by_kubelet=True))
-        answer = self._ask(AllocateAsked(kubelet_ids, last_call=True))
+        unseen_s = self._pods.unseen_s()
+        answer = self._ask(
+            AllocateAsked(kubelet_ids, last_call=True, unseen_s=unseen_s)
+        )
         if answer is None:
             raise AssertionError(kubelet_ids)  # a last call is always answered
         return answer

@@ -53,6 +53,18 @@ def test_nobody_has_a_claim() -> None:
     assert refusal(current(pod("one", [0])), 0, 1) == NO_CLAIM
 
 
+def test_nobody_is_known_to_have_a_claim_while_the_api_server_is_not_followed() -> None:
+    asked = AllocateAsked(ids(0, 1), last_call=True, unseen_s=2.5)
+    (refused,) = current(pod("one", [0])).apply(asked)
+
+    assert refused == Refused(
+        "the agent of this node has not been able to follow the API server for 3 s "
+        "and knows no pod with a claim for 2 huawei.com/Ascend910, so the pod was "
+        "probably bound meanwhile; a new pod in its place is served once the API "
+        "server can be followed again"
+    )
+
+
 def test_a_pod_that_cannot_be_read_may_be_the_one_who_asks() -> None:
     spoilt = pod("b", [0], annotations={"predicate-time": "soon"})
     worse = pod("a", [0], annotations={"huawei.com/Ascend910": "Ascend910-0,"})

@@ -16,6 +16,7 @@ from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current
+from tests.agent.plugin.sight import Sight
 
 LOCALHOST = (("grpc.default_authority", "localhost"),)
 
@@ -27,8 +28,7 @@ class Plugin:
     current: Current
     stub: "api_pb2_grpc.DevicePluginAsyncStub"  # a name of the typed stubs alone
     servicer: Servicer
-    kubelet_pods: list[NpuPod] = field(default_factory=list)
-    kubelet_was_asked: int = 0
+    sight: Sight
     journalled: list[tuple[int, ...]] = field(default_factory=list)
     allocate_s: list[float] = field(default_factory=list)
     #: {uid of a pod that has gone: processes that it has left}
@@ -46,10 +46,7 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
 
         async def make(*pods: NpuPod) -> Plugin:
             now = current(*pods)
-
-            async def kubelet_pods() -> list[NpuPod]:
-                made.kubelet_was_asked += 1
-                return made.kubelet_pods
+            sight = Sight()
 
             async def find_left(uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
                 return {uid: made.left[uid] for uid in uids if uid in made.left}
@@ -61,7 +58,7 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
             servicer = Servicer(
                 now,
                 traffic=Traffic(asyncio.get_running_loop().time),
-                kubelet_pods=kubelet_pods,
+                pods=sight,
                 find_left=find_left,
                 write_journal=write_journal,
                 observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
@@ -89,6 +86,7 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 current=now,
                 stub=api_pb2_grpc.DevicePluginStub(channel),
                 servicer=servicer,
+                sight=sight,
             )
             return made
 

@@ -19,6 +19,7 @@ from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import current, ids, nobody, pod
 from tests.agent.plugin.conftest import LOCALHOST
+from tests.agent.plugin.sight import Sight
 
 #: Within this a kubelet's restart must be noticed.
 NOTICED_S = 2.0
@@ -121,9 +122,6 @@ async def serving(
     pods: Sequence[NpuPod] = (),
     write_journal: Callable[[], Awaitable[None]] = nothing,
 ) -> AsyncIterator[Server]:
-    async def no_pods() -> tuple[()]:
-        return ()
-
     async def no_word() -> None:
         return  # this kubelet has no pod-resources
 
@@ -132,7 +130,7 @@ async def serving(
         lambda: Servicer(
             now,
             traffic=Traffic(asyncio.get_running_loop().time),
-            kubelet_pods=no_pods,
+            pods=Sight(),
             find_left=nobody,
             write_journal=write_journal,
             observe_allocate_s=lambda _: None,

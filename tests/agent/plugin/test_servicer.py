@@ -184,14 +184,14 @@ async def test_a_claim_that_comes_a_moment_later_is_waited_for(
     made.current.apply(PodSeen(pod("late", [5], 10)))
 
     assert await answer == "5"
-    assert made.kubelet_was_asked == 0
+    assert made.sight.kubelet_was_asked == 0
 
 
 async def test_a_claim_that_the_watch_does_not_bring_is_read_from_the_kubelet(
     plugin: MakePlugin,
 ) -> None:
     made = await plugin()
-    made.kubelet_pods.append(pod("late", [5], 10))
+    made.sight.kubelet_pods = [pod("late", [5], 10)]
 
     assert await visible(made, 0) == "5"
 

@@ -1,7 +1,7 @@
 """Nothing that the kubelet asks waits for long: rules 12 and 13, in simulated time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,8 @@ from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, ids, nobody, pod
+from tests.agent.plugin.sight import Sight
 
 pytestmark = pytest.mark.looptime
 
@@ -39,16 +39,13 @@ async def nothing() -> None:
 def servicer(
     now: Current,
     *,
-    kubelet_pods: Iterable[NpuPod] = (),
+    sight: Sight | None = None,
     write_journal: Callable[[], Awaitable[None]] = nothing,
 ) -> Servicer:
-    async def own_pods() -> Iterable[NpuPod]:
-        return kubelet_pods
-
     return Servicer(
         now,
         traffic=Traffic(now_s),
-        kubelet_pods=own_pods,
+        pods=sight or Sight(),
         find_left=nobody,
         write_journal=write_journal,
         observe_allocate_s=lambda _: None,
@@ -129,11 +126,40 @@ async def test_preference_and_allocate_of_one_pod_wait_for_one_second_together()
 
 
 async def test_what_only_the_kubelet_knows_is_served_after_the_second() -> None:
-    asked = servicer(current(), kubelet_pods=[pod("train", [5])])
+    asked = servicer(current(), sight=Sight(kubelet_pods=[pod("train", [5])]))
 
     assert await allocate(asked, 0) == "5"
 
     assert now_s() == pytest.approx(1.0, abs=0.01)
+
+
+async def test_an_api_server_that_is_not_followed_is_asked_again_at_once() -> None:
+    now = current()
+
+    class Back(Sight):
+        """An API server that is back, and had a pod bound meanwhile."""
+
+        def hurry(self) -> None:
+            now.apply(PodSeen(pod("train", [5])))
+
+    assert await allocate(servicer(now, sight=Back()), 0) == "5"
+    assert now_s() == pytest.approx(0.0, abs=0.01)
+
+
+async def test_a_preference_has_the_api_server_asked_again_as_well() -> None:
+    sight = Sight()
+
+    await prefer(servicer(current(pod("train", [5])), sight=sight), 1)
+    assert sight.was_hurried == 0
+    await prefer(servicer(current(), sight=sight), 1)
+    assert sight.was_hurried == 1
+
+
+async def test_who_has_not_followed_the_api_server_says_so() -> None:
+    asked = servicer(current(), sight=Sight(silent_s=3.2))
+
+    with pytest.raises(RefusedError, match=r"not been able to follow .* for 4 s"):
+        await allocate(asked, 0)
 
 
 async def test_a_running_allocate_is_let_finish_for_twenty_seconds_at_most() -> None:
