@@ -73,6 +73,8 @@ class HoldEntry:
     reserved: tuple[_Chip, ...] = ()
     #: Whether the kubelet was found to know no longer that the pod has its ids.
     lost: bool = False
+    #: Whether it was given to a container that ran already, and asked by itself.
+    anew: bool = False
     #: The machine's boot in which the hold was made.
     boot_id: str
 

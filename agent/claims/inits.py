@@ -12,7 +12,9 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
     """Give a pod what its init containers got.
 
     pod-resources never shows ordinary init containers; that their pod is this
-    one follows from the slot and from their ids, which later containers got.
+    one follows from the slot and from their ids, which later containers got. Not
+    where one of those was made anew by itself: the kubelet has forgotten the pod's
+    ids, and init containers do not run again.
 
     Args:
         ledger: The state.
@@ -25,6 +27,8 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
     in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
     inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
     lasting = [hold for need, hold in mine.items() if need not in inits]
+    if any(hold.anew for hold in lasting):
+        return ledger
     shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
     first = min(lasting, key=_sequence)
     before = _just_before(ledger, first, len(inits)) if near else []

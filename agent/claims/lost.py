@@ -61,7 +61,7 @@ def pick(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
         return None
     reads = any(pick.slot.shape.reads_annotation for pick in lost)
     if len(lost) == 1 and not lost[0].pool & ledger.busy:
-        return lost[0]
+        return replace(lost[0], anew=True)
     fresh = chip_sets.choose(ledger.product, occupancy.unclaimed(ledger), len(ids))
     if not fresh or reads:
         return (
@@ -71,7 +71,14 @@ def pick(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
         )
     uid = values.fresh_uid(ledger.sequence + 1)
     slot = replace(lost[0].slot, uid=uid, chips=fresh)
-    return Pick(slot=slot, need=lost[0].need, reused=0, pool=fresh, rechosen=True)
+    return Pick(
+        slot=slot,
+        need=lost[0].need,
+        reused=0,
+        pool=fresh,
+        rechosen=True,
+        anew=True,
+    )
 
 
 def _claimless(ledger: Ledger, count: int) -> bool:

@@ -153,6 +153,7 @@ def _grant(
         chips=chips,
         slot=pick.slot.uid,
         need=pick.need,
+        anew=pick.anew,
     )
     holds = {seq: old for seq, old in ledger.holds.items() if seq != pick.replaces}
     ledger = replace(

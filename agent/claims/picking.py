@@ -18,6 +18,7 @@ class Pick:
     reused: int  #: mask: chips that come with ids of the pod's init containers
     pool: int  #: mask: the slot's chips that are left for this container
     rechosen: bool = False
+    anew: bool = False  #: for a container that runs already, and asks by itself
     replaces: int | None = None  #: sequence of the lost hold that this renews
 
 

@@ -135,14 +135,31 @@ def _confirm(
     # served in its turn from the pod's own slot: so were its init containers, if any
     near = swapped or hold.need != need
     hold = replace(
-        ledger.holds[hold.sequence], owner=owner, need=need, misses=0, freed=False
+        ledger.holds[hold.sequence],
+        owner=owner,
+        need=need,
+        misses=0,
+        freed=False,
+        anew=_is_anew(ledger, pod, hold, instead_of=mine),
     )
     ledger = replace(values.with_hold(ledger, hold), bare=ledger.bare - {pod.uid})
-    if mine is None or not mine.lost:  # else made anew by itself, without init ones
-        since = 0 if mine is None else mine.sequence  # what was before is known
-        ledger = inits.own(ledger, pod, since=since, near=near)
+    since = 0 if mine is None else mine.sequence  # what was before is known
+    ledger = inits.own(ledger, pod, since=since, near=near)
     ledger = releasing.without_idle_slots(ledger)
     return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
+
+
+def _is_anew(
+    ledger: Ledger, pod: NpuPod, hold: Hold, *, instead_of: Hold | None
+) -> bool:
+    """Tell whether a container asked by itself, long after its pod was admitted.
+
+    That the ledger took an Allocate for such a one proves nothing of a pod whose
+    containers were not looked for: it may just have been admitted.
+    """
+    if instead_of is not None and instead_of.lost:
+        return True
+    return hold.anew and (hold.slot == pod.uid or pod.uid in ledger.bare)
 
 
 def _corrected(*, swapped: bool) -> tuple[Effect, ...]:

@@ -60,6 +60,9 @@ class Hold:
     reserved: tuple[int, ...] = ()
     freed: bool = False  #: the kubelet has offered these ids to somebody again
     lost: bool = False  #: the kubelet no longer knows that its owner has them
+    #: it was given to a running container, which was made anew by itself: what the
+    #: init containers of its pod had, the kubelet has forgotten
+    anew: bool = False
     misses: int = 0  #: passes in a row in which nobody alive could be the owner
 
     @property

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,9 @@ def test_a_hold_is_read_back_as_it_was_written() -> None:
         reserved=(7,),
     )
     open_ = Hold(sequence=8, kubelet_ids=ids(2), chips=(2,), slot="v", need=1)
+    states = replace(confirmed, lost=True), replace(open_, anew=True)
 
-    for hold in (confirmed, open_):
+    for hold in (confirmed, open_, *states):
         assert holdbook.hold(holdbook.entry(hold, BOOT)) == hold
 
 
