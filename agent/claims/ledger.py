@@ -205,7 +205,10 @@ def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
         claim = annotations.parse_claim(pod.annotations, ledger.product)
     except WireError as error:
         return None, str(error)
-    if claim is not None and len(claim.chips) != pod.total:
+    if claim is None or claim.predicate_time == annotations.SERVED:
+        # what was mounted can be more, or less: init containers need not have the same
+        return claim, ""
+    if len(claim.chips) != pod.total:
         return None, (
             f"annotations[{ledger.product.resource!r}]: expected {pod.total} chips, "
             f"as many as the pod asks for, found {len(claim.chips)}"

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from agent.claims.events import ChipsRead, PodGone, PodSeen
+from agent.claims.events import ChipsRead, Noted, PodGone, PodSeen
 from agent.claims.publishing import patches
 from agent.current import Current
 from scheduler_core.wire.annotations import PREDICATE_TIME, SERVED
 from scheduler_core.wire.pods import NpuPod
-from tests.agent.node import current, holds, pod, slots
+from tests.agent.node import RESOURCE, Effects, current, holds, pod, slots
 from tests.agent.rules.kubelet import app, init, mounts, prefers, refusal, shows
 
 NEEDS = [init("prepare", 1), app("main", 1)]
@@ -44,6 +44,21 @@ def test_also_from_another_slot() -> None:
 
     assert owners(now) == {1: "train/prepare", 2: "train/main"}
     assert holds(now)[1] == ("train/prepare", "train", (0,))
+
+
+def test_that_a_pod_has_more_than_it_asks_for_because_of_them_is_no_mistake() -> None:
+    effects = Effects()
+    pods = pod("gone", [0], 1), train("train", 1, 2)
+    now = current(*pods, effects=effects)
+    mounts(now, 7)
+    mounts(now, 7)
+    shows(now, "train", main=(7,))
+    (patch,) = [p for p in patches(now.ledger, host_ip="") if p.name == "train"]
+
+    now.apply(PodSeen(replace(pods[1], annotations=patch.annotations)))
+
+    assert patch.annotations[RESOURCE] == "Ascend910-0,Ascend910-1"
+    assert not [effect for effect in effects if isinstance(effect, Noted)]
 
 
 def test_what_was_given_under_other_ids_is_not() -> None:
