@@ -1,9 +1,10 @@
-"""What a filter costs the scheduler: 5,000 node names out and back, over loopback.
+"""What a filter costs the scheduler: node names out and back, over loopback.
 
 The extender's own server and cache in a process of its own, as a scheduler meets it:
 5,000 nodes of random occupancy, one in ten with a chip that is not healthy; 1,000 of
-them with pods that wait for their chips. The clock runs from the first byte sent to
-the last byte received; the scheduler's own decoding is not in it.
+them with pods that wait for their chips. Fifty calls a second, so that neither side
+is warm from the one before. The clock runs from the first byte sent to the last byte
+received; the scheduler's own decoding is not in it.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from benchmarks.cached import learn
+from benchmarks.pace import paced
 from benchmarks.table import Row, percentile
 from extender import changes
 from extender.apiserver import KubeJobs, KubePods
@@ -46,25 +47,32 @@ _NODES = 5_000
 _WAITING = 1_000
 _SAMPLES = 1_000
 _WARM_UP = 50
+#: calls a second
+_RATE = 50
+#: {names: p99 that is the goal, in milliseconds}
+_GOALS = {1_000: 2, 5_000: 5}
 _NOBODY = "http://127.0.0.1:9"  # filter asks no API server
 
 
 def rows() -> list[Row]:
-    """Measure. Takes about ten seconds."""
-    names = _names()
+    """Measure. Takes a minute and a half."""
     found: list[Row] = []
     with _served() as address:
-        for count, what in ((1, "some nodes fit"), (8, "hardly any fits")):
-            samples = _filters(address, names, count)
-            p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
-            found.append(
-                Row(
-                    figure=f"extender filter, {_NODES:,} names, {what}",
-                    goal="p99 ≤ 5 ms",
-                    value=f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",
-                    passed=p99 <= 5,
+        for size, goal in _GOALS.items():
+            # of all, not the first: those are the ones with pods that wait
+            names = _names()[:: _NODES // size]
+            for count, what in ((1, "some nodes fit"), (8, "hardly any fits")):
+                samples = _filters(address, names, count)
+                p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
+                found.append(
+                    Row(
+                        figure=f"extender filter, {size:,} names, {what}, "
+                        f"{_RATE} a second",
+                        goal=f"p99 ≤ {goal} ms",
+                        value=f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",
+                        passed=p99 <= goal,
+                    )
                 )
-            )
     return found
 
 
@@ -72,15 +80,15 @@ def _filters(address: str, names: list[str], count: int) -> list[float]:
     """Milliseconds of each call, over one connection, as the scheduler keeps it."""
     body = json.dumps({"Pod": _pod(count), "Nodes": None, "NodeNames": names}).encode()
     connection = http.client.HTTPConnection(address)
-    samples: list[float] = []
-    for sample in range(-_WARM_UP, _SAMPLES):
-        start = perf_counter()
+
+    def ask() -> bytes:
         connection.request("POST", "/filter", body)
-        answer = connection.getresponse().read()
-        if sample >= 0:
-            samples.append((perf_counter() - start) * 1000)
-        elif sample == -1:
-            _check(answer, names)
+        return connection.getresponse().read()
+
+    _check(ask(), names)
+    for _ in range(_WARM_UP):
+        ask()
+    samples = paced(ask, rate=_RATE, calls=_SAMPLES)
     connection.close()
     return samples
 
