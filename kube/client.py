@@ -25,6 +25,8 @@ from kube.errors import (
 )
 
 JSON = "application/json"
+#: Only the metadata of what is listed; all of it from a server that cannot.
+METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 MERGE_PATCH = "application/merge-patch+json"
 #: As a merge patch, but lists of Kubernetes' own kinds merge by a key.
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -121,7 +123,7 @@ class Client:
             await self._session.close()
             self._session = None
 
-    async def request(
+    async def request(  # noqa: PLR0913  # the parts of a request
         self,
         method: str,
         path: str,
@@ -129,6 +131,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout_s: float = 10.0,
     ) -> bytes:
         """Send one request and return the body of its answer.
@@ -139,6 +142,7 @@ class Client:
             params: The query; values are encoded here.
             body: What to send; None for nothing.
             content_type: What `body` is.
+            accept: The forms of answers that will do.
             timeout_s: For everything, from connecting to the last byte.
 
         Raises:
@@ -147,7 +151,9 @@ class Client:
             MalformedError: The answer is larger than any should be.
         """
         what = f"{method} {path}"
-        headers = {"Content-Type": content_type} if body is not None else {}
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
         with self._counting(method, path) as seen, _reaching(what):
             async with asyncio.timeout(timeout_s):
                 async with await self._send(

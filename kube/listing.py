@@ -1,13 +1,13 @@
 """What is in a collection now: read in pages, all of one version."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from kube.client import Client
+from kube.client import JSON, METADATA, Client
 from kube.errors import GoneError, MalformedError
-from kube.objects import Meta, ObjectList
+from kube.objects import ObjectList, OnlyStamp, Stamp
 from service.decoding import UNDECODABLE, undecodable
 
 #: Objects per page; the API server's own clients use 500.
@@ -23,7 +23,7 @@ class HasMeta(Protocol):
     """Anything with metadata."""
 
     @property
-    def metadata(self) -> Meta:
+    def metadata(self) -> Stamp:
         """Who it is."""
 
 
@@ -42,6 +42,7 @@ class Listing(Generic[T]):
         *,
         params: Mapping[str, str],
         page_size: int = PAGE_SIZE,
+        accept: str = JSON,
     ) -> None:
         """Read nothing yet.
 
@@ -51,12 +52,25 @@ class Listing(Generic[T]):
             kind: The struct that its objects decode to.
             params: fieldSelector and labelSelector, where only a part is wanted.
             page_size: Objects per page.
+            accept: The forms of objects that will do.
         """
         self._client = client
         self._path = path
         self._params = params
         self._page_size = page_size
+        self._accept = accept
         self._objects = msgspec.json.Decoder(kind)
+
+    def of_stamps(self) -> "Listing[OnlyStamp]":
+        """The same collection, of which only the versions matter."""
+        return Listing(
+            self._client,
+            self._path,
+            OnlyStamp,
+            params=self._params,
+            page_size=self._page_size,
+            accept=METADATA,
+        )
 
     async def read(self) -> tuple[dict[str, T], str]:
         """Return all objects by UID, and the version of the list.
@@ -66,6 +80,23 @@ class Listing(Generic[T]):
             KubeError: The server refused or garbled a page.
         """
         found: dict[str, T] = {}
+
+        def take(obj: T) -> None:
+            found[uid_of(obj)] = obj
+
+        version = await self.each(take)
+        return found, version
+
+    async def each(self, take: Callable[[T], None]) -> str:
+        """Read all objects, page by page, and return the version of the list.
+
+        Args:
+            take: Gets each object; called on the loop, must not block.
+
+        Raises:
+            GoneError: The list expired between two pages; the next has larger ones.
+            KubeError: The server refused or garbled a page.
+        """
         params = {**self._params, "limit": str(self._page_size)}
         while True:
             try:
@@ -76,11 +107,10 @@ class Listing(Generic[T]):
                 self._page_size = min(self._page_size * 4, LARGEST_PAGE)
                 raise
             for raw in page.items or ():
-                obj = decoded(raw, self._objects, self._path)
-                found[uid_of(obj)] = obj
+                take(decoded(raw, self._objects, self._path))
             further = page.metadata.continue_
             if not further:
-                return found, self._checked(page.metadata.resource_version)
+                return self._checked(page.metadata.resource_version)
             if further == params.get("continue"):
                 raise MalformedError(
                     f"LIST {self._path}: expected another page, found the same again"
@@ -89,7 +119,11 @@ class Listing(Generic[T]):
 
     async def _page(self, params: dict[str, str]) -> ObjectList:
         body = await self._client.request(
-            "GET", self._path, params=params, timeout_s=_TIMEOUT_S
+            "GET",
+            self._path,
+            params=params,
+            accept=self._accept,
+            timeout_s=_TIMEOUT_S,
         )
         return decoded(body, _PAGES, self._path)
 

@@ -26,13 +26,18 @@ class OwnerReference(_Partial, frozen=True):
     controller: bool | None = None
 
 
-class Meta(_Partial, frozen=True):
-    """Who an object is."""
+class Stamp(_Partial, frozen=True):
+    """Which object it is, in which version."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+
+
+class Meta(Stamp, frozen=True):
+    """Who an object is."""
+
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
@@ -244,6 +249,12 @@ class OnlyMeta(_Partial, frozen=True):
     """Any object, of which only the metadata matters (bookmarks)."""
 
     metadata: Meta = Meta()
+
+
+class OnlyStamp(_Partial, frozen=True):
+    """Any object, of which only the version matters."""
+
+    metadata: Stamp = Stamp()
 
 
 def encode(value: Any) -> bytes:

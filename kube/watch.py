@@ -18,7 +18,9 @@ while they were away. This one:
    (`lost_s`);
 5. takes nothing twice and nothing older than what it knew: versions rise (KEP-5504
    lets clients compare them). A list that is older is believed after a minute only:
-   then etcd was restored from a backup, and no server lags.
+   then etcd was restored from a backup, and no server lags;
+6. on request compares what it knows with what is there (`compare`), and lists again
+   where that differs (`renew`): an event that never came shows in nothing else.
 """
 
 import asyncio
@@ -32,8 +34,9 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from kube import versions
+from kube import comparing
 from kube.client import Client
+from kube.collection import Collection, Difference, is_older
 from kube.errors import (
     ApiError,
     GoneError,
@@ -44,7 +47,7 @@ from kube.errors import (
     api_error,
 )
 from kube.lines import LineSplitter
-from kube.listing import PAGE_SIZE, HasMeta, Listing, decoded, uid_of
+from kube.listing import PAGE_SIZE, HasMeta, Listing, decoded
 from kube.objects import OnlyMeta, WatchEvent
 from service.backoff import Backoff
 
@@ -145,13 +148,10 @@ class ListWatch(Generic[T]):
         self._listing = Listing(
             client, path, kind, params=self._params, page_size=page_size
         )
+        self._stamps = self._listing.of_stamps()
         self._objects = msgspec.json.Decoder(kind)
-        #: {UID: the object as last delivered}
-        self._known: dict[str, T] = {}
-        #: From where to watch; empty when a list is due.
-        self._version = ""
-        #: The newest version that was ever seen.
-        self._newest = ""
+        #: What has been delivered, and from where to go on.
+        self._collection: Collection[T] = Collection()
         #: Loop time of the first of the stale lists in a row.
         self._stale_since: float | None = None
         #: 410 has come since a watch last worked.
@@ -165,6 +165,8 @@ class ListWatch(Generic[T]):
         self._lost_since: float | None = None
         #: Of the pause, what the server has asked for; seconds.
         self._asked_s = 0.0
+        #: The watch that is open: whoever reschedules it ends it.
+        self._open: asyncio.Timeout | None = None
         #: Somebody needs what the next attempt would learn.
         self._hurried = asyncio.Event()
         #: Whether a whole list has ever been delivered.
@@ -179,7 +181,11 @@ class ListWatch(Generic[T]):
 
     def known(self) -> tuple[T, ...]:
         """Return what is there, as far as has been delivered."""
-        return tuple(self._known.values())
+        return tuple(self._collection)
+
+    def get(self, uid: str) -> T | None:
+        """Return the object of that UID, as far as has been delivered."""
+        return self._collection.get(uid)
 
     def lost_s(self) -> float:
         """For how long no watch has been open, after the first; seconds."""
@@ -194,6 +200,22 @@ class ListWatch(Generic[T]):
         """
         if self._lost_since is not None:
             self._hurried.set()
+
+    async def compare(self) -> list[Difference] | None:
+        """Return what is known otherwise than it is; None: it cannot be told now.
+
+        Raises:
+            KubeError: The server refused or garbled the list.
+        """
+        if not self.synced or self._lost_since is not None:
+            return None
+        return await comparing.differences(self._collection, self._stamps)
+
+    def renew(self) -> None:
+        """List again, now: what is known is not to be relied on."""
+        self._collection.version = ""
+        if self._open is not None:
+            self._open.reschedule(asyncio.get_running_loop().time())
 
     async def run(self, deliver: Callable[[Change[T]], None]) -> NoReturn:
         """Follow the collection until cancelled.
@@ -249,14 +271,14 @@ class ListWatch(Generic[T]):
         Raises:
             KubeError: List or watch failed; the next step goes on from what is known.
         """
-        if not self._version:
+        if not self._collection.version:
             await self._relist(deliver)
         try:
             await self._watch(deliver)
         except (ApiError, MalformedError) as error:
             # What the server refuses or garbles from here it will again: start afresh.
             if not self._may_go_on(error):
-                self._version = ""
+                self._collection.version = ""
             raise
         finally:
             self.restarts += 1
@@ -272,7 +294,8 @@ class ListWatch(Generic[T]):
         """Say whether a list is due, again, shortly after two others."""
         now = asyncio.get_running_loop().time()
         is_third = len(self._listed) == self._listed.maxlen
-        return not self._version and is_third and now - self._listed[0] < STEADY_S
+        is_due = not self._collection.version
+        return is_due and is_third and now - self._listed[0] < STEADY_S
 
     async def _relist(self, deliver: Callable[[Change[T]], None]) -> None:
         """Deliver the difference between what is there and what was known."""
@@ -281,16 +304,7 @@ class ListWatch(Generic[T]):
         found, version = await self._listing.read()
         self._check_age(version)
         self._listed.append(asyncio.get_running_loop().time())
-        vanished = [uid for uid in self._known if uid not in found]
-        changed = [
-            obj
-            for uid, obj in found.items()
-            if uid not in self._known
-            or self._known[uid].metadata.resource_version
-            != obj.metadata.resource_version
-        ]
-        gone = [self._known[uid] for uid in vanished]
-        self._known, self._version, self._newest = found, version, version
+        gone, changed = self._collection.replace(found, version)
         # Deletions first: a name may have been taken by a new object meanwhile.
         for obj in gone:
             deliver(Deleted(obj))
@@ -302,7 +316,8 @@ class ListWatch(Generic[T]):
 
     def _check_age(self, version: str) -> None:
         """Refuse a list that is older than what we knew, for a while."""
-        if not _is_older(version, self._newest):
+        newest = self._collection.newest
+        if not is_older(version, newest):
             self._stale_since = None
             return
         now = asyncio.get_running_loop().time()
@@ -310,7 +325,7 @@ class ListWatch(Generic[T]):
             self._stale_since = now
         if now - self._stale_since < STALE_S:
             raise StaleError(
-                f"LIST {self._path}: expected version {self._newest} or newer, "
+                f"LIST {self._path}: expected version {newest} or newer, "
                 f"found {version}"
             )
 
@@ -319,7 +334,7 @@ class ListWatch(Generic[T]):
         params = self._params | {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
+            "resourceVersion": self._collection.version,
             "timeoutSeconds": str(
                 self._rng.randint(self._longest_s // 2, self._longest_s)
             ),
@@ -333,16 +348,20 @@ class ListWatch(Generic[T]):
             self._hurried.clear()
             self._troubles = 0
             try:
-                while chunk := await stream.read(self._idle_s):
-                    for line in lines.feed(chunk):
-                        self._take(line, deliver)
-                    self.last_event_s = loop.time()
-                    lost_since = None
+                async with asyncio.timeout(None) as self._open:
+                    while chunk := await stream.read(self._idle_s):
+                        for line in lines.feed(chunk):
+                            self._take(line, deliver)
+                        self.last_event_s = loop.time()
+                        lost_since = None
+            except TimeoutError:
+                self._collection.version = ""
             except ApiError:
                 # A stream that brings nothing but a refusal has shown nothing.
                 self._lost_since = lost_since
                 raise
             finally:
+                self._open = None
                 if self._lost_since is None:
                     self._lost_since = loop.time()
 
@@ -351,38 +370,23 @@ class ListWatch(Generic[T]):
         event = decoded(line, _EVENTS, self._path)
         match event.type:
             case "BOOKMARK":
-                self._advance(self._of(event, _ANY_OBJECT))
+                self._collection.advance(self._of(event, _ANY_OBJECT))
             case "ADDED" | "MODIFIED":
                 obj = self._of(event, self._objects)
-                if self._advance(obj):
-                    self._known[uid_of(obj)] = obj
+                if self._collection.put(obj):
                     self.event_count += 1
                     deliver(Upserted(obj))
             case "DELETED":
                 obj = self._of(event, self._objects)
-                if self._advance(obj) and self._known.pop(uid_of(obj), None):
+                if self._collection.drop(obj):
                     self.event_count += 1
                     deliver(Deleted(obj))
             case "ERROR":
-                self._version = ""
+                self._collection.version = ""
                 raise api_error(0, bytes(event.object), what=f"WATCH {self._path}")
             case _:
                 found = f"expected a type of event, found {event.type[:40]!r}"
                 raise MalformedError(f"WATCH {self._path}: {found}")
-
-    def _advance(self, obj: HasMeta) -> bool:
-        """Note that we have come as far as this object; False: we were there before.
-
-        The events of a watch have rising versions, so one that does not rise is one
-        that came already.
-        """
-        version = obj.metadata.resource_version
-        if not version:
-            return True
-        if version == self._version or _is_older(version, self._version):
-            return False
-        self._version = self._newest = version
-        return True
 
     def _of(self, event: WatchEvent, decoder: "msgspec.json.Decoder[S]") -> S:
         return decoded(event.object, decoder, self._path)
@@ -392,9 +396,3 @@ class ListWatch(Generic[T]):
         return (
             self._watching_since is not None and now - self._watching_since >= STEADY_S
         )
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Compare two resource versions; those that are no numbers are not comparable."""
-    one, other = versions.number(version), versions.number(than)
-    return one is not None and other is not None and one < other

@@ -46,6 +46,8 @@ class What(Enum):
     DOUBLED = auto()
     #: a watch brings no bookmarks
     NO_BOOKMARKS = auto()
+    #: a watch brings nothing but bookmarks: what happened meanwhile never comes
+    LOST = auto()
     #: it has its effect; then `then` is called, and the connection breaks
     CRASH = auto()
 
@@ -58,6 +60,7 @@ _ON_WATCHES = frozenset(
         What.ERROR_EVENT,
         What.DOUBLED,
         What.NO_BOOKMARKS,
+        What.LOST,
     }
 )
 #: {status: (reason, message)}
@@ -231,11 +234,12 @@ class Troubles:
                     lines = b"".join(
                         2 * line for line in lines.splitlines(keepends=True)
                     )
-                case What.NO_BOOKMARKS:
+                case What.NO_BOOKMARKS | What.LOST:
+                    is_lost = trouble.what is What.LOST
                     lines = b"".join(
                         line
                         for line in lines.splitlines(keepends=True)
-                        if not line.startswith(b'{"type":"BOOKMARK"')
+                        if line.startswith(b'{"type":"BOOKMARK"') is is_lost
                     )
                 case What.ERROR_EVENT:
                     error = statuses.StatusError(

@@ -131,7 +131,7 @@ class _Followed:
 
     def list(self, content: bytes) -> object:
         self._start()
-        self._watch._version = ""  # as after a 410
+        self._watch.renew()  # as after a 410
         self._server.page = content
         return self._step()
 
