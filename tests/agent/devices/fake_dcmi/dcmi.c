@@ -12,7 +12,7 @@
  *   number FUNCTION CARD DEVICE N      say N where a count or an id is asked for
  *
  * Events are lines "LOGIC_ID CODE SEVERITY ASSERTION" appended to the file of that
- * name with ".events" behind it. */
+ * name with ".events" behind it; who subscribes is told of those that come later. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
@@ -347,19 +347,24 @@ int dcmi_get_affinity_cpu_info_by_device_id(int card, int device, char *cpus, in
 }
 
 static dcmi_fault_event_callback subscriber;
+static long told_to; /* how far into the file */
+
+static FILE *events(void) {
+  char path[LINE];
+  snprintf(path, sizeof path, "%s.events", getenv("FAKE_DCMI"));
+  return fopen(path, "r");
+}
 
 static void *tell(void *unused) {
-  char path[LINE], line[LINE];
-  long at = 0;
+  char line[LINE];
   (void)unused;
-  snprintf(path, sizeof path, "%s.events", getenv("FAKE_DCMI"));
   for (;; usleep(2000)) {
-    FILE *file = fopen(path, "r");
+    FILE *file = events();
     if (!file) continue;
-    fseek(file, at, SEEK_SET);
+    fseek(file, told_to, SEEK_SET);
     while (fgets(line, sizeof line, file) && strchr(line, '\n')) {
       unsigned int logic, code, severity, assertion;
-      at = ftell(file);
+      told_to = ftell(file);
       if (sscanf(line, "%u %x %u %u", &logic, &code, &severity, &assertion) != 4) continue;
       struct dcmi_event event = {.type = DCMI_DMS_FAULT_EVENT};
       event.event_t.dms_event.deviceid = (unsigned short)logic;
@@ -379,6 +384,12 @@ int dcmi_subscribe_fault_event(int card, int device, struct dcmi_event_filter fi
   BEGIN(card, device);
   if (card != ANY || device != ANY || filter.filter_flag || filter.resv[31])
     return NOT_SUPPORTED;
+  FILE *file = events();
+  if (file) {
+    fseek(file, 0, SEEK_END);
+    told_to = ftell(file);
+    fclose(file);
+  }
   subscriber = callback;
   return pthread_create(&thread, NULL, tell, NULL) ? -8005 : OK;
 }
