@@ -21,6 +21,11 @@ KUBELET_SOCKET = "kubelet.sock"
 
 #: pod-resources takes 100 calls a second from all callers together.
 LOOK_EACH_S = 1.0
+#: How often the kubelet is asked while nothing happens in its directory: each plugin
+#: has a socket there, and registers soon after it has made that …
+CALM_LOOK_EACH_S = 5.0
+#: … at the latest so long after.
+REGISTERS_WITHIN_S = 10.0
 #: In a row, so that a list under way is no evidence.
 LOOKS = 3
 #: How long the kubelet may take to notice that our predecessor's stream has ended.
@@ -65,6 +70,9 @@ class Rivals:
         self._doubt = Doubt.NONE
         self._looks = 0
         self._listed: frozenset[str] | None = None
+        self._asked_at = float("-inf")
+        self._folder: tuple[int, int] | None = None
+        self._changed_at = float("-inf")
 
     async def before(self) -> str:
         """Tell, before we register, who serves the resource; "" for nobody.
@@ -100,6 +108,8 @@ class Rivals:
                 "another device plugin has put its socket in the place of ours, "
                 f"{self._socket}"
             )
+        if self._is_calm():
+            return ""
         if await self._doubts(own) is Doubt.FOREIGN:
             return (
                 f"another device plugin serves {self._resource} too: the kubelet has "
@@ -121,8 +131,21 @@ class Rivals:
             return True
         return not [path for path in self._others() if await listens(path)]
 
+    def _is_calm(self) -> bool:
+        """Whether the kubelet need not be asked: it was, and no plugin has come."""
+        now = clock.loop_s()
+        folder = _state(self._socket.parent)
+        if folder != self._folder:
+            self._folder, self._changed_at = folder, now
+        return (
+            self._doubt is Doubt.NONE
+            and now - self._changed_at > REGISTERS_WITHIN_S
+            and now - self._asked_at < CALM_LOOK_EACH_S - clock.EARLY_S
+        )
+
     async def _doubts(self, own: Own) -> Doubt:
         """Look once; return what the last looks agree in."""
+        self._asked_at = clock.loop_s()
         offered = await self._offered()
         doubt = Doubt.NONE
         if offered is not None and own.listed and offered != own.listed:
@@ -154,6 +177,15 @@ def inode_of(path: Path) -> int:
         return path.stat().st_ino
     except OSError:
         return 0
+
+
+def _state(folder: Path) -> tuple[int, int] | None:
+    """Return what changes when something is put into a folder; None without one."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 async def listens(path: Path) -> bool:

@@ -30,9 +30,10 @@ log = logging.getLogger(__name__)
 
 API_VERSION = "v1beta1"
 
-#: Two calls of stat() each time; a kubelet that restarts is noticed within it
-#: even if the stream does not end.
+#: How often a kubelet that is not there is looked for. Two calls of stat() each time.
 LOOK_EACH_S = 0.25
+#: A kubelet that restarts is noticed within it even if the stream does not end.
+STALE_LOOK_EACH_S = 0.5
 #: A kubelet that has taken a registration opens the stream at once.
 STREAM_WITHIN_S = 10.0
 REGISTER_WITHIN_S = 5.0
@@ -249,7 +250,7 @@ class Server:
         opens_by = loop.time() + STREAM_WITHIN_S
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EACH_S):
+                async with asyncio.timeout(STALE_LOOK_EACH_S):
                     await servicer.stream_ended.wait()
             if servicer.stream_ended.is_set():
                 return "the kubelet ended the device list stream"

@@ -1,0 +1,77 @@
+"""How often the kubelet is asked who else there is, and what that notices."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.plugin.rivals import LOOK_EACH_S, Own, Rivals
+
+OURS = frozenset({"Ascend910-0", "Ascend910-1"})
+THEIRS = frozenset({"npu-0"})
+
+
+class Looking:
+    """A plugin that has just registered and looks around, each second."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.offered = OURS
+        #: seconds from the first look at which the kubelet was asked
+        self.asked: list[int] = []
+        self._second = 0
+        self._rivals = Rivals(
+            directory / "Ascend910.sock", resource="huawei.com/Ascend910", offered=self
+        )
+
+    async def __call__(self) -> frozenset[str]:
+        self.asked.append(self._second)
+        return self.offered
+
+    async def look(self, for_s: int) -> int:
+        """Look for so long; return after how many seconds a rival was seen, or 0."""
+        for second in range(1, for_s + 1):
+            if await self._rivals.beside(Own(inode=0, listed=OURS)):
+                return second
+            await asyncio.sleep(LOOK_EACH_S)
+            self._second += 1
+        return 0
+
+
+@pytest.mark.looptime
+async def test_while_no_plugin_comes_the_kubelet_is_asked_each_five_seconds(
+    tmp_path: Path,
+) -> None:
+    looking = Looking(tmp_path)
+
+    await looking.look(30)
+
+    assert looking.asked == [*range(11), 15, 20, 25]
+
+
+@pytest.mark.looptime
+async def test_after_something_has_come_into_its_directory_it_is_asked_each_second(
+    tmp_path: Path,
+) -> None:
+    os.utime(tmp_path, (0, 0))  # not within one tick with what comes
+    looking = Looking(tmp_path)
+    await looking.look(30)
+    looking.asked.clear()
+
+    (tmp_path / "Other910.sock").touch()
+    await looking.look(15)
+
+    assert looking.asked == [*range(30, 41)]
+
+
+@pytest.mark.looptime
+async def test_a_plugin_that_has_been_there_all_the_time_is_seen_as_well(
+    tmp_path: Path,
+) -> None:
+    looking = Looking(tmp_path)
+    await looking.look(31)
+
+    looking.offered = THEIRS
+
+    assert await looking.look(30) == 7
