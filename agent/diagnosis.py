@@ -18,7 +18,7 @@ from agent.faults import codes, escalation, rules, separation, switches
 from agent.faults.escalation import Eased, Kind, Upgrade, Upgraded
 from agent.faults.judging import followed, judged
 from agent.faults.rules import FaultConfig
-from agent.health import Health, Look, step
+from agent.health import Health, Look, is_settled, step
 from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.picture import Findings, Separated
@@ -91,8 +91,13 @@ class Diagnosis:
 
     # What is told from outside
 
-    def observed(self, seen: Observation) -> None:
-        """Take in a look at the hardware."""
+    def observed(self, seen: Observation) -> bool:
+        """Take in a look at the hardware.
+
+        Returns:
+            Whether the next is wanted soon, though the hardware has no news: chips
+            recover by time passing, and faults grow worse by it.
+        """
         self._metrics.driver_stale.set(seen.is_stale)
         if seen.took_s is not None:
             self._metrics.driver_read_s.observe(seen.took_s)
@@ -101,9 +106,10 @@ class Diagnosis:
         self._news.driver(seen.problem)
         self.problem = seen.problem
         if seen.reading is None or seen.is_stale:
-            return
+            return True
         self._raw = seen.reading
         self.look()
+        return bool(self._courses.courses) or not is_settled(self.health, self.reading)
 
     def configured(self, config: FaultConfig) -> None:
         """Judge by another fault configuration from now on."""

@@ -32,6 +32,7 @@ def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
         choosing.Wish(
             kind=settings.driver,
             file=settings.driver_file,
+            poll_s=settings.driver_poll_s,
             library=settings.dcmi_library,
             product=settings.product,
             call_s=settings.driver_deadline_s,

@@ -217,6 +217,23 @@ _STEADY = MappingProxyType(
 )
 
 
+def is_settled(state: Health, reading: Reading) -> bool:
+    """Whether nothing would come of the same reading later, whatever pods do.
+
+    Args:
+        state: What has come of it now.
+        reading: That was looked at.
+    """
+    is_steady = all(
+        TRANSITIONS[health.condition, finding] is health.condition
+        for health in state.chips.values()
+        for finding in (health.finding, _STEADY.get(health.finding, health.finding))
+    )
+    return is_steady and not any(
+        TOLERANCE[fault.seriousness] is Tolerance.IN_USE for fault in reading.faults
+    )
+
+
 def _chip_step(before: ChipHealth, chip: int, look: Look, now: float) -> ChipHealth:
     finding = _finding(chip, look)
     since = before.found_since if finding is before.finding else now

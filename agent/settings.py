@@ -109,7 +109,10 @@ class Settings:
         Path("/var/run/cdi"), "where the container runtime reads CDI specs (mount cdi)"
     )
     driver_poll_s: float = option(
-        0.2, "longest pause between two looks at the hardware", check=at_least(0.01)
+        0.2,
+        "how often a driver's file is looked at; also the longest pause between two "
+        "looks at chips that recover, or with faults that are counted",
+        check=at_least(0.01),
     )
     driver_deadline_s: float = option(
         5.0,

@@ -22,6 +22,8 @@ class Wish:
     kind: str
     #: Of the simulated driver.
     file: Path
+    #: How often that is looked at. Unit: seconds.
+    poll_s: float
     #: The libdcmi.so; None to look for it.
     library: Path | None
     #: Key of the row of the table; "" to tell it from the chips.
@@ -56,7 +58,7 @@ def choose(
     if wish.kind == SIMULATED or (wish.kind == AUTO and library is None):
         looked = ", ".join(map(str, finding.folders(environment)))
         return Choice(
-            driver=SimulatedDriver(wish.file, wall_ms=wall_ms),
+            driver=SimulatedDriver(wish.file, poll_s=wish.poll_s, wall_ms=wall_ms),
             kind=SIMULATED,
             why="as told"
             if wish.kind == SIMULATED

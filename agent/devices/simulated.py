@@ -1,12 +1,14 @@
 """Simulated chips: a machine that a YAML file describes, edited while it runs.
 
-The file is read anew at each look and parsed only when its bytes have changed.
-Comparing bytes instead of time stamps and inodes notices every edit, in place or
-by rename, also two within one tick of the file system's clock; the file is small
-and in the page cache, so a look costs less than a tenth of a millisecond.
+A look asks the file system for the file's stamp, and reads the file only if that has
+changed or is young: of two edits within one tick of the file system's clock the second
+changes nothing but bytes. It is parsed only when its bytes have changed. So every edit
+is noticed, in place or by rename, and a file that nobody edits costs one call.
 """
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +20,15 @@ from service.worker import Worker
 
 #: Far more than 64 chips with 128 faults each need. Unit: bytes.
 _MAX_BYTES = 1 << 20
+#: The coarsest clock of a file system that is in use counts two seconds.
+_YOUNG_NS = 3_000_000_000
+
+#: How much longer than asked its thread may take before the file is said to hang.
+_LATE_S = 0.5
+
+#: What every edit changes, if it is not within a tick of the one before: device, inode,
+#: bytes, and two times in nanoseconds, of which nobody can set the second.
+_Stamp = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +37,31 @@ class _Look:
 
     content: bytes
     outcome: Reading | DriverFileError
+    #: The file's when it was read; None when it was young.
+    stamp: _Stamp | None
 
 
 class SimulatedDriver:
     """A `Driver` whose hardware is a file. Protects the last look at it."""
 
-    def __init__(self, path: Path, *, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, path: Path, *, poll_s: float, wall_ms: Callable[[], int]
+    ) -> None:
         """Remember where the file is; nothing is read yet.
 
         Args:
             path: The YAML file; see `agent.devices.driver_file`.
+            poll_s: How often the file's stamp is looked at while somebody waits for
+                news. Unit: seconds, above 0.
             wall_ms: Unix milliseconds now: faults are stamped with the moment in
                 which they were first seen.
         """
         self._path = path
         self._worker = Worker("driver")  # a file can hang, and a large one takes time
+        self._poll_s = poll_s
         self._wall_ms = wall_ms
+        self._watch: asyncio.Future[None] | None = None
+        self._is_over = threading.Event()
         self._last: _Look | None = None
         #: The latest usable reading: which faults are known, and since when.
         self._good: Reading | None = None
@@ -55,24 +75,41 @@ class SimulatedDriver:
         return await self._worker.call(self._look)
 
     async def news(self, within_s: float) -> None:
-        """Wait: nobody tells of an edit, but the next look sees it."""
-        await asyncio.sleep(within_s)
+        """Wait until the file has been edited, but no longer than so."""
+        if self._watch is None or self._watch.done():
+            self._watch = self._worker.call(self._watched, within_s)
+        await asyncio.wait({self._watch}, timeout=within_s + _LATE_S)
 
     async def close(self) -> None:
-        """Do nothing: the worker goes when nobody needs it."""
+        """Let the thread end, which then goes when nobody needs it."""
+        self._is_over.set()
+
+    def _watched(self, for_s: float) -> None:
+        """Look at the stamp again and again, in the thread: nobody else wakes."""
+        for _ in range(max(1, round(for_s / self._poll_s))):
+            if self._is_over.wait(self._poll_s):
+                return
+            if self._last is None or not self._is_unchanged(self._last):
+                return
 
     def _look(self) -> Reading:
-        content = self._content()
-        if self._last is None or self._last.content != content:
-            self._last = _Look(content, self._outcome(content))
+        if self._last is None or not self._is_unchanged(self._last):
+            self._last = self._read()
         if isinstance(self._last.outcome, DriverFileError):
             # A fresh one: raising the same object again would grow its traceback.
             raise DriverFileError(str(self._path), self._last.outcome.flaws)
         return self._last.outcome
 
-    def _content(self) -> bytes:
+    def _is_unchanged(self, last: _Look) -> bool:
+        try:
+            return last.stamp is not None and last.stamp == _stamp(self._path.stat())
+        except OSError:
+            return False  # reading it says why
+
+    def _read(self) -> _Look:
         try:
             with self._path.open("rb") as file:
+                found = os.fstat(file.fileno())  # first: what is edited later differs
                 content = file.read(_MAX_BYTES + 1)
         except OSError as error:
             flaw = Flaw(at="", expected="a readable file", found=str(error.strerror))
@@ -80,7 +117,15 @@ class SimulatedDriver:
         if len(content) > _MAX_BYTES:
             flaw = Flaw(at="", expected=f"at most {_MAX_BYTES} bytes", found="more")
             raise DriverFileError(str(self._path), (flaw,))
-        return content
+        is_old = found.st_ctime_ns < self._wall_ms() * 1_000_000 - _YOUNG_NS
+        last = self._last
+        return _Look(
+            content=content,
+            outcome=last.outcome
+            if last is not None and last.content == content
+            else self._outcome(content),
+            stamp=_stamp(found) if is_old else None,
+        )
 
     def _outcome(self, content: bytes) -> Reading | DriverFileError:
         try:
@@ -97,6 +142,16 @@ class SimulatedDriver:
             )
         self._good = _stamped(parsed, self._good, self._wall_ms())
         return self._good
+
+
+def _stamp(found: os.stat_result) -> _Stamp:
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
 
 
 def _other_product(known: str, found: str) -> Flaw:

@@ -13,6 +13,9 @@ from agent.devices.driver import Driver, DriverError
 from agent.devices.reading import Reading
 from service import clock
 
+#: The pause between two looks when nothing is to be expected. Unit: seconds.
+CALM_S = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
@@ -44,7 +47,8 @@ class Source:
 
         Args:
             driver: Whom to ask.
-            poll_s: Longest pause between two looks. Unit: seconds, above 0.
+            poll_s: Longest pause between two looks while something is to be expected;
+                otherwise that is `CALM_S`, if it is longer. Unit: seconds, above 0.
             deadline_s: How long one look may take before what is known is called
                 stale. Unit: seconds, above 0.
         """
@@ -55,15 +59,19 @@ class Source:
         self._called_at = 0.0
         self._known = Observation()
 
-    async def run(self, deliver: Callable[[Observation], None]) -> None:
+    async def run(self, deliver: Callable[[Observation], bool]) -> None:
         """Look for ever and deliver each observation, changed or not.
 
         Unchanged ones matter too: a chip recovers by time passing.
+
+        Args:
+            deliver: Takes each; says whether one is wanted soon though nothing changes.
         """
+        calm_s = max(self._poll_s, CALM_S)
         try:
             while True:
-                deliver(await self.look())
-                await self._driver.news(self._poll_s)
+                is_wanted = deliver(await self.look())
+                await self._driver.news(self._poll_s if is_wanted else calm_s)
         finally:
             if self._call is not None:
                 self._call.cancel()

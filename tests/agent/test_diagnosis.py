@@ -43,14 +43,15 @@ class World:
             ),
         )
 
-    def see(self, reading: Reading, after: float = 10.0) -> None:
+    def see(self, reading: Reading, after: float = 10.0) -> bool:
         self.now += after
-        self.diagnosis.observed(Observation(reading=reading, read_at=self.now))
+        seen = Observation(reading=reading, read_at=self.now)
+        return self.diagnosis.observed(seen)
 
-    def hbm(self, *chips: int) -> None:
+    def hbm(self, *chips: int) -> bool:
         """Look, and find this code on these chips."""
         faults = tuple(ChipFault(chip=chip, code=HBM) for chip in chips)
-        self.see(replace(GOOD, faults=faults))
+        return self.see(replace(GOOD, faults=faults))
 
     def report(self, separated: str, reasons: str = "{}") -> None:
         self.diagnosis.reported(
@@ -73,6 +74,19 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_the_next_look_is_wanted_soon_while_something_may_come_of_time(
+    world: World,
+) -> None:
+    unruled = (ChipFault(chip=1, code="80E18402", level=Level.SEPARATE),)
+    broken = replace(GOOD, faults=unruled)
+
+    assert [world.see(GOOD), world.see(broken)] == [False, False]
+    assert [world.see(GOOD), world.see(GOOD)] == [True, False]
+    # a code that is counted, and the driver cannot be read
+    assert [world.hbm(3), world.see(GOOD), world.see(GOOD)] == [True, True, True]
+    assert world.diagnosis.observed(Observation(reading=GOOD, problem="away"))
 
 
 def test_a_chip_goes_out_with_its_name_and_comes_back_without(world: World) -> None:

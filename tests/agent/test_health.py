@@ -54,6 +54,44 @@ def test_a_fault_that_nobody_has_given_a_level_takes_a_chip_out_of_service() -> 
     assert conditions_of_3((0.0, bad)) == [UNHEALTHY]
 
 
+ONE_FAULT = [
+    with_faults(fault(level, network=network))
+    for level, network in product(Level, (False, True))
+]
+
+
+@pytest.mark.parametrize("was", Condition)
+@pytest.mark.parametrize("is_used", [False, True])
+def test_nothing_comes_of_a_settled_look_later_whatever_pods_do(
+    was: Condition, *, is_used: bool
+) -> None:
+    settled = 0
+    for reading in (GOOD, GONE, *ONE_FAULT):
+        before = Health(chips={3: ChipHealth(condition=was, found_since=0.0)})
+        used = frozenset({3}) if is_used else frozenset()
+        look = Look(reading=reading, in_use=used, recover_s=1.0)
+        state, _ = health.step(before, look, 0.5)
+        if not health.is_settled(state, reading):
+            continue
+        settled += 1
+        for now, used in product((0.6, 9.0), (frozenset(), frozenset({3}))):
+            later = replace(look, in_use=used)
+            assert health.step(state, later, now)[1] == (), (reading.faults, now)
+
+    assert settled > 0
+
+
+def test_a_good_machine_is_settled_and_a_chip_that_recovers_is_not() -> None:
+    readings = (GOOD, BAD, GOOD, GOOD)
+    state, found = Health(), []
+    for now, reading in enumerate(readings):
+        look = Look(reading=reading, recover_s=0.5)
+        state, _ = health.step(state, look, float(now))
+        found.append(health.is_settled(state, reading))
+
+    assert found == [True, True, False, True]
+
+
 def test_every_pair_of_condition_and_finding_is_in_the_table() -> None:
     assert set(TRANSITIONS) == set(product(Condition, Finding))
 

@@ -10,7 +10,12 @@ from agent.devices.simulated import SimulatedDriver
 
 def wish(kind: str, library: Path | None = None) -> Wish:
     return Wish(
-        kind=kind, file=Path("npu.yaml"), library=library, product="", call_s=1.0
+        kind=kind,
+        file=Path("npu.yaml"),
+        poll_s=0.2,
+        library=library,
+        product="",
+        call_s=1.0,
     )
 
 

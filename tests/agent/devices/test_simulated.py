@@ -1,5 +1,8 @@
 """The simulated driver: a file that is edited while the agent runs."""
 
+import asyncio
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,9 +11,11 @@ from agent.devices.driver import DriverFileError
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated import SimulatedDriver
 from scheduler_core.products import PRODUCTS
+from service import clock
 
 MACHINE = "product: atlas-800-training\n"
 FAULT_ON_3 = MACHINE + 'faults: [{chip: 3, code: "80E01801"}]\n'
+FAULT_ON_5 = FAULT_ON_3.replace("chip: 3", "chip: 5")
 FAULTS_ON_3_AND_4 = (
     MACHINE + 'faults: [{chip: 3, code: "80E01801"}, {chip: 4, code: "80E01801"}]\n'
 )
@@ -25,7 +30,7 @@ class Clock:
 
 
 def driver_on(path: Path) -> SimulatedDriver:
-    return SimulatedDriver(path, wall_ms=Clock())
+    return SimulatedDriver(path, poll_s=0.01, wall_ms=Clock())
 
 
 async def flaw_of(driver: SimulatedDriver) -> str:
@@ -36,7 +41,7 @@ async def flaw_of(driver: SimulatedDriver) -> str:
 
 async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
     path, clock = tmp_path / "npu.yaml", Clock()
-    driver = SimulatedDriver(path, wall_ms=clock)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
     path.write_text(FAULT_ON_3)
     await driver.read()
     clock.ms = 2000
@@ -53,7 +58,7 @@ async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
 async def test_an_unchanged_file_gives_an_equal_reading(tmp_path: Path) -> None:
     path, clock = tmp_path / "npu.yaml", Clock()
     path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, wall_ms=clock)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
     first = await driver.read()
     clock.ms = 2000
 
@@ -93,9 +98,62 @@ async def test_an_edit_of_equal_length_in_the_same_moment_is_picked_up(
     path.write_text(FAULT_ON_3)
     driver = driver_on(path)
     await driver.read()
-    path.write_text(FAULT_ON_3.replace("chip: 3", "chip: 5"))
+    path.write_text(FAULT_ON_5)
 
     assert await faults_after(driver) == [5]
+
+
+def long_after() -> int:
+    """A moment in which no file is young any more."""
+    return clock.wall_ns() // 1_000_000 + 3_600_000
+
+
+def rewritten(path: Path) -> None:
+    path.write_text(FAULT_ON_5)
+
+
+def rewritten_and_dated_back(path: Path) -> None:
+    before = path.stat()
+    path.write_text(FAULT_ON_5)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replaced_by_one_of_the_same_date(path: Path) -> None:
+    before, new = path.stat(), path.with_suffix(".new")
+    new.write_text(FAULT_ON_5)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.rename(path)
+
+
+@pytest.mark.parametrize(
+    "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
+)
+async def test_news_of_an_old_file_is_any_edit_of_it(
+    tmp_path: Path, edit: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
+    before = await faults_after(driver)
+    told = asyncio.create_task(driver.news(3600.0))
+    await asyncio.sleep(0.05)
+    was_told = told.done()
+    edit(path)
+    await told
+
+    assert (was_told, before, await faults_after(driver)) == (False, [3], [5])
+    await driver.close()
+
+
+async def test_without_news_nobody_waits_longer_than_asked(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
+    await driver.read()
+
+    await driver.news(0.02)
+
+    assert await faults_after(driver) == [3]
 
 
 async def test_an_absent_file_is_an_error_with_its_path(tmp_path: Path) -> None:
@@ -158,7 +216,7 @@ async def test_another_product_needs_another_agent(tmp_path: Path) -> None:
 async def test_a_file_that_is_mended_is_read_again(tmp_path: Path) -> None:
     path, clock = tmp_path / "npu.yaml", Clock()
     path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, wall_ms=clock)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
     before = await driver.read()
     path.write_text("product: [")
     await flaw_of(driver)

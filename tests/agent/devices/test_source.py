@@ -1,7 +1,6 @@
 """Asking a driver that answers, fails, hangs and comes back."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -112,9 +111,15 @@ async def test_an_unknown_failure_is_not_swallowed() -> None:
         await Source(driver, poll_s=0.2, deadline_s=1.0).look()
 
 
-async def collected(source: Source, for_s: float) -> list[float]:
+async def collected(
+    source: Source, for_s: float, *, is_wanted: bool = True
+) -> list[float]:
     moments: list[float] = []
-    deliver: Callable[[Observation], None] = lambda _: moments.append(loop_s())  # noqa: E731  # one line says it
+
+    def deliver(_seen: Observation) -> bool:
+        moments.append(loop_s())
+        return is_wanted
+
     task = asyncio.create_task(source.run(deliver))
     await asyncio.sleep(for_s)
     task.cancel()
@@ -129,6 +134,21 @@ async def test_run_looks_each_period_whether_or_not_something_changed() -> None:
     moments = await collected(Source(FakeDriver(), poll_s=0.2, deadline_s=1.0), 0.5)
 
     assert [round(moment - started, 3) for moment in moments] == [0.0, 0.2, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("poll_s", "calm"), [(0.2, [0.0, 1.0, 2.0]), (1.5, [0.0, 1.5])]
+)
+@pytest.mark.looptime
+async def test_run_looks_less_often_while_nothing_is_to_be_expected(
+    poll_s: float, calm: list[float]
+) -> None:
+    started = loop_s()
+    source = Source(FakeDriver(), poll_s=poll_s, deadline_s=1.0)
+
+    moments = await collected(source, 2.5, is_wanted=False)
+
+    assert [round(moment - started, 3) for moment in moments] == calm
 
 
 @pytest.mark.looptime
