@@ -17,7 +17,8 @@ from tests.e2e.stages import CannotError
 
 PARTS = (
     *("core", "products", "networks", "library", "replay", "regret"),
-    *("allocate", "extender", "volcano", "node", "crowd", "idle", "day", "hardware"),
+    *("allocate", "extender", "volcano", "start"),
+    *("node", "crowd", "idle", "day", "hardware"),
 )
 #: Left out where Kubernetes' programs have not been built.
 SCHEDULER = "scheduler"

@@ -1,0 +1,78 @@
+"""An API server without a store, as the clients of the real one see it."""
+
+import asyncio
+import json
+
+from benchmarks.population import Population, member_name, node_name, uid_of
+from benchmarks.prepared import serving
+from kube import objects, pods
+from kube.client import Client, object_path
+from kube.credentials import direct
+from kube.watch import Change, ListWatch, Synced, Upserted
+
+SOME = Population(nodes=3, with_chip=1, without=1, gang=2, reported_s=1_764_000_000)
+ANNOTATIONS = {"huawei.com/Ascend910": "Ascend910-0"}
+
+
+async def bind(client: Client, member: int, node: str) -> None:
+    name = member_name(member)
+    await pods.bind(
+        client,
+        namespace="default",
+        name=name,
+        uid=uid_of(name),
+        node=node,
+        annotations=ANNOTATIONS,
+    )
+
+
+async def test_lists_come_in_pages_and_a_bind_shows_in_the_watch() -> None:
+    news: asyncio.Queue[Change[objects.Pod]] = asyncio.Queue()
+    async with serving(SOME) as url, Client(direct(url)) as client:
+        watch = ListWatch(client, object_path("pods", ""), objects.Pod, page_size=3)
+        following = asyncio.create_task(watch.run(news.put_nowait))
+        listed = [await news.get() for _ in range(SOME.pods + 1)]
+        await bind(client, 1, node_name(2))
+        shown = await news.get()
+        read = await pods.get(client, "default", member_name(1))
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    assert sum(isinstance(change, Upserted) for change in listed) == SOME.pods
+    assert isinstance(listed[-1], Synced)
+    assert isinstance(shown, Upserted)
+    assert shown.obj == read
+    assert read.spec.node_name == node_name(2)
+    assert (read.metadata.annotations or {}).items() >= ANNOTATIONS.items()
+
+
+async def test_a_report_that_is_asked_for_shows_in_the_watch() -> None:
+    news: asyncio.Queue[Change[objects.ConfigMap]] = asyncio.Queue()
+    async with serving(SOME) as url, Client(direct(url)) as client:
+        path = object_path("configmaps", "", namespace="kube-system")
+        watch = ListWatch(client, path, objects.ConfigMap)
+        following = asyncio.create_task(watch.run(news.put_nowait))
+        listed = [await news.get() for _ in range(SOME.nodes + 1)]
+        await client.request("POST", "/benchmark/report/1/broken")
+        shown = await news.get()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    assert isinstance(listed[-1], Synced)
+    assert isinstance(shown, Upserted)
+    assert shown.obj.metadata.name.endswith(node_name(1))
+
+
+async def test_binds_are_counted_and_can_be_forgotten() -> None:
+    async with serving(SOME) as url, Client(direct(url)) as client:
+        for member in range(2):
+            await bind(client, member, node_name(member))
+        found = json.loads(await client.request("GET", "/benchmark/bound"))
+        await client.request("DELETE", "/benchmark/bound")
+        none = json.loads(await client.request("GET", "/benchmark/bound"))
+        free = await pods.get(client, "default", member_name(1))
+
+    assert (found["pods"], found["nodes"]) == (2, 2)
+    assert 0 < found["first_s"] <= found["last_s"]
+    assert none == {"pods": 0, "nodes": 0, "first_s": 0.0, "last_s": 0.0}
+    assert free.spec.node_name == ""
