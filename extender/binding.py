@@ -38,6 +38,10 @@ log = logging.getLogger(__name__)
 #: kube-apiserver ends a request after 60 s (`--request-timeout`); what it has not done
 #: by then, a little later for the way, it never does.
 OPEN_S = 65.0
+#: Binds that are sent at the same time. The members of a large job come all at once; a
+#: call that waits for a connection would lose its time in that queue, and the lease,
+#: which is renewed over the same connections, its turn.
+AT_ONCE = 20
 #: So often a pod whose bind has no known outcome is looked at in that time.
 _LOOKS = 30
 #: A bind that was done shows in the watch at once; after this long it is looked for.
@@ -107,6 +111,7 @@ class Binder:
         told: Told,
         may: Callable[[], str | None] = lambda: None,
         open_s: float = OPEN_S,
+        at_once: int = AT_ONCE,
     ) -> None:
         """Bind nothing yet.
 
@@ -119,7 +124,9 @@ class Binder:
             told: gets each pod that was bound, and why there.
             may: says why nothing may be bound now, if so; asked at the last moment.
             open_s: how long a call that got no answer may still take effect.
+            at_once: how many binds are sent at the same time; the others wait.
         """
+        self._turns = asyncio.Semaphore(at_once)
         self._cache = cache
         self._api = api
         self._gate = gate
@@ -205,7 +212,8 @@ class Binder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
-        said = await self._attempt(args)
+        async with self._turns:
+            said = await self._attempt(args)
         self._gate.settled(args.uid, said)
         return said
 
@@ -227,7 +235,7 @@ class Binder:
 
     async def _decide(self, args: BindArgs, pod: NpuPod) -> str:
         """Choose and promise, without an await between; then carry out."""
-        said = self._may()
+        said = _STOPPING if self._is_stopping else self._may()
         if said is not None:
             return said
         now_s = self._clock.now_s()

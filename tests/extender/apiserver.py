@@ -39,6 +39,9 @@ class Api:
     fates: deque[Fate] = field(default_factory=deque)
     #: bodies of the bind calls
     bindings: list[dict[str, Any]] = field(default_factory=list)
+    #: bind calls without an answer: now, and the most that there were
+    unanswered: int = 0
+    unanswered_most: int = 0
     reads: int = 0
     is_readable: bool = True
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,7 +74,10 @@ class Api:
         if fate is Fate.BROKEN:
             return status(500, "InternalError")
         if fate is Fate.WAIT:
+            self.unanswered += 1
+            self.unanswered_most = max(self.unanswered, self.unanswered_most)
             await self.go_on.wait()
+            self.unanswered -= 1
         done = status(0, "") if fate is Fate.CUT else self.execute(binding)
         if fate in (Fate.CUT, Fate.DONE_AND_CUT):
             assert request.transport is not None

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from extender import changes
+from extender import binding, changes
 from tests.extender.apiserver import Fate
-from tests.extender.binds import ALL_FREE, until, world
+from tests.extender.binds import ALL_FREE, World, until, world
 from tests.extender.clusters import (
     NOW_NS,
     RESOURCE,
@@ -213,3 +213,48 @@ async def test_a_call_under_way_comes_to_its_end_before_we_do() -> None:
         assert refused == "the extender is stopping"
         assert await caller == ""
         assert w.api.node_of("a") == "n1"
+
+
+#: Four more than are sent at the same time, and nodes with a chip for each.
+MANY = [f"p{number}" for number in range(binding.AT_ONCE + 4)]
+NODES = [f"n{number}" for number in range(4)]
+
+
+def begin_many(w: World) -> list[asyncio.Task[str]]:
+    """Bind more pods than are bound at the same time; the API server lets them wait."""
+    w.api.fates.extend([Fate.WAIT] * len(MANY))
+    for name in MANY:
+        w.add(name)
+    return [
+        asyncio.create_task(w.bind(name, NODES[number % len(NODES)]))
+        for number, name in enumerate(MANY)
+    ]
+
+
+async def test_more_binds_than_there_are_turns_wait_and_lose_none_of_their_time() -> (
+    None
+):
+    """A call that waits for a connection may be over before it has been sent."""
+    async with world(cluster(nodes=NODES)) as w:
+        calls = begin_many(w)
+        await until(lambda: len(w.api.bindings) == binding.AT_ONCE)
+        w.api.go_on.set()
+
+        assert await asyncio.gather(*calls) == [""] * len(MANY)
+        assert w.api.unanswered_most == binding.AT_ONCE
+        assert len(w.api.bindings) == len(MANY)
+
+
+async def test_a_bind_that_still_waits_for_its_turn_is_refused_when_we_stop() -> None:
+    async with world(cluster(nodes=NODES)) as w:
+        calls = begin_many(w)
+        await until(lambda: len(w.api.bindings) == binding.AT_ONCE)
+        stopping = asyncio.create_task(w.binder.stop())
+        await asyncio.sleep(0)
+        w.api.go_on.set()
+        await stopping
+
+        said = await asyncio.gather(*calls)
+        assert sorted(said) == [""] * binding.AT_ONCE + ["the extender is stopping"] * 4
+        assert len(w.api.bindings) == binding.AT_ONCE
+        assert len(w.cache.assumed) == binding.AT_ONCE
