@@ -35,10 +35,19 @@ def give_rights(cluster: BareCluster) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(access))
 
 
-async def start_extender(cluster: BareCluster, *arguments: str) -> Extender:
-    """Start our extender, with these arguments besides, and wait until it is ready."""
+async def start_extender(
+    cluster: BareCluster, *arguments: str, name: str = "extender", waits: bool = False
+) -> Extender:
+    """Start our extender, with these arguments besides, and wait until it is ready.
+
+    Args:
+        cluster: It ends with this.
+        arguments: What it is told besides.
+        name: Of the program.
+        waits: It is not going to be ready: it stands by.
+    """
     account = cluster.service_account(EXTENDER)
-    address_file = cluster.places.cache / "extender-address"
+    address_file = cluster.places.cache / f"{name}-address"
     command = (
         "extender",
         *("--api-server", cluster.api_url),
@@ -47,7 +56,10 @@ async def start_extender(cluster: BareCluster, *arguments: str) -> Extender:
         *("--address-file", str(address_file)),
         *arguments,
     )
-    return await start(cluster, command, address_file)
+    begun = await begin(cluster, command, address_file, name=name)
+    if not waits:
+        await answers(f"{begun.url}/readyz", begun.program)
+    return begun
 
 
 async def start(
@@ -61,10 +73,23 @@ async def start(
         address_file: Where it writes its address; not there yet, or removed when the
             one before ended.
     """
+    begun = await begin(cluster, command, address_file)
+    await answers(f"{begun.url}/readyz", begun.program)
+    return begun
+
+
+async def begin(
+    cluster: BareCluster,
+    command: Sequence[str],
+    address_file: Path,
+    *,
+    name: str = "extender",
+) -> Extender:
+    """Start a module that serves as an extender, and wait until it has an address."""
     program = cluster.programs.start(
-        "extender",
+        name,
         [sys.executable, "-m", *command],
-        log=cluster.places.logs / "extender.log",
+        log=cluster.places.logs / f"{name}.log",
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
 
@@ -77,5 +102,4 @@ async def start(
         return False
 
     await until(has_address, "the extender's address", within_s=180)
-    await answers(f"{url()}/readyz", program)
     return Extender(program=program, url=url())

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.scheduler import ExtenderSettings, SchedulingLoop
 from tests.extender.clusters import RESOURCE
+from tests.extender.replicas import Replicas
 from tests.extender.test_app import PODS, World, started, until
 from tests.extender.test_gangs_over_http import add_member, nodes_of
 
@@ -43,48 +44,6 @@ class Binds:
         return await handler(request)
 
 
-@dataclass(slots=True)
-class Replicas:
-    """The extenders by name, as a Service sees them."""
-
-    #: {name: process}
-    processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
-    #: {name: its address}
-    addresses: dict[str, str] = field(default_factory=dict)
-
-    async def readiness(self, name: str) -> str:
-        """What a probe is told; "" of one that is dead."""
-        with suppress(aiohttp.ClientError):
-            async with (
-                aiohttp.ClientSession(f"http://{self.addresses[name]}") as session,
-                session.get("/readyz") as answer,
-            ):
-                return (await answer.text()).strip()
-        return ""
-
-    async def ready(self) -> list[str]:
-        return [n for n in self.addresses if await self.readiness(n) == "ok"]
-
-    async def forward(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Connect a caller to a replica that is ready, as kube-proxy does."""
-        for name in await self.ready():
-            host, _, port = self.addresses[name].partition(":")
-            with suppress(OSError):
-                there, back = await asyncio.open_connection(host, int(port))
-                await asyncio.gather(copy(reader, back), copy(there, writer))
-        writer.close()
-
-
-async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while some := await reader.read(1 << 16):
-            writer.write(some)
-            await writer.drain()
-    writer.close()
-
-
 @asynccontextmanager
 async def replicas(
     tmp_path: Path, binds: Binds, *arguments: str
@@ -95,13 +54,14 @@ async def replicas(
         await server.start()
         stack.push_async_callback(server.stop)
         found = Replicas()
+        processes: dict[str, asyncio.subprocess.Process] = {}
         for name in ("a", "b"):
             folder = tmp_path / name
             await asyncio.to_thread(folder.mkdir)
             (folder / "token").write_text("user:ascend-extender")
             told = ("--lease", "ascend-extender", "--identity", name, *arguments)
             process = started(server.url, folder / "address", *told)
-            found.processes[name] = await stack.enter_async_context(process)
+            processes[name] = await stack.enter_async_context(process)
             found.addresses[name] = (folder / "address").read_text().strip()
             await until(lambda: holds(found, "a"))
         front = await asyncio.start_server(found.forward, "127.0.0.1", 0)
@@ -121,7 +81,7 @@ async def replicas(
             server=server,
             api=api,
             extender=session,
-            process=found.processes["a"],
+            process=processes["a"],
             address_file=tmp_path / "a" / "address",
         )
         yield world, found
@@ -156,7 +116,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothi
             return binds.held >= 2 and len(await nodes_of(world)) == 2
 
         await until(is_in_the_middle)
-        found.processes["a"].kill()
+        world.process.kill()
         binds.left = float("inf")
 
         async def is_whole() -> bool:
@@ -176,9 +136,9 @@ def chips_of(pod: dict[str, dict[str, dict[str, str]]]) -> set[str]:
 
 async def test_a_leader_that_is_told_to_stop_hands_over_at_once(tmp_path: Path) -> None:
     async with replicas(tmp_path, Binds(), "--lease-s", "3600") as (world, found):
-        found.processes["a"].send_signal(signal.SIGTERM)
+        world.process.send_signal(signal.SIGTERM)
 
         await until(lambda: holds(found, "b"))
 
-        assert await found.processes["a"].wait() == 0
+        assert await world.process.wait() == 0
         assert await holder(world) == "b"

@@ -1,0 +1,229 @@
+"""Two extenders, one Lease of the real API server, and the stock scheduler.
+
+Before the extenders stands what a Service is in life: it leads to whoever is ready.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from sandbox.apiclient import ApiStatusError, Object
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from tests.e2e import npu_nodes, ours
+from tests.e2e.bare import BareCluster, bare_cluster, until
+from tests.e2e.ours import Extender
+from tests.extender.replicas import Replicas
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NODES = ("node-0", "node-1", "node-2", "node-3")
+PODS = "/api/v1/namespaces/default/pods"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ascend-extender"
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_POLICIES = f"{_ADMISSION}/validatingadmissionpolicies"
+_BINDINGS = f"{_ADMISSION}/validatingadmissionpolicybindings"
+WITHIN_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A cluster whose scheduler calls whichever extender is ready."""
+
+    cluster: BareCluster
+    found: Replicas
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site() -> AsyncIterator[Site]:
+    """The cluster, without an extender yet."""
+    async with bare_cluster(ours.USERS) as cluster:
+        ours.give_rights(cluster)
+        for name in NODES:
+            await npu_nodes.create(cluster.api, name)
+        found = Replicas()
+        front = await asyncio.start_server(found.forward, "127.0.0.1", 0)
+        port = front.sockets[0].getsockname()[1]
+        await cluster.start_scheduler(f"http://127.0.0.1:{port}")
+        yield Site(cluster=cluster, found=found)
+        front.close()
+
+
+@asynccontextmanager
+async def both(
+    site: Site, round_: str, *arguments: str
+) -> AsyncIterator[dict[str, Extender]]:
+    """Have two extenders, a and b, of which a leads."""
+    started: dict[str, Extender] = {}
+    told = ("--lease", "ascend-extender", *arguments)
+    try:
+        for name in ("a", "b"):
+            identity = f"{name}-{round_}"
+            started[name] = await ours.start_extender(
+                site.cluster,
+                *told,
+                *("--identity", identity),
+                name=identity,
+                waits=name == "b",
+            )
+            address = started[name].url.removeprefix("http://")
+            site.found.addresses[name] = address
+        await until(lambda: _says(site, "b", f"a-{round_} leads"), "b stands by")
+        yield started
+    finally:
+        site.found.addresses.clear()
+        for each in started.values():
+            if not each.program.has_ended:
+                each.program.tell(signal.SIGCONT)
+                site.cluster.programs.expect_end(each.program.name)
+                await site.cluster.programs.end(each.program)
+        await _remove_all(site)
+
+
+async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothing(
+    site: Site,
+) -> None:
+    quick = ("--lease-s", "5", "--bind-s", "1")
+    async with _refused(site, "held"), both(site, "dies", *quick) as extenders:
+        for index, name in enumerate(("free", "also-free", "held", "held-too")):
+            await site.cluster.api.create(PODS, _member(name, index))
+        await until(
+            lambda: _are_bound(site, {"free", "also-free"}), "half bound", within_s=60
+        )
+
+        site.cluster.programs.expect_end("a-dies")
+        extenders["a"].program.tell(signal.SIGKILL)
+        await _allow(site)
+
+        names = {"free", "also-free", "held", "held-too"}
+        await until(lambda: _are_bound(site, names), "all bound", within_s=WITHIN_S)
+        assert len(await _taken(site)) == 32
+        assert await _holder(site) == "b-dies"
+
+
+async def test_a_leader_that_was_frozen_is_none_when_it_is_thawed(site: Site) -> None:
+    quick = ("--lease-s", "5", "--bind-s", "1")
+    async with both(site, "frozen", *quick) as extenders:
+        await site.cluster.api.create(PODS, npu_nodes.pod("before", 2))
+        await until(lambda: _are_bound(site, {"before"}), "bound by a")
+
+        extenders["a"].program.tell(signal.SIGSTOP)
+        await until(lambda: _says(site, "b", "ok"), "b leads", within_s=WITHIN_S)
+        await site.cluster.api.create(PODS, npu_nodes.pod("meanwhile", 4))
+        await until(lambda: _are_bound(site, {"before", "meanwhile"}), "bound by b")
+        extenders["a"].program.tell(signal.SIGCONT)
+
+        await until(lambda: _says(site, "a", "b-frozen leads"), "a stands by")
+        await site.cluster.api.create(PODS, npu_nodes.pod("after", 8))
+        names = {"before", "meanwhile", "after"}
+        await until(lambda: _are_bound(site, names), "bound by b")
+        assert len(await _taken(site)) == 14
+        assert await _holder(site) == "b-frozen"
+
+
+async def test_a_leader_that_is_told_to_stop_hands_over_at_once(site: Site) -> None:
+    async with both(site, "stops", "--lease-s", "3600") as extenders:
+        site.cluster.programs.expect_end("a-stops")
+        extenders["a"].program.tell(signal.SIGTERM)
+
+        await until(lambda: _says(site, "b", "ok"), "b leads", within_s=WITHIN_S)
+        await site.cluster.api.create(PODS, npu_nodes.pod("next", 8))
+        await until(lambda: _are_bound(site, {"next"}), "bound by b")
+        assert await _holder(site) == "b-stops"
+
+
+def _member(name: str, index: int) -> Object:
+    """A pod of a job of four, with a node of its own."""
+    pod = npu_nodes.pod(name, 8)
+    pod["metadata"]["annotations"] = {
+        "ascend-affinity/job": "train",
+        "ascend-affinity/job-size": "4",
+        "hccl/rankIndex": str(index),
+    }
+    return pod
+
+
+@asynccontextmanager
+async def _refused(site: Site, beginning: str) -> AsyncIterator[None]:
+    """Have the API server refuse binds of pods whose names begin like this."""
+    api = site.cluster.api
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    allowed = f"!request.name.startsWith('{beginning}')"
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule | {"resources": ["pods/binding"]}]},
+        "validations": [{"expression": allowed, "reason": "Forbidden"}],
+    }
+    bound = {"policyName": "held-back", "validationActions": ["Deny"]}
+    meta = {"metadata": {"name": "held-back"}}
+    await api.create(_POLICIES, {**meta, "spec": spec})
+    await api.create(_BINDINGS, {**meta, "spec": bound})
+    probe = npu_nodes.pod(f"{beginning}-probe")
+    probe["spec"]["schedulerName"] = "nobody"
+    path = f"{PODS}/{beginning}-probe"
+
+    async def is_in_force() -> bool:
+        await api.create(PODS, probe)
+        target = {"apiVersion": "v1", "kind": "Node", "name": NODES[0]}
+        body = {"metadata": {"name": probe["metadata"]["name"]}, "target": target}
+        try:
+            await api.create(f"{path}/binding", body)
+        except ApiStatusError as error:
+            return error.status == 403
+        finally:
+            await api.delete(path, grace_s=0)
+        return False
+
+    await until(is_in_force, "the policy is in force")
+    try:
+        yield
+    finally:
+        await _allow(site)
+
+
+async def _allow(site: Site) -> None:
+    """Have all binds done again."""
+    for path in (_BINDINGS, _POLICIES):
+        if await site.cluster.api.items(path):
+            await site.cluster.api.delete(f"{path}/held-back", grace_s=0)
+
+
+async def _says(site: Site, name: str, text: str) -> bool:
+    return await site.found.readiness(name) == text
+
+
+async def _holder(site: Site) -> str:
+    spec = (await site.cluster.api.get(LEASE))["spec"]
+    return str(spec["holderIdentity"])
+
+
+async def _are_bound(site: Site, names: set[str]) -> bool:
+    pods = await site.cluster.api.items(PODS)
+    bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
+    return bound == names
+
+
+async def _taken(site: Site) -> set[tuple[str, str]]:
+    """{(node, chip)}; fails if two pods have one."""
+    taken = [
+        (pod["spec"]["nodeName"], chip)
+        for pod in await site.cluster.api.items(PODS)
+        for chip in pod["metadata"]["annotations"][PRODUCT.resource].split(",")
+    ]
+    assert len(taken) == len(set(taken)), sorted(taken)
+    return set(taken)
+
+
+async def _remove_all(site: Site) -> None:
+    api = site.cluster.api
+    for pod in await api.items(PODS):
+        await api.delete(f"{PODS}/{pod['metadata']['name']}", grace_s=0)
+
+    async def is_empty() -> bool:
+        return not await api.items(PODS)
+
+    await until(is_empty, "all pods gone")
