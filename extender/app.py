@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import changes, doors, jobevents, live, seen, waker
+from extender import changes, clocks, doors, jobevents, live, seen, waker
 from extender.apiserver import (
     PAUSE_S,
     KubeJobs,
@@ -49,7 +49,6 @@ from kube.events import Recorder, Regarding
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
-from service import clock
 
 log = logging.getLogger(__name__)
 
@@ -335,7 +334,7 @@ class Extender:
         """Remember why a pod is where it is, and say so on the pod."""
         text = made.sentence
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
-        self._notes.put(pod.uid, Note(at_s=self._wall.now_s(), text=text))
+        self._notes.put(pod.uid, Note(at_s=self._wall.wall_s(), text=text))
         self._recorder.record(
             about(pod),
             reason="AscendScheduled",
@@ -365,7 +364,7 @@ async def main(settings: Settings) -> None:
     """
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
+    wall = clocks.of_this_machine()
     async with Client(
         credentials.given(
             kubeconfig_file=settings.kubeconfig,

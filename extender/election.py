@@ -187,7 +187,7 @@ class Election:
         began_s = clock.parsed(found.spec.acquire_time or "")
         if began_s is None:
             return leading.Found(lease=found)
-        return leading.Found(lease=found, age_s=self._wall.now_s() - began_s)
+        return leading.Found(lease=found, age_s=self._wall.wall_s() - began_s)
 
     async def _write(self, over: Lease | None) -> leading.Event | None:
         sent_s = self._now_s()
@@ -205,7 +205,7 @@ class Election:
         return leading.Written(lease=written, sent_s=sent_s)
 
     def _now(self) -> str:
-        return clock.rfc3339_micro(self._wall.now_s())
+        return clock.rfc3339_micro(self._wall.wall_s())
 
 
 def election_of(settings: Settings, client: Client, wall: Clock) -> Election | None:

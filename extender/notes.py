@@ -42,7 +42,7 @@ class Notes:
         if len(self._notes) > REMEMBERED:
             del self._notes[next(iter(self._notes))]
 
-    def judged(self, uid: str, judgement: Judgement, now_s: float) -> None:
+    def judged(self, uid: str, judgement: Judgement, wall_s: float) -> None:
         """Remember what filter said, if no node was fit."""
         if judgement.fitting:
             return
@@ -52,7 +52,7 @@ class Notes:
         self.put(
             uid,
             Note(
-                at_s=now_s,
+                at_s=wall_s,
                 text=f"0/{looked} nodes are available: {said or 'no node was offered'}",
                 counts=counts,
             ),

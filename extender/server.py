@@ -89,11 +89,10 @@ class Server:
         if pod is None:  # asks for none of our resources: not ours to judge
             judged = Judgement(fitting=names)
         else:
-            now_s = self._clock.now_s()
             judged = self._judge(args.pod, pod, names)
             if self._evictor is not None:
                 judged = self._with_room(self._evictor, args.pod, pod, judged)
-            self._notes.judged(pod.uid, judged, now_s)
+            self._notes.judged(pod.uid, judged, self._clock.wall_s())
             self._count(judged)
             if not judged.fitting:
                 self._on_refused()

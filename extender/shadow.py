@@ -92,7 +92,7 @@ class Shadow:
         self,
         cache: Cache,
         *,
-        now_s: Callable[[], float],
+        wall_s: Callable[[], float],
         world: Callable[[Gang], World] = lambda _gang: planning.PLAIN,
         found: Callable[[Finding], None] = lambda _finding: None,
     ) -> None:
@@ -100,12 +100,12 @@ class Shadow:
 
         Args:
             cache: What is known.
-            now_s: Seconds since the epoch.
+            wall_s: Seconds since the epoch.
             world: What is known of networks, asked for each job.
             found: Told each finding.
         """
         self._cache = cache
-        self._now_s = now_s
+        self._wall_s = wall_s
         self._world = world
         self._found = found
         self.counts: Counter[Rule] = Counter()
@@ -154,7 +154,7 @@ class Shadow:
         return "\n".join(lines) + "\n"
 
     def _note(self, of: str, rule: Rule, text: str) -> None:
-        finding = Finding(of=of, rule=rule, text=text, at_s=self._now_s())
+        finding = Finding(of=of, rule=rule, text=text, at_s=self._wall_s())
         self.counts[rule] += 1
         if finding.is_different:
             self.latest.append(finding)

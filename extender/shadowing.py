@@ -39,7 +39,7 @@ class Shadowing:
             world: What is known of networks, asked for each job.
         """
         self._metrics = metrics
-        self._shadow = Shadow(cache, now_s=wall.now_s, world=world, found=self._found)
+        self._shadow = Shadow(cache, wall_s=wall.wall_s, world=world, found=self._found)
 
     def before(self, change: Change) -> None:
         """Look at what the cache is about to learn."""

@@ -213,7 +213,7 @@ class Volcano:
             return f"the API server: {error}"
         if pod.uid not in self._allocated:
             return "Volcano has taken the pod back meanwhile"
-        self._notes.put(pod.uid, Note(at_s=self._clock.now_s(), text=made.sentence))
+        self._notes.put(pod.uid, Note(at_s=self._clock.wall_s(), text=made.sentence))
         self._metrics.allocated.inc()
         return ""
 

@@ -39,7 +39,7 @@ def bound(where: str, ids: Iterable[int], name: str = "p") -> changes.PodSeen:
 def beside(*seen: changes.Change) -> tuple[Cache, Shadow, list[Finding]]:
     cache = cluster(TENANT, *seen, nodes=("n1", "n2"))
     found: list[Finding] = []
-    return cache, Shadow(cache, now_s=lambda: NOW_S, found=found.append), found
+    return cache, Shadow(cache, wall_s=lambda: NOW_S, found=found.append), found
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_job_is_compared_once_all_its_pods_have_nodes() -> None:
     found: list[Finding] = []
     beheld = Shadow(
         cache,
-        now_s=lambda: NOW_S,
+        wall_s=lambda: NOW_S,
         world=lambda _gang: World(profile=Profile.PER_POD),
         found=found.append,
     )
