@@ -5,8 +5,10 @@ import resource
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
+from sandbox import stepped
 from sandbox.faults import drivers
 from sandbox.faults.troubles import WRITES, Trouble, What
 from sandbox.faults.vocabulary import Fault, FaultError, Value
@@ -291,6 +293,22 @@ async def _disk_full(world: World, values: Mapping[str, Value]) -> Begun:
     return Begun(undo=undo)
 
 
+async def _clock_stepped(world: World, values: Mapping[str, Value]) -> Begun:
+    pattern, by_s = str(values["user"]), float(str(values["by"]))
+    files = [file for user, file in world.clocks.items() if fnmatchcase(user, pattern)]
+    if not files:
+        known = ", ".join(world.clocks) or "nobody"
+        raise FaultError([f"user: expected one of {known}, found {pattern!r}"])
+    for file in files:
+        stepped.step(file, by_s)
+
+    async def undo() -> None:
+        for file in files:
+            stepped.step(file, -by_s)
+
+    return Begun(undo=undo)
+
+
 _Do = Callable[[World, Mapping[str, Value]], Awaitable[Begun | None]]
 _DOING: Mapping[str, _Do] = {
     "api-slow": _trouble(What.SLOW),
@@ -316,6 +334,7 @@ _DOING: Mapping[str, _Do] = {
     "driver-slow": _driver(drivers.slow),
     "driver-lying": _driver(drivers.lying),
     "disk-full": _disk_full,
+    "clock-stepped": _clock_stepped,
 }
 #: The faults that can be done.
 DOABLE = frozenset(_DOING)

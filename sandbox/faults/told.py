@@ -64,7 +64,7 @@ def _say(out: TextIO, text: str) -> None:
 def listed() -> Iterator[str]:
     """Return the whole vocabulary, as a person reads it."""
     for kind in FAULTS:
-        yield f"{kind.name}: {kind.refusal or kind.does}"
+        yield f"{kind.name}: {kind.does}"
         for parameter in kind.parameters:
             yield f"    {_parameter(parameter)}"
         if lasting := _lasting(kind):
@@ -88,7 +88,7 @@ def _parameter(parameter: Parameter) -> str:
 
 
 def _lasting(kind: FaultKind) -> str:
-    if kind.is_momentary or kind.refusal:
+    if kind.is_momentary:
         return ""
     usual = "until it is ended" if kind.usual_s is None else f"{kind.usual_s:g}s"
     return f"for=a duration such as 500ms, 10s, 1m (usual: {usual})"

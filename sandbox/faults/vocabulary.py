@@ -13,6 +13,8 @@ Value = str | int | float | tuple[int, ...]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) *(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: No clock is stepped to a time that cannot be written.
+_MOST_STEP_S = 365 * 24 * 3600.0
 
 
 class FaultError(ValueError):
@@ -30,6 +32,7 @@ class Kind(Enum):
     NODE = "the name of a node"
     CHIPS = "chip numbers such as 0,3"
     DURATION = "a duration such as 500ms, 10s, 1m"
+    STEP = "a duration such as 10s, 1h, or back: -1h; a year at most"
     COUNT = "a whole number, 1 or more"
     PATTERN = "a name, or a pattern with * and ?"
     MOMENT = "one of now, asked, answered, write"
@@ -57,8 +60,6 @@ class FaultKind:
     usual_s: float | None = None
     #: whether it is over as soon as it is done
     is_momentary: bool = False
-    #: why it cannot be done; "" for those that can
-    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +179,12 @@ FAULTS = (
     ),
     FaultKind(
         "clock-stepped",
-        "the clock on the wall jumps",
-        refusal="the sandbox's programs share the clock of this machine, and nothing "
-        "but a time of their own could step it; `make e2e-faults` does",
+        "the clock on the wall jumps, and jumps back in the end: an agent's or the "
+        "extender's, not the API server's, a kubelet's or the scheduler's",
+        (
+            Parameter("user", Kind.PATTERN, "whose: ascend-agent-node-1 …", "*"),
+            Parameter("by", Kind.STEP, "how far ahead, or back", "1h"),
+        ),
     ),
 )
 KINDS: Mapping[str, FaultKind] = {kind.name: kind for kind in FAULTS}
@@ -200,8 +204,6 @@ def read(name: object, given: Mapping[str, object], nodes: Sequence[str]) -> Fau
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise FaultError([f"expected one of {', '.join(KINDS)}, found {name!r}"])
-    if kind.refusal:
-        raise FaultError([f"{kind.name} cannot be done: {kind.refusal}"])
     known = [parameter.name for parameter in kind.parameters]
     known += [] if kind.is_momentary else ["for"]
     problems = [
@@ -249,6 +251,14 @@ def duration_s(told: object) -> float | None:
     return float(found[1]) * _SECONDS[found[2]] if found else None
 
 
+def _step_s(told: object) -> float | None:
+    text = told.strip() if isinstance(told, str) else ""
+    seconds = duration_s(text.removeprefix("-"))
+    if seconds is None or seconds > _MOST_STEP_S:
+        return None
+    return -seconds if text.startswith("-") else seconds
+
+
 def _expected(kind: Kind, nodes: Sequence[str]) -> str:
     return f"one of {', '.join(nodes)}" if kind is Kind.NODE and nodes else kind.value
 
@@ -285,6 +295,7 @@ def _one_of(*words: str) -> Callable[[object], Value | None]:
 _READERS: Mapping[Kind, Callable[[object], Value | None]] = {
     Kind.CHIPS: _chips,
     Kind.DURATION: duration_s,
+    Kind.STEP: _step_s,
     Kind.COUNT: _count,
     Kind.PATTERN: _text,
     Kind.MOMENT: _one_of("now", "asked", "answered", "write"),

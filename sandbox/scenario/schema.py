@@ -27,6 +27,10 @@ _VALUES: dict[Kind, dict[str, Any]] = {
     Kind.NODE: _NAME,
     Kind.CHIPS: {"anyOf": [_CHIPS, {"type": ["string", "integer"]}]},
     Kind.DURATION: _DURATION,
+    Kind.STEP: {
+        "type": "string",
+        "pattern": r"^\s*-?[0-9]+(\.[0-9]+)? *(ms|s|m|h)\s*$",
+    },
     Kind.COUNT: {"type": ["integer", "string"], "minimum": 1},
     Kind.PATTERN: _TEXT,
     Kind.MOMENT: {"enum": ["now", "asked", "answered", "write"]},
@@ -108,7 +112,7 @@ def _fault(kind: FaultKind) -> dict[str, Any]:
     needed = [p.name for p in kind.parameters if p.default is None]
     fields = {"name": {"const": kind.name}, **told, **lasting}
     return {
-        "description": kind.refusal or kind.does,
+        "description": kind.does,
         **_object(fields, required=["name", *needed]),
     }
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox import stepped
 from sandbox.world.machines import Machine
 
 RESOURCE = "huawei.com/Ascend910"
@@ -83,6 +84,11 @@ class Node:
         """Where the agent says where it listens."""
         return self.root / "address"
 
+    @property
+    def clock_file(self) -> Path:
+        """How far the clock on the agent's wall has been stepped."""
+        return self.root / "clock"
+
     def set_faults(self, chips: Iterable[int]) -> None:
         """Break these chips and mend all others, by editing the driver's file.
 
@@ -94,7 +100,8 @@ class Node:
         self._describe("\n".join(lines) + "\n")
 
     def begin(self) -> None:
-        """Write the driver's file for the first time."""
+        """Write the driver's file for the first time, and set the clock."""
+        stepped.begin(self.clock_file)
         if self.machine.driver_file is None:
             self.set_faults(())
         else:
@@ -121,6 +128,11 @@ class Premises:
     def extender_address_file(self) -> Path:
         """Where the extender says where it listens."""
         return self.root / "extender-address"
+
+    @property
+    def extender_clock_file(self) -> Path:
+        """How far the clock on the extender's wall has been stepped."""
+        return self.root / "extender-clock"
 
     @property
     def kubeconfig(self) -> Path:

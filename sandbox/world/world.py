@@ -16,6 +16,7 @@ from pathlib import Path
 import aiohttp
 
 import sandbox
+from sandbox import stepped
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from sandbox.faults.troubles import Troubles
@@ -45,6 +46,7 @@ class ExtenderPlace:
     api_url: str
     service_account_dir: Path
     address_file: Path
+    clock_file: Path
     #: where it listens; a port that it had before, once it is known
     listen: str = "127.0.0.1:0"
 
@@ -52,7 +54,7 @@ class ExtenderPlace:
 def agent_command(node: Node) -> Sequence[str]:
     """Return how our own agent is started."""
     return (
-        *(sys.executable, "-m", "agent"),
+        *(sys.executable, "-m", "sandbox.stepped", str(node.clock_file), "agent"),
         *("--node-name", node.name),
         *("--kubelet-dir", str(node.kubelet_dir)),
         *("--pod-resources-socket", str(node.pod_resources_socket)),
@@ -70,7 +72,7 @@ def agent_command(node: Node) -> Sequence[str]:
 def extender_command(place: ExtenderPlace) -> Sequence[str]:
     """Return how our own extender is started."""
     return (
-        *(sys.executable, "-m", "extender"),
+        *(sys.executable, "-m", "sandbox.stepped", str(place.clock_file), "extender"),
         *("--api-server", place.api_url),
         *("--service-account-dir", str(place.service_account_dir)),
         *("--listen", place.listen),
@@ -110,6 +112,8 @@ class World:
     server: ApiServer | None
     #: what befalls requests to `server`
     troubles: Troubles
+    #: {user: how far the clock on its wall has been stepped}; those that can be
+    clocks: Mapping[str, Path]
 
     async def metrics(self, program: str) -> str:
         """Return what a program counts, in Prometheus' text format.
@@ -184,6 +188,7 @@ class _Builder:
         self._server: ApiServer | None = None
         self._troubles = Troubles()
         self._starts: dict[str, Callable[[], None]] = {}
+        self._clocks: dict[str, Path] = {}
 
     async def build(
         self, machines: Sequence[Machine], given: ControlPlane | None, port: int
@@ -231,6 +236,7 @@ class _Builder:
             crew=Crew(self._programs, self._starts),
             server=self._server,
             troubles=self._troubles,
+            clocks=self._clocks,
         )
 
     async def _start_api_server(self, port: int) -> ControlPlane:
@@ -282,12 +288,16 @@ class _Builder:
             api_url=control.url,
             service_account_dir=self._place.service_account("ascend-extender", control),
             address_file=address_file,
+            clock_file=self._place.extender_clock_file,
         )
+        stepped.begin(place.clock_file)
 
         def start() -> None:
             known = address_file.exists()
             there = replace(place, listen=address(address_file)) if known else place
-            self._start_program(EXTENDER, self._commands.extender(there))
+            command = self._commands.extender(there)
+            self._note_clock("ascend-extender", place.clock_file, command)
+            self._start_program(EXTENDER, command)
 
         self._starts[EXTENDER] = start
         start()
@@ -296,9 +306,16 @@ class _Builder:
     def _start_agents(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             name = agent_of(node.name)
-            start = partial(self._start_program, name, self._commands.agent(node))
+            command = self._commands.agent(node)
+            self._note_clock(f"ascend-agent-{node.name}", node.clock_file, command)
+            start = partial(self._start_program, name, command)
             self._starts[name] = start
             start()
+
+    def _note_clock(self, user: str, file: Path, command: Sequence[str]) -> None:
+        """Know whose clock can be stepped: a program may be one that reads none."""
+        if str(file) in command:
+            self._clocks[user] = file
 
     def _start_program(self, name: str, command: Sequence[str]) -> None:
         log = self._place.logs / f"{name}.log"

@@ -1,8 +1,10 @@
 """Faults in a world that is up: together, twice, and asked for wrongly."""
 
+import asyncio
 import io
+import json
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from sandbox.faults.vocabulary import Fault, FaultError, read
 from sandbox.scenario import playing, reading
 from sandbox.scenario.reading import Scenario
 from sandbox.world import World, running
+from service import clock
 
 TOUR = Path(__file__).parent.parent / "scenario" / "tour.yaml"
 
@@ -62,6 +65,33 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
         "   ✗ line 10: end: api-slow",
         "     'api-slow' does not last; lasting: none",
     ]
+
+
+async def test_an_agent_whose_clock_is_stepped_reports_by_that_clock(
+    world: World,
+) -> None:
+    breakage = Breakage(world)
+    with pytest.raises(FaultError, match=r"one of ascend-extender, .*, found 'nobody'"):
+        await breakage.begin(read("clock-stepped", {"user": "nobody"}, ()))
+    hours = read("clock-stepped", {"user": "ascend-agent-*", "by": "2h"}, ())
+
+    await breakage.begin(hours)
+    world.nodes["node-1"].set_faults([3])
+    await _reported(world, lambda ahead_s: ahead_s > 3600)
+    await breakage.end("clock-stepped")
+    world.nodes["node-1"].set_faults([])
+    await _reported(world, lambda ahead_s: ahead_s < 3600)
+
+
+async def _reported(world: World, is_so: Callable[[float], bool]) -> None:
+    """Wait until the node's report is so far ahead of the clock of this machine."""
+    path = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-node-1"
+    async with asyncio.timeout(60):
+        while True:
+            written = json.loads((await world.api.get(path))["data"]["DeviceInfoCfg"])
+            if is_so(written["DeviceInfo"]["UpdateTime"] - clock.wall_s()):
+                return
+            await asyncio.sleep(0.05)
 
 
 def test_the_tour_is_of_all_faults() -> None:
