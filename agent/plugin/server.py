@@ -146,7 +146,7 @@ class Server:
                 await asyncio.sleep(rivals.LOOK_EACH_S)
                 continue
             try:
-                await self.run_once(kubelet)
+                await self.run_once()
                 self._backoff.reset()
             except (grpc.aio.AioRpcError, OSError, TimeoutError) as error:
                 pause_s = self._backoff.next_s()
@@ -158,18 +158,16 @@ class Server:
                 )
                 await self._pause(pause_s, kubelet)
 
-    async def run_once(self, kubelet: tuple[int, int]) -> None:
-        """Serve and register; return when the registration is no longer good.
-
-        Args:
-            kubelet: Its socket, by which its successor is known.
-        """
+    async def run_once(self) -> None:
+        """Serve and register; return when the registration is no longer good."""
         servicer = self._servicer = self._make_servicer()
         self._suspicion = ""
         server = grpc.aio.server()
         api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
         inode = await self._serve(server)
         try:
+            # Only now: the look for a rival takes a second, and it may be another's.
+            kubelet = _identity(self._kubelet_socket)
             await self._register(servicer)
             self._problem = None
             self._tell.registered()
@@ -243,9 +241,14 @@ class Server:
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
 
     async def _until_stale(
-        self, servicer: ListServicer, kubelet: tuple[int, int]
+        self, servicer: ListServicer, kubelet: tuple[int, int] | None
     ) -> str:
-        """Wait for any sign that the kubelet no longer knows us; say which."""
+        """Wait for any sign that the kubelet no longer knows us; say which.
+
+        Args:
+            servicer: Ours of this round.
+            kubelet: Its socket at which we registered; a successor has another.
+        """
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
         while True:

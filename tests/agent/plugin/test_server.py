@@ -110,7 +110,7 @@ class Told:
 
 
 async def nothing() -> None:
-    """A disk that writes at once."""
+    """A disk that writes at once; a kubelet without pod-resources."""
 
 
 @asynccontextmanager
@@ -121,10 +121,8 @@ async def serving(
     *,
     pods: Sequence[NpuPod] = (),
     write_journal: Callable[[], Awaitable[None]] = nothing,
+    offered: Callable[[], Awaitable[None]] = nothing,
 ) -> AsyncIterator[Server]:
-    async def no_word() -> None:
-        return  # this kubelet has no pod-resources
-
     now = current(*pods)
     server = Server(
         lambda: Servicer(
@@ -143,7 +141,7 @@ async def serving(
         ),
         product=PRODUCT,
         kubelet_dir=directory,
-        offered=no_word,
+        offered=offered,
         tell=Told(registered),
         backoff=backoff,
     )
@@ -200,6 +198,28 @@ async def test_a_kubelet_that_restarts_is_registered_with_again(
         while server.problem() is not None:
             await asyncio.sleep(0.01)
     assert counted == [1, 1]
+
+
+async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    looked, looked_again = asyncio.Event(), asyncio.Event()
+
+    async def offered() -> None:
+        if looked.is_set():
+            looked_again.set()
+            return
+        looked.set()
+        await kubelet.stop()
+        (tmp_path / "kubelet.sock").unlink(missing_ok=True)
+        await kubelet.start()
+
+    async with serving(tmp_path, offered=offered) as server:
+        await looked_again.wait()
+        while server.problem() is not None:
+            await asyncio.sleep(0.01)
+
+        assert kubelet.story == ["registered", "list"]
 
 
 async def test_a_new_socket_is_noticed_even_if_the_stream_does_not_end(
