@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from agent.faults.rules import FaultConfig
+from agent.faultwatch import FaultWatch
 from kube.objects import Pod
 from kube.watch import ListWatch
 from tests.agent.reporting import NAMESPACE, drawn, reporting
@@ -24,11 +26,11 @@ REQUESTS = 40
 class _Watch:
     """A watch of one collection: its changes, a bookmark each minute, and its end."""
 
-    def __init__(self, api: "_Api", path: str, lasts_s: float) -> None:
+    def __init__(self, api: "_Api", params: dict[str, str]) -> None:
         self._api = api
-        self._path = path
+        self.params = params
         self._loop_s = asyncio.get_running_loop().time
-        self._ends_s = self._loop_s() + lasts_s
+        self._ends_s = self._loop_s() + float(params["timeoutSeconds"])
         self.changes: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def read(self, idle_s: float) -> bytes:
@@ -55,20 +57,28 @@ class _Api:
         }
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, **_more: object
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        params: dict[str, str] | None = None,
+        **_more: object,
     ) -> bytes:
         self.asked[f"{method} {path.split('/')[-2]}"] += 1
         if method == "GET":
             found = self._objects.get(path)
-            items = [] if found is None else [found]
+            items = [found] if found and _selects(params or {}, found) else []
             version = {"resourceVersion": str(self._version)}
             return json.dumps({"metadata": version, "items": items}).encode()
-        collection = path if method == "POST" else path.rpartition("/")[0]
-        return self._write(collection, json.loads(body or b"{}"))
+        assert method == "PATCH"
+        return self._write(path, json.loads(body or b"{}"))
 
-    def _write(self, collection: str, wanted: dict[str, Any]) -> bytes:
+    def _write(self, path: str, wanted: dict[str, Any]) -> bytes:
         self._version += 1
-        found = self._objects.setdefault(collection, {"metadata": {"uid": "c"}})
+        collection, _, name = path.rpartition("/")
+        new = {"metadata": {"name": name, "uid": "c"}}
+        found = self._objects.setdefault(collection, new)
         metadata = found["metadata"] | {"resourceVersion": str(self._version)}
         for key, value in wanted.get("metadata", {}).items():
             merged = {**metadata.get(key, {}), **value} if key in _MAPS else value
@@ -76,7 +86,8 @@ class _Api:
         found["metadata"] = metadata
         found["data"] = found.get("data", {}) | wanted.get("data", {})
         for watch in self._watches.get(collection, []):
-            watch.changes.put_nowait(self.event("MODIFIED", found))
+            if _selects(watch.params, found):
+                watch.changes.put_nowait(self.event("MODIFIED", found))
         return json.dumps(found).encode()
 
     def event(self, kind: str, obj: dict[str, Any]) -> bytes:
@@ -87,7 +98,7 @@ class _Api:
         self, path: str, *, params: dict[str, str], **_more: object
     ) -> AsyncIterator[_Watch]:
         self.asked[f"WATCH {path.rpartition('/')[2]}"] += 1
-        watch = _Watch(self, path, float(params["timeoutSeconds"]))
+        watch = _Watch(self, params)
         open_ones = self._watches.setdefault(path, [])
         open_ones.append(watch)
         try:
@@ -99,15 +110,33 @@ class _Api:
 _MAPS = ("labels", "annotations")
 
 
+def _selects(params: dict[str, str], found: dict[str, Any]) -> bool:
+    name = params.get("fieldSelector", "").removeprefix("metadata.name=")
+    return name in ("", found["metadata"]["name"])
+
+
 @asynccontextmanager
 async def an_agent(api: Any) -> AsyncIterator[Any]:
     """All of an agent that speaks to the API server while no pod comes or goes."""
     pods = ListWatch(api, "/api/v1/pods", Pod)
+    configured: list[FaultConfig] = []
+    faults = FaultWatch(
+        api, namespace=NAMESPACE, apply=configured.append, complain=unexpected
+    )
     async with reporting(api) as world:
-        task = asyncio.create_task(pods.run(lambda _change: None))
+        tasks = {
+            asyncio.create_task(pods.run(lambda _change: None)),
+            asyncio.create_task(faults.run()),
+        }
         yield world
-        task.cancel()
-        await asyncio.wait({task})
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    assert configured == []
+
+
+def unexpected(problem: str) -> None:
+    raise AssertionError(problem)
 
 
 @pytest.mark.looptime
@@ -137,7 +166,7 @@ async def test_a_day_costs_few_requests_and_leaves_nothing_behind() -> None:
     # no list but the first of each kind: nothing is polled
     assert {key: n for key, n in api.asked.items() if key.startswith("GET")} == {
         "GET v1": 2,
-        f"GET {NAMESPACE}": 1,
+        f"GET {NAMESPACE}": 2,
     }
     assert api.asked["PATCH configmaps"] >= 12 * 12
     assert max(objects[6:]) - min(objects[1:6]) < 500, objects
