@@ -31,10 +31,11 @@ def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
         resource: The Kubernetes resource, such as `huawei.com/Ascend910`.
     """
     meta = pod.metadata
-    containers = [_container(c, is_init=True) for c in pod.spec.init_containers or ()]
-    containers += [_container(c, is_init=False) for c in pod.spec.containers or ()]
-    if not any(resource in container.limits for container in containers):
+    first, then = pod.spec.init_containers or (), pod.spec.containers or ()
+    if not any(resource in (c.resources.limits or ()) for c in (*first, *then)):
         return None  # most pods of a cluster end here
+    containers = [_container(c, is_init=True) for c in first]
+    containers += [_container(c, is_init=False) for c in then]
     return wire.npu_pod(
         wire.PodMeta(
             uid=meta.uid,
