@@ -310,7 +310,7 @@ def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
     cache.uids[pod.namespace, pod.name] = pod.uid
     _sit(cache, change, now_s)
     if pod.node or pod.terminal:
-        _drop(cache, pod.uid)
+        _drop(cache, pod.uid, computed=pod.node)
     if not pod.node:
         return
     record = cache.record(pod.node)
@@ -364,11 +364,13 @@ def _pod_gone(cache: Cache, uid: str, now_s: float) -> None:
         cache.compute(pod.node)
 
 
-def _drop(cache: Cache, uid: str) -> None:
+def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
+    """Forget a promise; a node that is computed anyway never looks free meanwhile."""
     promise = cache.assumed.pop(uid, None)
     if promise is not None:
         del cache.records[promise.node].assumed[uid]
-        cache.compute(promise.node)
+        if promise.node != computed:
+            cache.compute(promise.node)
 
 
 def _tick(cache: Cache, lost: str, now_s: float) -> None:

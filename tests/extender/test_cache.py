@@ -266,6 +266,39 @@ def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -
     assert (taken, cache.better) == (set(), {"n1"})
 
 
+def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> None:
+    """Else each bind would have the scheduler try all pods again that wait."""
+    cache = cluster()
+    promised = pod(Spec(name="a", count=2))
+    promise = changes.Assumed(
+        uid=promised.uid, node="n1", chips=3, predicate_time=1, shape=promised.shape
+    )
+    apply(cache, changes.PodSeen(pod=promised), promise)
+    cache.better.clear()
+
+    bound = Spec(name="a", count=2, node="n1", annotations=claim((0, 1)))
+    apply(cache, changes.PodSeen(pod=pod(bound)))
+
+    assert (cache.better, cache.assumed) == (set(), {})
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+
+
+def test_a_node_is_better_when_its_promised_pod_has_come_to_another() -> None:
+    cache = cluster(nodes=("n1", "n2"))
+    promised = pod(Spec(name="a", count=2))
+    promise = changes.Assumed(
+        uid=promised.uid, node="n1", chips=3, predicate_time=1, shape=promised.shape
+    )
+    apply(cache, changes.PodSeen(pod=promised), promise)
+    cache.better.clear()
+
+    bound = Spec(name="a", count=2, node="n2", annotations=claim((0, 1)))
+    apply(cache, changes.PodSeen(pod=pod(bound)))
+
+    assert (cache.better, cache.assumed) == ({"n1"}, {})
+    assert len(free(cache, "n1")) == 8
+
+
 def test_a_node_is_better_when_the_agent_has_released_what_it_held() -> None:
     cache = cluster(report("n1", held=(0, 1)))
     cache.better.clear()
