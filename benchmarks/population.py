@@ -16,6 +16,7 @@ from scheduler_core import chips
 from scheduler_core.bits import ids_of
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo, inventory
+from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 
 #: The job of several pods.
@@ -51,8 +52,11 @@ class Population:
 
     def node(self, number: int) -> bytes:
         """A Node."""
-        name = node_name(number).encode()
-        return _node() % {b"name": name, b"version": b"%d" % (number + 1)}
+        return _node() % {
+            b"name": node_name(number).encode(),
+            b"version": b"%d" % (number + 1),
+            b"ip": b"10.%d.%d.%d" % (number >> 16, number >> 8 & 255, number & 255),
+        }
 
     def report(self, number: int, *, broken: bool = False, version: int = 0) -> bytes:
         """The ConfigMap of a node's agent.
@@ -146,7 +150,7 @@ def uid_of(name: str) -> str:
 def _template(document: Document) -> bytes:
     """As text, in which <name> is to be filled in."""
     text = json.dumps(document, separators=(",", ":")).replace("%", "%%")
-    for key in ("name", "uid", "version", "node", "rank"):
+    for key in ("name", "uid", "version", "node", "rank", "ip"):
         text = text.replace(f"<{key}>", f"%({key})b")
     return text.encode()
 
@@ -159,7 +163,9 @@ def _node() -> bytes:
         "pods": "110",
         PRODUCT.resource: str(PRODUCT.chip_count),
     }
-    listed = inventory.render(range(PRODUCT.chip_count), PRODUCT)
+    chip = Address(ip="<ip>")
+    chips_at = Addresses(chips=dict.fromkeys(range(PRODUCT.chip_count), chip))
+    listed = inventory.render(chips_at.chips, PRODUCT, chips_at)
     image = {"names": ["registry.example/team/image@sha256:" + "0" * 64] * 2}
     return _template(
         {
@@ -175,7 +181,7 @@ def _node() -> bytes:
                 "capacity": quantities,
                 "allocatable": quantities,
                 "conditions": _conditions("Ready", "MemoryPressure", "DiskPressure"),
-                "addresses": [{"type": "InternalIP", "address": "10.1.2.3"}],
+                "addresses": [{"type": "InternalIP", "address": "<ip>"}],
                 "images": [image] * _IMAGES,
             },
         }

@@ -56,12 +56,32 @@ def choose(
         return refused
     promise = cache.assumed.get(pod.uid)
     if promise is not None:
-        if node == promise.node:
-            return _promised(cache, pod, promise, now_ns)
-        return verdicts.why_elsewhere(cache, promise)
+        refused = _broken(cache, promise, node)
+        return refused or _promised(cache, pod, promise, now_ns)
     if node in cache.kept_from(pod.uid):
         return verdicts.KEPT
     return _chosen(cache, pod, node, now_ns)
+
+
+def why_not(cache: Cache, pod: NpuPod, node: str, *, now_s: float) -> Verdict | None:
+    """Why a pod does not get what it was promised; None: `choose` gives it that.
+
+    Of thousands of pods that is known much sooner than what is to be written on them.
+
+    Args:
+        cache: what is known now; not changed.
+        pod: asks for NPUs and is not bound.
+        node: where the scheduler wants it.
+        now_s: seconds since the epoch.
+    """
+    refused = verdicts.pod_refusal(cache, pod, now_s)
+    promise = cache.assumed.get(pod.uid)
+    if refused is not None:
+        return refused
+    if promise is not None:
+        return _broken(cache, promise, node)
+    made = choose(cache, pod, node, now_s=now_s, now_ns=0)
+    return made if isinstance(made, Verdict) else None
 
 
 def _chosen(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Verdict:
@@ -87,19 +107,24 @@ def _chosen(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Verdi
     return _choice(cache, pod, promise, placed.reason)
 
 
-def _promised(
-    cache: Cache, pod: NpuPod, promise: Assumed, now_ns: int
-) -> Choice | Verdict:
-    """The chips that are kept for a pod, if they can still be given.
-
-    Kept by the plan of its job, or by an earlier bind: its first try may or may not
-    have happened, so that only the very same can be tried again.
-    """
+def _broken(cache: Cache, promise: Assumed, node: str) -> Verdict | None:
+    """Why the chips that are kept for a pod cannot be given on that node now."""
+    if node != promise.node:
+        return verdicts.why_elsewhere(cache, promise)
     state = cache.cluster.get(promise.node)
     if state is None or state.barred:
         return verdicts.CLOSED if promise.planned else verdicts.OPEN_BIND
     if promise.chips & ~state.healthy:
         return Verdict(label=Reason.CHIP_UNHEALTHY, text="chip unhealthy")
+    return None
+
+
+def _promised(cache: Cache, pod: NpuPod, promise: Assumed, now_ns: int) -> Choice:
+    """The chips that are kept for a pod.
+
+    Kept by the plan of its job, or by an earlier bind: its first try may or may not
+    have happened, so that only the very same can be tried again.
+    """
     if not promise.planned:
         return _choice(cache, pod, promise, "the earlier bind, tried again")
     time = cache.records[promise.node].next_time(now_ns)

@@ -350,12 +350,13 @@ class Planner:
 
     def _open(self, job: str, numbers: Sequence[int]) -> None:
         """Let these calls through, if all that was promised still holds."""
-        now_s, now_ns = self._clock.now_s(), self._clock.now_ns()
+        now_s = self._clock.now_s()
         for caller in [self._calls[number].caller for number in numbers]:
             pod, node = self._cache.pods[caller.uid], caller.node
-            made = choice.choose(self._cache, pod, node, now_s=now_s, now_ns=now_ns)
-            if isinstance(made, Verdict):
-                said = f"pod {pod.name} of the job can no longer be bound: {made.text}"
+            refused = choice.why_not(self._cache, pod, node, now_s=now_s)
+            if refused is not None:
+                text = refused.text
+                said = f"pod {pod.name} of the job can no longer be bound: {text}"
                 for each in numbers:
                     self._answer(each, said)
                 self.note(jobevents.Broken(job=job, said=said))
