@@ -1,24 +1,16 @@
-"""The running extender: three watches feed the cache, one server answers from it."""
+"""The running extender: watches feed the cache, one server answers from it."""
 
 import asyncio
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import changes, clocks, doors, jobevents, live, seen, waker
-from extender.apiserver import (
-    PAUSE_S,
-    KubeJobs,
-    KubeMarks,
-    KubePods,
-    KubeShare,
-    about,
-    reports,
-)
+from extender import changes, clocks, doors, jobevents, live, waker
+from extender.apiserver import KubeJobs, KubeMarks, KubePods, KubeShare, about
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
@@ -26,6 +18,7 @@ from extender.clocks import Clock
 from extender.election import election_of
 from extender.evicting import KubeEvictions
 from extender.evictor import Evictor
+from extender.feed import Feed
 from extender.leading import Phase
 from extender.live import Adjustable, Live
 from extender.metrics import Metrics
@@ -38,16 +31,15 @@ from extender.server import Server
 from extender.settings import Settings
 from extender.shadowing import Shadowing
 from extender.sharing import Sharing
+from extender.sweeping import Sweeping
 from extender.volcano import Parts, Volcano
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import Job
 from extender.waker import Waker
-from kube import credentials, nodes, objects
-from kube.client import Client, object_path
+from kube import credentials, nodes
+from kube.client import Client
 from kube.events import Recorder, Regarding
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
-from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
@@ -55,8 +47,6 @@ log = logging.getLogger(__name__)
 COMPONENT = "ascend-extender"
 #: How often silent agents and unseen binds are looked for.
 _TICK_S = 1.0
-#: How long a watch may be between two streams; then what it showed is old.
-_LOST_S = 1.0
 #: Between two events. They are for people, who read slowly; each costs the API server
 #: as much as the bind that it tells of, while other pods wait for theirs.
 _EVENT_SPACING_S = 0.05
@@ -123,15 +113,19 @@ class Extender:
             may=may,
         )
         self._evictor = self._maker_of_room(settings, jobs_api, metrics)
-        self._nodes = ListWatch(
-            client, object_path("nodes", ""), objects.Node, pause_s=PAUSE_S
+        self._feed = Feed(
+            client,
+            learn=self._learn,
+            settings=self._live.learn,
+            synced=self._synced,
         )
-        self._pods = ListWatch(
-            client, object_path("pods", ""), objects.Pod, pause_s=PAUSE_S
+        self._sweeping = Sweeping(
+            self._feed,
+            self._cache,
+            metrics,
+            learn=self._learn,
+            every_s=settings.sweep_s,
         )
-        self._reports = reports(client, labels=deviceinfo.LABELS)
-        self._switches = reports(client, name=switches.NAME)
-        self._settings = reports(client, name=live.NAME)
         self._server = Server(
             self._cache,
             self._binder,
@@ -197,30 +191,15 @@ class Extender:
 
         On a cluster of which a part is not known, chips look free that are not.
         """
-        missing = self._missing()
+        missing = self._feed.missing()
         return self._may() or (f"waiting for {missing}" if missing else None)
-
-    def _missing(self) -> str:
-        """Which watches have not brought a whole list yet; "" if all have."""
-        watches = (self._nodes, self._pods, self._reports)
-        missing = [_named(not watch.synced for watch in watches)]
-        missing.append("" if self._settings.synced else "settings")
-        return ", ".join(filter(None, missing))
-
-    def _lost(self) -> str:
-        """Which watches have been broken for too long; "" if none has."""
-        watches = (self._nodes, self._pods, self._reports)
-        return _named(watch.lost_s() > _LOST_S for watch in watches)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._nodes.run(self._node), name="nodes")
-                group.create_task(self._pods.run(self._pod), name="pods")
-                group.create_task(self._reports.run(self._report), name="reports")
-                group.create_task(self._switches.run(self._leaves), name="switches")
-                group.create_task(self._settings.run(self._setting), name="settings")
+                group.create_task(self._feed.run(), name="feed")
+                group.create_task(self._sweeping.run(), name="sweep")
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
@@ -236,56 +215,12 @@ class Extender:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._learn(changes.Ticked(lost=self._lost()))
+            self._learn(changes.Ticked(lost=self._feed.lost()))
             self._planner.tick()
             self._volcano.tick()
             if self._evictor is not None and self.why_not_ready() is None:
                 self._evictor.tick()
             await self._binder.audit()
-
-    def _node(self, change: Change[objects.Node]) -> None:
-        match change:
-            case Upserted(obj=node):
-                self._learn(seen.node_change(node))
-            case Deleted(obj=node):
-                self._learn(changes.NodeSeen(name=node.metadata.name))
-            case Synced():
-                self._synced()
-
-    def _pod(self, change: Change[objects.Pod]) -> None:
-        match change:
-            case Upserted(obj=pod):
-                self._learn(seen.pod_change(pod))
-            case Deleted(obj=pod):
-                self._learn(changes.PodGone(uid=pod.metadata.uid))
-            case Synced():
-                self._synced()
-
-    def _report(self, change: Change[objects.ConfigMap]) -> None:
-        found: changes.ReportSeen | None = None
-        match change:
-            case Upserted(obj=report):
-                found = seen.report_change(report)
-            case Deleted(obj=report):
-                found = seen.report_gone(report)
-            case Synced():
-                self._synced()
-        if found is not None:
-            self._learn(found)
-
-    def _leaves(self, change: Change[objects.ConfigMap]) -> None:
-        match change:
-            case Upserted(obj=found):
-                self._learn(seen.switches_change(found))
-            case Deleted():
-                self._learn(seen.switches_change(None))
-            case Synced():
-                pass
-
-    def _setting(self, change: Change[objects.ConfigMap]) -> None:
-        self._live.learn(change)
-        if isinstance(change, Synced):
-            self._synced()
 
     def _adjust(self, to: Adjustable) -> None:
         """Put changed settings into force, and have the pods that wait tried again."""
@@ -305,7 +240,7 @@ class Extender:
         What was read lives long, and walking through it would hold up a filter for
         tens of milliseconds each time.
         """
-        if not self._is_frozen and not self._missing():
+        if not self._is_frozen and not self._feed.missing():
             self._is_frozen = True
             if self._shadowing is None:
                 self._volcano.adopt()
@@ -390,9 +325,3 @@ async def main(settings: Settings) -> None:
         ) as addresses:
             log.info("serving", extra={"address": addresses[0]})
             await office.run()
-
-
-def _named(which: Iterable[bool]) -> str:
-    """Name those of the three watches on which all decisions rest."""
-    names = ("nodes", "pods", "device ConfigMaps")
-    return ", ".join(name for name, is_it in zip(names, which, strict=True) if is_it)

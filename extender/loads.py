@@ -8,7 +8,7 @@ with the sidecars before it.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from decimal import Decimal, Overflow
 from functools import lru_cache
 from typing import NamedTuple
@@ -136,6 +136,14 @@ class Loads:
     def ask(self, uid: str) -> Ask:
         """What a pod asks for; a pod that is not known asks for a place."""
         return self._pods.get(uid, ("", A_PLACE))[1]
+
+    def at(self, uid: str) -> tuple[str, Ask] | None:
+        """A pod's node and what it asks for; None for a pod that is not known."""
+        return self._pods.get(uid)
+
+    def uids(self) -> KeysView[str]:
+        """All pods that are known."""
+        return self._pods.keys()
 
     def of(self, node: str) -> Ask:
         """What the pods of a node ask for."""

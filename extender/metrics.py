@@ -88,6 +88,12 @@ class Metrics(Collector):
         self.api_requests = self._counter(
             "api_requests", "Requests to the API server.", "verb", "resource", "code"
         )
+        self.sweeps = self._counter(
+            "sweeps", "Comparisons of a watch with the API server.", "result"
+        )
+        self.repairs = self._counter(
+            "cache_repairs", "Objects of which something wrong was known.", "resource"
+        )
         self.watch_cache(self._cache)
         registry.register(self)
 

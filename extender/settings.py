@@ -130,6 +130,12 @@ class Settings:
         text="true: decide nothing and write nothing; compare what another scheduler "
         "decides with what this one would (docs/shadow.md)",
     )
+    sweep_s: float = option(
+        600.0,
+        "seconds between two comparisons of all that is known with the API server; "
+        "0: none",
+        check=at_least(0),
+    )
     log_level: str = option(
         "info", f"one of {', '.join(logs.LEVELS)}", check=one_of(*logs.LEVELS)
     )

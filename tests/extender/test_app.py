@@ -109,7 +109,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with beside_an_api_server(tmp_path) as found:
+    async with beside_an_api_server(tmp_path, "--sweep-s=0.5") as found:
         yield found
 
 
@@ -169,6 +169,18 @@ def fits(world: World, pod: dict[str, Any], *names: str) -> Callable[[], Any]:
     return ask
 
 
+async def nothing_was_known_wrongly(world: World) -> bool:
+    """Whether the sweep has looked, and has found nothing."""
+    seen = {"metadata": {"annotations": {"seen-at": str(clock.wall_ns())}}}
+    await world.api.patch("/api/v1/nodes/n1", seen)  # its watch comes so far
+    shown = (await world.get("/metrics"))[1].splitlines()
+    repairs = [s for s in shown if s.startswith("ascend_extender_cache_repairs_total")]
+    assert [float(each.split()[-1]) for each in repairs] == [0.0] * 5
+    return any(
+        s.startswith('ascend_extender_sweeps_total{result="done"}') for s in shown
+    )
+
+
 @pytest.mark.seed("000-01")
 @pytest.mark.seed("000-02")
 async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> None:
@@ -196,6 +208,7 @@ async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> Non
 
     await until(is_told)
     await until(is_explained)
+    await until(lambda: nothing_was_known_wrongly(world))
 
 
 async def test_what_changes_in_the_cluster_changes_the_answer(world: World) -> None:

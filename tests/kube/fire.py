@@ -126,9 +126,8 @@ def _target(name: str) -> paths.Target:
 
 
 @asynccontextmanager
-async def burning(seed: int = 1) -> AsyncIterator[Bed]:
-    """Have a server whose pods change all the time, and somebody who follows them."""
-    bed = Bed()
+async def served(bed: Bed) -> AsyncIterator[Client]:
+    """Have a bed's server answer."""
 
     @web.middleware
     async def noted(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -151,20 +150,28 @@ async def burning(seed: int = 1) -> AsyncIterator[Bed]:
         async with Client(
             Credentials("http://bed"), connector=lambda: bed.pipes
         ) as client:
-            chance = random.Random(seed)  # noqa: S311  # jitter, not a secret
-            bed.watch = ListWatch(client, PODS, Pod, page_size=7, rng=chance)
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(bed.churn(seed)),
-                    group.create_task(bed.watch.run(bed.mirror.take)),
-                ]
-                try:
-                    yield bed
-                finally:
-                    for task in tasks:
-                        task.cancel()
+            yield client
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def burning(seed: int = 1) -> AsyncIterator[Bed]:
+    """Have a server whose pods change all the time, and somebody who follows them."""
+    bed = Bed()
+    async with served(bed) as client:
+        chance = random.Random(seed)  # noqa: S311  # jitter, not a secret
+        bed.watch = ListWatch(client, PODS, Pod, page_size=7, rng=chance)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(bed.churn(seed)),
+                group.create_task(bed.watch.run(bed.mirror.take)),
+            ]
+            try:
+                yield bed
+            finally:
+                for task in tasks:
+                    task.cancel()
 
 
 async def settled(bed: Bed, within_s: float = 120.0) -> None:

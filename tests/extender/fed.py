@@ -1,0 +1,128 @@
+"""A cache that is fed by watches on a server in memory, in simulated time."""
+
+import json
+import random  # noqa: TID251  # seeded: the same churn each time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from extender.cache import Cache
+from extender.feed import Feed
+from extender.sweeping import Sweeping
+from sandbox.apiserver import paths, requests
+from sandbox.apiserver.requests import Request
+from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.wire import deviceinfo, inventory
+from tests.extender.clusters import RESOURCE, claim, report
+from tests.kube.fire import Bed
+
+NODES = ("n1", "n2")
+PODS = "/api/v1/namespaces/default/pods"
+REPORTS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+@dataclass(kw_only=True, slots=True)
+class World:
+    """Server, watches and cache; people, scheduler and agents that change things."""
+
+    bed: Bed
+    feed: Feed
+    cache: Cache
+    sweeping: Sweeping
+    registry: CollectorRegistry
+    chance: random.Random
+    #: {pod: its node}, living ones
+    pods: dict[str, str] = field(default_factory=dict)
+    made: int = 0
+
+    def write(self, method: str, path: str, body: dict[str, Any]) -> None:
+        target = paths.parse(path)
+        assert target is not None
+        request = Request(
+            method=method,
+            target=target,
+            query={"gracePeriodSeconds": "0"} if method == "DELETE" else {},
+            media_type="application/merge-patch+json" if method == "PATCH" else "",
+            body=json.dumps(body).encode() if body else b"",
+        )
+        answer = requests.carry_out(self.bed.store, request)
+        assert answer.code < 300, answer.raw
+        self.bed.hub.publish()
+
+    def add_nodes(self) -> None:
+        for name in NODES:
+            listed = inventory.render(range(8), ATLAS_800_TRAINING)
+            meta = {"name": name, "annotations": {inventory.BASE_DEVICE_INFOS: listed}}
+            self.write("POST", "/api/v1/nodes", {"metadata": meta})
+            has = {RESOURCE: "8", "cpu": "100", "pods": "110"}
+            status = {"status": {"capacity": has, "allocatable": has}}
+            self.write("PATCH", f"/api/v1/nodes/{name}/status", status)
+            meta = {
+                "name": deviceinfo.configmap_name(name),
+                "labels": dict(deviceinfo.LABELS),
+            }
+            self.write("POST", REPORTS, {"metadata": meta, "data": texts(name, ())})
+
+    def change(self) -> None:
+        """Let one thing happen to some pod, node or report."""
+        kind = self.chance.choice(("make", "make", "bind", "end", "delete", "report"))
+        name = self.chance.choice(tuple(self.pods)) if self.pods else ""
+        if kind == "report" or (not name and kind != "make"):
+            self.tell_report(self.chance.choice(NODES))
+        elif kind == "make":
+            self.make(self.chance.choice((2, 2, 0)))
+        elif kind == "bind" and not self.pods[name]:
+            self.bind(name, self.chance.choice(NODES))
+        elif kind == "end":
+            phase = {"status": {"phase": self.chance.choice(("Succeeded", "Failed"))}}
+            self.write("PATCH", f"{PODS}/{name}/status", phase)
+            del self.pods[name]
+        elif kind == "delete":
+            self.write("DELETE", f"{PODS}/{name}", {})
+            del self.pods[name]
+
+    def make(self, chips: int = 2) -> str:
+        self.made += 1
+        name = f"p{self.made}"
+        asked = {"cpu": "1"} | ({RESOURCE: str(chips)} if chips else {})
+        one = {"name": "c", "image": "i", "resources": {"limits": asked}}
+        body = {"metadata": {"name": name}, "spec": {"containers": [one]}}
+        self.write("POST", PODS, body)
+        self.pods[name] = ""
+        return name
+
+    def bind(self, name: str, node: str) -> None:
+        first = self.chance.randrange(7)
+        meta = {"name": name, "annotations": claim((first, first + 1), self.made)}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"metadata": meta, "target": target}
+        self.write("POST", f"{PODS}/{name}/binding", body)
+        self.pods[name] = node
+
+    def tell_report(self, node: str) -> None:
+        held = self.chance.sample(range(8), 2)
+        path = f"{REPORTS}/{deviceinfo.configmap_name(node)}"
+        self.write("PATCH", path, {"data": texts(node, held)})
+
+    def repaired(self, resource: str) -> float:
+        name = "ascend_extender_cache_repairs_total"
+        found = self.registry.get_sample_value(name, {"resource": resource})
+        assert found is not None
+        return found
+
+    def all_repaired(self) -> float:
+        return sum(map(self.repaired, self.feed.watches()))
+
+    def swept(self, result: str) -> float:
+        name = "ascend_extender_sweeps_total"
+        return self.registry.get_sample_value(name, {"result": result}) or 0.0
+
+
+def texts(node: str, held: Iterable[int]) -> dict[str, str]:
+    made = report(node, held=held)
+    return {
+        deviceinfo.DEVICE_INFO_KEY: made.device_info,
+        deviceinfo.AFFINITY_KEY: made.affinity,
+    }
