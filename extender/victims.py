@@ -40,6 +40,8 @@ _ENDING = -(1 << 31)
 def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
     """Whether `pod` could be placed on `node` once these pods have gone.
 
+    Chips that are freed for another pod or job already are no place for it.
+
     Args:
         cache: What is known.
         pod: Asks for NPUs and has no node.
@@ -52,8 +54,12 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
     row = state.row_for(pod.shape.resource)
     if row is None:
         return False
-    tenants = cache.records[node].tenants
-    gone = _union(tenants[uid].chips for uid in uids if uid in tenants)
+    record = cache.records[node]
+    own = {pod.uid, cache.gangs.job_of.get(pod.uid, "")}
+    promised = _union(mask for owner, mask in record.kept.items() if owner not in own)
+    tenants = record.tenants
+    left = _union(tenants[uid].chips for uid in uids if uid in tenants)
+    gone = left & ~promised
     there = state.free_for(row) | gone & state.usable(row)
     return bool(chips.choose(row, there, pod.total))
 
