@@ -139,23 +139,26 @@ def test_with_cdi_the_agent_may_write_the_spec(agent_with: PodWith) -> None:
     assert mounts(pod) == {**BASE, "/var/run/cdi": "/var/run/cdi"}
 
 
-def test_only_with_preemption_may_the_extender_evict(tmp_path: Path) -> None:
-    found = rendered(tmp_path, "preemption")
+#: {component: the setting}; each gives the right as well, and they go together
+EVICTING = {"preemption": "--preemption=evict", "incomplete": "--incomplete=evict"}
+
+
+def test_only_with_these_components_may_the_extender_evict(tmp_path: Path) -> None:
+    found = rendered(tmp_path, *EVICTING)
 
     (extender,) = [each for each in found if each["kind"] == "Deployment"]
     assert extender["metadata"]["name"] == "ascend-extender"
     (container,) = extender["spec"]["template"]["spec"]["containers"]
-    assert "--preemption=evict" in container["args"]
-    added = [
-        each
-        for each in found
-        if each["metadata"]["name"] == "ascend-extender-preemption"
-    ]
-    role, binding = sorted(added, key=lambda each: len(each["kind"]))
     rule = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
-    assert role["rules"] == [rule]
     account = {"kind": "ServiceAccount", "name": "ascend-extender"}
-    assert binding["subjects"] == [account | {"namespace": "kube-system"}]
+    for component, setting in EVICTING.items():
+        assert setting in container["args"]
+        name = f"ascend-extender-{component}"
+        added = [each for each in found if each["metadata"]["name"] == name]
+        role, binding = sorted(added, key=lambda each: len(each["kind"]))
+        assert role["rules"] == [rule]
+        assert binding["roleRef"]["name"] == name
+        assert binding["subjects"] == [account | {"namespace": "kube-system"}]
     without = [rule for each in rendered(tmp_path) for rule in each.get("rules", ())]
     assert not any("pods/eviction" in rule["resources"] for rule in without)
 
