@@ -173,7 +173,7 @@ class Evictor:
         gang = self._cache.gangs.jobs.get(owner)
         if gang is not None:
             is_whole = gang.size is not None and not gang.missing
-            return gang.phase is Phase.IDLE and is_whole and bool(gang.unseated)
+            return gang.phase is Phase.IDLE and is_whole and gang.unseated_count > 0
         pod = self._cache.pods.get(owner)
         if pod is None or pod.node or pod.terminal or pod.deleting:
             return False

@@ -47,10 +47,11 @@ class Ask(NamedTuple):
 
     def times(self, within: "Ask") -> int:
         """How many such pods fit within what is left."""
-        some = (
-            left // asked for asked, left in zip(self, within, strict=True) if asked > 0
-        )
-        return max(min(some, default=0), 0)
+        fitting: int | None = None
+        for asked, left in zip(self, within, strict=True):
+            if asked > 0 and (fitting is None or left // asked < fitting):
+                fitting = left // asked
+        return max(fitting or 0, 0)
 
     def plus(self, other: "Ask") -> "Ask":
         """Both together."""

@@ -150,7 +150,7 @@ class Planner:
             text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
         elif self._is_too_large(gang):
             text = (
-                f"its job has {len(gang.unseated)} pods, more than the {self.largest} "
+                f"its job has {gang.unseated_count} pods, more than the {self.largest} "
                 "that can be bound together"
             )
         elif self._clock.now_s() < gang.again_s:
@@ -178,7 +178,7 @@ class Planner:
     def _is_due(self, gang: Gang) -> bool:
         return (
             gang.phase is Phase.IDLE
-            and bool(gang.unseated)
+            and gang.unseated_count > 0
             and gang.size is not None
             and not gang.missing
             and not self._is_too_large(gang)
@@ -186,7 +186,7 @@ class Planner:
         )
 
     def _is_too_large(self, gang: Gang) -> bool:
-        return gang.is_gated and len(gang.unseated) > self.largest
+        return gang.is_gated and gang.unseated_count > self.largest
 
     def _order(self, gang: Gang) -> tuple[int, str, str]:
         """Priority, then age, then UID."""

@@ -63,15 +63,9 @@ class _Try:
     pods: Sequence[NpuPod]
     #: where its pods are that have a node
     places: dict[str, Placement]
-
-    @property
-    def new(self) -> list[NpuPod]:
-        """Those without a node."""
-        return [pod for pod in self.pods if pod.uid not in self.gang.seated]
-
-    @property
-    def asks(self) -> list[Ask]:
-        return [self.cache.loads.ask(pod.uid) for pod in self.new]
+    #: those without a node, and what each of them asks for
+    new: Sequence[NpuPod]
+    asks: Sequence[Ask]
 
 
 def plan(
@@ -91,12 +85,15 @@ def plan(
     """
     known = (cache.pods.get(uid) for uid in _in_order(gang))
     pods = [pod for pod in known if pod is not None and not pod.terminal]
+    new = [pod for pod in pods if pod.uid not in gang.seated]
     job = _Try(
         cache=cache,
         gang=gang,
         world=world,
         pods=pods,
         places={pod.name: _there(cache, pod) for pod in pods if pod.node},
+        new=new,
+        asks=[cache.loads.ask(pod.uid) for pod in new],
     )
     said = ""
     for row in _rows(job, names):
@@ -219,8 +216,10 @@ def _lost(job: _Try) -> dict[str, Placement]:
 def left_on(cache: Cache, name: str) -> Ask:
     """What a node still offers besides chips, promises counted."""
     record = cache.records[name]
-    promised = total(cache.loads.ask(uid) for uid in record.assumed)
-    return record.room.minus(cache.loads.of(name)).minus(promised)
+    left = record.room.minus(cache.loads.of(name))
+    if not record.assumed:
+        return left
+    return left.minus(total(cache.loads.ask(uid) for uid in record.assumed))
 
 
 def _with_room(

@@ -124,7 +124,7 @@ class Keeper:
 
     def _waits(self, job: str) -> bool:
         gang = self._cache.gangs.jobs.get(job)
-        return gang is not None and gang.waits_s is not None and bool(gang.unseated)
+        return gang is not None and gang.waits_s is not None and gang.unseated_count > 0
 
     def _resource(self, gang: Gang) -> str:
         pods = (self._cache.pods.get(uid) for uid in gang.seats)
