@@ -17,7 +17,7 @@ from tests.e2e.stages import CannotError
 
 PARTS = (
     *("core", "products", "networks", "library", "replay", "regret"),
-    *("allocate", "extender", "volcano", "start"),
+    *("allocate", "extender", "volcano", "start", "gang"),
     *("node", "crowd", "idle", "day", "hardware"),
 )
 #: Left out where Kubernetes' programs have not been built.

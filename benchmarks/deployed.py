@@ -1,6 +1,7 @@
 """An extender as it is installed, on a large cluster: two processes, and this one.
 
-The extender is the real program; its API server is `benchmarks.prepared`.
+The extender is the real program; its API server is `benchmarks.prepared` or
+`benchmarks.stored`.
 """
 
 import http.client
@@ -20,6 +21,10 @@ import psutil
 
 from benchmarks.population import Population
 
+#: The API servers that there are.
+PREPARED = "benchmarks.prepared"
+STORED = "benchmarks.stored"
+
 _LOOK_S = 0.01
 _LONGEST_S = 600.0
 
@@ -36,10 +41,10 @@ class Extender:
 
 
 @contextmanager
-def api_server(population: Population) -> Iterator[str]:
+def api_server(population: Population, module: str = PREPARED) -> Iterator[str]:
     """The URL of an API server of such a cluster, in a process of its own."""
     said = json.dumps(asdict(population))
-    command = [sys.executable, "-m", "benchmarks.prepared", said]
+    command = [sys.executable, "-m", module, said]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
         assert process.stdout is not None
         try:

@@ -7,7 +7,7 @@ process of its own:
     python -m benchmarks.prepared POPULATION
 
 POPULATION is that of `benchmarks.population` as JSON; the address is printed. Besides
-what Kubernetes serves, `/benchmark/...` makes things happen and says what has.
+what Kubernetes serves, `/benchmark/...` makes things happen.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from time import monotonic
 
 import msgspec
 from aiohttp import web
@@ -69,8 +68,6 @@ class Prepared:
         self._watches: set[_Watch] = set()
         #: (version, kind, line of a watch) of all that has happened
         self._log: list[tuple[int, str, bytes]] = []
-        #: when binds came and were answered, in seconds of the machine's clock
-        self._first_s = self._last_s = 0.0
         #: {pod of the job: it, as bound}
         self._bound: dict[str, bytes] = {}
 
@@ -85,8 +82,6 @@ class Prepared:
             web.post(core + "/namespaces/{of}/events", self._accept),
             web.patch(core + "/{kind}/{name}", self._accept),
             web.post("/benchmark/report/{node}/{is_broken}", self._say_report),
-            web.get("/benchmark/bound", self._tell_bound),
-            web.delete("/benchmark/bound", self._forget_bound),
         ]
 
     async def _collection(self, request: web.Request) -> web.StreamResponse:
@@ -139,7 +134,6 @@ class Prepared:
         return web.Response(body=found, content_type=_JSON)
 
     async def _bind(self, request: web.Request) -> web.Response:
-        self._first_s = self._first_s or monotonic()
         name = request.match_info["name"]
         binding = _BINDING.decode(await request.read())
         self._version += 1
@@ -150,7 +144,6 @@ class Prepared:
             added=bytes(binding.metadata.annotations),
         )
         self._show("pods", self._bound[name])
-        self._last_s = monotonic()
         return web.Response(status=201, body=b"{}", content_type=_JSON)
 
     async def _accept(self, _request: web.Request) -> web.Response:
@@ -165,25 +158,6 @@ class Prepared:
             version=self._version,
         )
         self._show("configmaps", report)
-        return web.Response(body=b"{}", content_type=_JSON)
-
-    async def _tell_bound(self, _request: web.Request) -> web.Response:
-        nodes = {
-            msgspec.json.decode(pod)["spec"]["nodeName"] for pod in self._bound.values()
-        }
-        return web.json_response(
-            {
-                "pods": len(self._bound),
-                "nodes": len(nodes),
-                "first_s": self._first_s,
-                "last_s": self._last_s,
-            }
-        )
-
-    async def _forget_bound(self, _request: web.Request) -> web.Response:
-        self._bound.clear()
-        self._log.clear()
-        self._first_s = self._last_s = 0.0
         return web.Response(body=b"{}", content_type=_JSON)
 
 

@@ -1,7 +1,6 @@
 """An API server without a store, as the clients of the real one see it."""
 
 import asyncio
-import json
 
 from benchmarks.population import Population, member_name, node_name, uid_of
 from benchmarks.prepared import serving
@@ -61,18 +60,3 @@ async def test_a_report_that_is_asked_for_shows_in_the_watch() -> None:
     assert isinstance(listed[-1], Synced)
     assert isinstance(shown, Upserted)
     assert shown.obj.metadata.name.endswith(node_name(1))
-
-
-async def test_binds_are_counted_and_can_be_forgotten() -> None:
-    async with serving(SOME) as url, Client(direct(url)) as client:
-        for member in range(2):
-            await bind(client, member, node_name(member))
-        found = json.loads(await client.request("GET", "/benchmark/bound"))
-        await client.request("DELETE", "/benchmark/bound")
-        none = json.loads(await client.request("GET", "/benchmark/bound"))
-        free = await pods.get(client, "default", member_name(1))
-
-    assert (found["pods"], found["nodes"]) == (2, 2)
-    assert 0 < found["first_s"] <= found["last_s"]
-    assert none == {"pods": 0, "nodes": 0, "first_s": 0.0, "last_s": 0.0}
-    assert free.spec.node_name == ""
