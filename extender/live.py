@@ -3,7 +3,10 @@
 The keys are those that MindCluster's scheduler has in its `init-params`, so that what
 an operator has there can be copied. What is wrong takes no effect at all, not even in
 part: the settings before it stay in force, and the ConfigMap gets an event that says
-what is wrong. Without the ConfigMap the program's own settings hold.
+what is wrong, and which these are. Without the ConfigMap the program's own settings
+hold. They do as well for one that starts, or begins to lead, on a wrong ConfigMap: it
+cannot know what stood there before, and a cluster that schedules by its own settings
+is better than one that does not.
 """
 
 import logging
@@ -27,6 +30,12 @@ NAME = "ascend-extender-settings"
 _NODES_MOST = 100_000
 #: Things that are wrong and are told; an event has little room.
 _TOLD = 3
+#: What is in force beside a wrong ConfigMap.
+_AS_BEFORE = "The settings before it stay in force"
+_AS_TOLD = (
+    "What the program was told at its start is in force, and not what this ConfigMap "
+    "may have said before"
+)
 #: MindCluster's settings for what this program does not do, or always does.
 IDLE = frozenset(
     {
@@ -128,6 +137,8 @@ class Live:
         self._adjust = adjust
         self._say = say
         self.now = told
+        #: whether a ConfigMap says what is in force
+        self._is_said = False
         #: whether the ConfigMap that is there could not be read
         self.is_unusable = False
 
@@ -137,6 +148,7 @@ class Live:
             case Upserted(obj=found):
                 self._read(found)
             case Deleted():
+                self._is_said = False
                 self._put(self._told)
             case Synced():
                 pass
@@ -150,10 +162,12 @@ class Live:
             wanted = read(texts, self._told)
         except UnusableError as error:
             self.is_unusable = True
-            text = f"{error}. The settings before it stay in force."
-            log.warning("settings not taken", extra={"why": str(error)})
+            stays = _AS_BEFORE if self._is_said else _AS_TOLD
+            text = f"{error}. {stays}: {sentence(self.now)}"
+            log.warning("settings not taken", extra={"why": text})
             self._say(about, "AscendSettingsUnusable", text)
             return
+        self._is_said = True
         idle = sorted(texts.keys() & IDLE)
         if idle:
             log.info("settings that change nothing here", extra={"keys": idle})

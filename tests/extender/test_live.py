@@ -144,13 +144,49 @@ def test_a_wrong_edit_leaves_the_last_good_one_in_force() -> None:
     assert site.adjusted == [MEANT]
     text = (
         "shared-tor-num: expected 1 or 2, found '9'. "
-        "The settings before it stay in force."
+        "The settings before it stay in force: self-maintain-available-card false, "
+        "job-rules per-pod, super-pod-size 24, reserve-nodes 0, nslb-version 2.0, "
+        "shared-tor-num 1"
     )
     assert site.said[-1] == ("AscendSettingsUnusable", text)
 
     following.learn(config(ALL))
 
     assert (following.now, following.is_unusable) == (MEANT, False)
+
+
+def test_who_starts_on_a_wrong_configmap_says_what_is_in_force_instead() -> None:
+    site = Site()
+    following = site.following()
+    text = (
+        "shared-tor-num: expected 1 or 2, found '9'. "
+        "What the program was told at its start is in force, and not what this "
+        "ConfigMap may have said before: self-maintain-available-card true, job-rules "
+        "seed, super-pod-size 16, reserve-nodes 2, nslb-version 1.0, shared-tor-num 2"
+    )
+
+    following.learn(config(ALL | {"shared-tor-num": "9"}))
+
+    assert (following.now, following.is_unusable) == (TOLD, True)
+    assert site.adjusted == []
+    assert site.said == [("AscendSettingsUnusable", text)]
+
+    following.learn(config(ALL))
+    following.learn(Deleted(config(ALL).obj))
+    following.learn(config(ALL | {"shared-tor-num": "9"}))
+
+    assert site.said[-1] == ("AscendSettingsUnusable", text)
+
+
+def test_what_is_in_force_is_not_cut_off_however_much_is_wrong() -> None:
+    site = Site()
+    wrong = {"\u00e4" * 200 + str(number): "x" * 200 for number in range(50)}
+
+    site.following().learn(config(wrong | dict.fromkeys(ALL, "x" * 500)))
+
+    [(_, text)] = site.said
+    assert text.endswith("shared-tor-num 2")
+    assert len(text) <= 1024  # the API server takes no longer event
 
 
 def test_without_the_configmap_the_programs_own_settings_hold() -> None:
