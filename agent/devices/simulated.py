@@ -8,6 +8,7 @@ is noticed, in place or by rename, and a file that nobody edits costs one call.
 
 import asyncio
 import os
+import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -117,6 +118,7 @@ class SimulatedDriver:
         if len(content) > _MAX_BYTES:
             flaw = Flaw(at="", expected=f"at most {_MAX_BYTES} bytes", found="more")
             raise DriverFileError(str(self._path), (flaw,))
+        is_file = stat.S_ISREG(found.st_mode)  # whatever else says more each time
         is_old = found.st_ctime_ns < self._wall_ms() * 1_000_000 - _YOUNG_NS
         last = self._last
         return _Look(
@@ -124,7 +126,7 @@ class SimulatedDriver:
             outcome=last.outcome
             if last is not None and last.content == content
             else self._outcome(content),
-            stamp=_stamp(found) if is_old else None,
+            stamp=_stamp(found) if is_file and is_old else None,
         )
 
     def _outcome(self, content: bytes) -> Reading | DriverFileError:
