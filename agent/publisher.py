@@ -13,7 +13,8 @@ from typing import NoReturn
 
 from agent.claims import publishing
 from agent.claims.events import PodSeen
-from agent.claims.publishing import Patch
+from agent.claims.publishing import Basis, Patch
+from agent.claims.values import Ledger
 from agent.current import Current
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.pods import NpuPod
@@ -80,6 +81,10 @@ class Publisher:
         self._new_backoff = new_backoff
         self._gone: frozenset[str] = frozenset()
         self._put_off: dict[str, _PutOff] = {}
+        #: where the node was when these pods were right
+        self._where: tuple[str, Addresses] | None = None
+        #: {uid of a pod that says what it has to: what that followed from}
+        self._right: dict[str, Basis] = {}
 
     async def run(self) -> NoReturn:
         """Publish until cancelled."""
@@ -111,12 +116,31 @@ class Publisher:
         return len(batch)
 
     def _wanted(self) -> tuple[Patch, ...]:
+        ledger = self._current.ledger
+        host_ip, addresses = self._host_ip(), self._addresses()
+        self._look(ledger, host_ip, addresses)
         return publishing.patches(
-            self._current.ledger,
-            host_ip=self._host_ip(),
-            addresses=self._addresses(),
+            ledger,
+            host_ip=host_ip,
+            addresses=addresses,
             unsure=self._gone | self._put_off.keys(),
+            right=self._right.keys(),
         )
+
+    def _look(self, ledger: Ledger, host_ip: str, addresses: Addresses) -> None:
+        """Find out which pods are right, of those that may not be as they were.
+
+        A ledger changes ten times while one pod starts, and a node may have sixty.
+        """
+        if self._where != (host_ip, addresses):
+            self._where, self._right = (host_ip, addresses), {}
+        bases = {u: publishing.basis(ledger, u) for u in publishing.concerned(ledger)}
+        self._right = {
+            uid: basis
+            for uid, basis in bases.items()
+            if self._right.get(uid) == basis
+            or publishing.is_right(ledger, uid, host_ip=host_ip, addresses=addresses)
+        }
 
     async def _publish(self, patch: Patch) -> None:
         try:

@@ -8,10 +8,11 @@ only when the chips that it gives up stand somewhere else already.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, values
-from agent.claims.values import Hold, Ledger
+from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core import chips as chip_sets
 from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations, configuration
@@ -21,6 +22,8 @@ from scheduler_core.wire.pods import NpuPod
 
 #: Of a node of which nobody has said anything.
 NOWHERE = Addresses()
+#: What the annotations of one pod follow from: the pod, its slot and its holds.
+Basis = tuple[NpuPod | None, Slot | None, tuple[Hold, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ def patches(
     host_ip: str,
     addresses: Addresses = NOWHERE,
     unsure: Collection[str] = (),
+    right: AbstractSet[str] = frozenset(),
 ) -> tuple[Patch, ...]:
     """Return the patches that may be sent now, at most one for each pod.
 
@@ -51,9 +55,10 @@ def patches(
         host_ip: The node's InternalIP, for the configuration JSON.
         addresses: Of the node and its chips, for the same.
         unsure: Uids of pods that may have been patched without our knowing.
+        right: Uids of pods that are known to say what they have to.
     """
     batch: list[Patch] = []
-    for uid in sorted(ledger.slots.keys() | _owners(ledger)):
+    for uid in sorted(concerned(ledger) - right):
         pod = ledger.pods.get(uid)
         if pod is None or pod.terminal:
             continue
@@ -69,6 +74,28 @@ def patches(
                 batch.append(patch)
                 break
     return tuple(batch)
+
+
+def concerned(ledger: Ledger) -> set[str]:
+    """Return the uids of all pods whose annotations may be ours to write."""
+    return ledger.slots.keys() | _owners(ledger)
+
+
+def basis(ledger: Ledger, uid: str) -> Basis:
+    """Return all of a ledger that the annotations of one pod follow from."""
+    held = values.holds_of_pod(ledger, uid)
+    return ledger.pods.get(uid), ledger.slots.get(uid), held
+
+
+def is_right(
+    ledger: Ledger, uid: str, *, host_ip: str, addresses: Addresses = NOWHERE
+) -> bool:
+    """Tell whether a pod says what it has to; it does until its basis differs."""
+    pod = ledger.pods.get(uid)
+    if pod is None or pod.terminal:
+        return True
+    wanted = {**_truth(ledger, pod, host_ip, addresses), **_claim(ledger, pod)}
+    return not _patch(pod, wanted).annotations
 
 
 def affinity(ledger: Ledger) -> Affinity:

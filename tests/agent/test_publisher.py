@@ -253,3 +253,29 @@ async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> Non
     later = await publisher.run_once()
 
     assert (at_once, later) == (0, 1)
+
+
+async def test_what_was_right_is_written_again_once_it_is_not() -> None:
+    train, other = pod("train", [0, 1]), pod("other", [2])
+    now, api, host_ips = current(train, other), FakeApi(train, other), ["10.0.0.1"]
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: host_ips[-1], is_silent=lambda: False
+    )
+    allocated(now, (0, 1), "train")
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+
+    right = api.pods["uid-train"]
+    edited = {**right.annotations, "huawei.com/kltDev": "Ascend910-7"}
+    now.apply(PodSeen(replace(right, annotations=edited)))
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    host_ips.append("10.0.0.2")
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    allocated(now, (2,), "other")
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+
+    assert [(patch.name, len(patch.annotations)) for patch in api.patches] == [
+        ("train", 4),
+        ("train", 1),
+        ("train", 1),
+        ("other", 4),
+    ]
