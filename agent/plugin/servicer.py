@@ -94,8 +94,9 @@ class Servicer(ListServicer):
             numa: NUMA node of each chip; none if the kubelet is not to align by them.
             mounting: How chips come into containers.
         """
+        devices = translate.DeviceList()
         super().__init__(
-            current, lambda: translate.listed(current.ledger, numa()), steers=True
+            current, lambda: devices.of(current.ledger, numa()), steers=True
         )
         self._mounting = mounting
         self._traffic = traffic

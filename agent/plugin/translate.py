@@ -1,9 +1,9 @@
 """Between the kubelet's messages and the ledger's values: pure, both ways."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from agent.claims import occupancy
+from agent.claims import occupancy, values
 from agent.claims.values import Ledger
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
@@ -13,8 +13,7 @@ HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """One device as the kubelet is told."""
 
     name: str
@@ -40,6 +39,26 @@ def listed(ledger: Ledger, numa: Sequence[int]) -> tuple[Listed, ...]:
         )
         for name, is_healthy in occupancy.devices(ledger)
     )
+
+
+class DeviceList:
+    """The device list of each ledger. Protects that it is made when it may differ.
+
+    A ledger changes ten times while one pod starts; two of them concern the list.
+    """
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._basis: object = None
+        self._listed: tuple[Listed, ...] = ()
+
+    def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[Listed, ...]:
+        """Return `listed` of these."""
+        bad = ledger.unhealthy | values.releasing(ledger)
+        basis = ledger.product, ledger.holds, bad, tuple(numa)
+        if basis != self._basis:
+            self._basis, self._listed = basis, listed(ledger, numa)
+        return self._listed
 
 
 def healthy(devices: Iterable[Listed]) -> frozenset[str]:
