@@ -206,7 +206,7 @@ class Library:
             found,
             ctypes.c_uint(layout.MOST_CODES),
         )
-        return tuple(dict.fromkeys(code for code in found if code))
+        return tuple(dict.fromkeys(filter(None, found[:])))
 
     def network(self, card: int, device: int) -> int:
         """What the driver's check of the chip's network says: 0 is good."""
