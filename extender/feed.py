@@ -6,6 +6,7 @@ from typing import Any
 
 from extender import changes, live, seen
 from extender.apiserver import PAUSE_S, reports
+from extender.kept import Kept
 from kube import objects
 from kube.client import Client, object_path
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
@@ -41,7 +42,11 @@ class Feed:
             client, object_path("nodes", ""), objects.Node, pause_s=PAUSE_S
         )
         self.pods = ListWatch(
-            client, object_path("pods", ""), objects.Pod, pause_s=PAUSE_S
+            client,
+            object_path("pods", ""),
+            objects.Pod,
+            pause_s=PAUSE_S,
+            keep=Kept().pod,
         )
         self.reports = reports(client, labels=deviceinfo.LABELS)
         self.switches = reports(client, name=switches.NAME)

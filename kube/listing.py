@@ -34,7 +34,7 @@ T = TypeVar("T", bound=HasMeta)
 class Listing(Generic[T]):
     """Protects how large pages are: so large that a list ends before it expires."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a list-watch is told as well
         self,
         client: Client,
         path: str,
@@ -43,6 +43,7 @@ class Listing(Generic[T]):
         params: Mapping[str, str],
         page_size: int = PAGE_SIZE,
         accept: str = JSON,
+        keep: Callable[[T], T] | None = None,
     ) -> None:
         """Read nothing yet.
 
@@ -53,7 +54,9 @@ class Listing(Generic[T]):
             params: fieldSelector and labelSelector, where only a part is wanted.
             page_size: Objects per page.
             accept: The forms of objects that will do.
+            keep: Makes of each object what is wanted of it; None: all.
         """
+        self._keep = keep
         self._client = client
         self._path = path
         self._params = params
@@ -71,6 +74,15 @@ class Listing(Generic[T]):
             page_size=self._page_size,
             accept=METADATA,
         )
+
+    def obj(self, raw: msgspec.Raw) -> T:
+        """Return what is wanted of an object that the server sent.
+
+        Raises:
+            MalformedError: It is none of the kind.
+        """
+        obj = decoded(raw, self._objects, self._path)
+        return obj if self._keep is None else self._keep(obj)
 
     async def read(self) -> tuple[dict[str, T], str]:
         """Return all objects by UID, and the version of the list.
@@ -107,7 +119,7 @@ class Listing(Generic[T]):
                 self._page_size = min(self._page_size * 4, LARGEST_PAGE)
                 raise
             for raw in page.items or ():
-                take(decoded(raw, self._objects, self._path))
+                take(self.obj(raw))
             further = page.metadata.continue_
             if not further:
                 return self._checked(page.metadata.resource_version)

@@ -76,7 +76,6 @@ _EVENTS = msgspec.json.Decoder(WatchEvent)
 _ANY_OBJECT = msgspec.json.Decoder(OnlyMeta)
 
 
-S = TypeVar("S")
 T = TypeVar("T", bound=HasMeta)
 T_co = TypeVar("T_co", bound=HasMeta, covariant=True)
 
@@ -123,6 +122,7 @@ class ListWatch(Generic[T]):
         page_size: int = PAGE_SIZE,
         longest_s: int = LONGEST_S,
         pause_s: float = PAUSE_S,
+        keep: Callable[[T], T] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         """Know nothing yet.
@@ -136,6 +136,7 @@ class ListWatch(Generic[T]):
             page_size: Objects per page of a list.
             longest_s: The most that one watch lasts; seconds.
             pause_s: The longest pause between failures; seconds.
+            keep: Makes of each object what is kept of it; None: all.
             rng: The source of chance for jitter.
         """
         self._client = client
@@ -146,10 +147,9 @@ class ListWatch(Generic[T]):
         self._rng = rng or random.Random()  # noqa: S311  # jitter, not a secret
         self._backoff = Backoff(rng=self._rng, cap_s=pause_s)
         self._listing = Listing(
-            client, path, kind, params=self._params, page_size=page_size
+            client, path, kind, params=self._params, page_size=page_size, keep=keep
         )
         self._stamps = self._listing.of_stamps()
-        self._objects = msgspec.json.Decoder(kind)
         #: What has been delivered, and from where to go on.
         self._collection: Collection[T] = Collection()
         #: Loop time of the first of the stale lists in a row.
@@ -370,14 +370,15 @@ class ListWatch(Generic[T]):
         event = decoded(line, _EVENTS, self._path)
         match event.type:
             case "BOOKMARK":
-                self._collection.advance(self._of(event, _ANY_OBJECT))
+                mark = decoded(event.object, _ANY_OBJECT, self._path)
+                self._collection.advance(mark)
             case "ADDED" | "MODIFIED":
-                obj = self._of(event, self._objects)
+                obj = self._listing.obj(event.object)
                 if self._collection.put(obj):
                     self.event_count += 1
                     deliver(Upserted(obj))
             case "DELETED":
-                obj = self._of(event, self._objects)
+                obj = self._listing.obj(event.object)
                 if self._collection.drop(obj):
                     self.event_count += 1
                     deliver(Deleted(obj))
@@ -387,9 +388,6 @@ class ListWatch(Generic[T]):
             case _:
                 found = f"expected a type of event, found {event.type[:40]!r}"
                 raise MalformedError(f"WATCH {self._path}: {found}")
-
-    def _of(self, event: WatchEvent, decoder: "msgspec.json.Decoder[S]") -> S:
-        return decoded(event.object, decoder, self._path)
 
     def _steady(self) -> bool:
         now = asyncio.get_running_loop().time()

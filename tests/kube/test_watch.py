@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from kube.client import Client
@@ -6,7 +7,7 @@ from kube.errors import (
     UnreachableError,
 )
 from kube.objects import Pod
-from kube.watch import Change, Upserted
+from kube.watch import Change, ListWatch, Upserted
 from tests.kube.server import (
     Script,
     Watch,
@@ -139,3 +140,24 @@ async def test_the_loop_carries_on_by_itself(script: Script, client: Client) -> 
         await watch_of(client).run(deliver)
 
     assert told(seen) == ["=5", "+a6", "+b7", "+stop8"]
+
+
+async def test_of_each_object_is_delivered_and_known_what_is_to_be_kept(
+    script: Script, client: Client
+) -> None:
+    def labelled(pod: Pod) -> Pod:
+        meta = msgspec.structs.replace(pod.metadata, labels={"kept": "yes"})
+        return msgspec.structs.replace(pod, metadata=meta)
+
+    event = line("ADDED", pod("b", 6))
+    script.will(page(5, pod("a", 1)), Watch(chunks=(event,)))
+    watch = ListWatch(client, "/api/v1/pods", Pod, keep=labelled)
+    changes: list[Change[Pod]] = []
+    await watch.step(changes.append)
+
+    delivered = [each.obj for each in changes if isinstance(each, Upserted)]
+    assert delivered == list(watch.known())
+    assert [(obj.metadata.name, obj.metadata.labels) for obj in delivered] == [
+        ("a", {"kept": "yes"}),
+        ("b", {"kept": "yes"}),
+    ]
