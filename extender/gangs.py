@@ -8,9 +8,11 @@ reads them anew and forgets plans, which nothing has been told of yet.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 
 from extender.jobs import Seat, Told
 from extender.sizes import Size
+from scheduler_core.leaves import asks_leaves
 
 
 class Phase(StrEnum):
@@ -89,8 +91,15 @@ class Gang:
 
     @property
     def is_several(self) -> bool:
-        """Whether it is a job of several pods at all; unknown is taken for so."""
-        return self.size is None or self.size.count > 1
+        """Whether it is planned as a whole; unknown is taken for so.
+
+        One pod is if it asks for switch affinity: where it goes depends on the others.
+        """
+        return self.size is None or self.size.count > 1 or self._asks_leaves
+
+    @property
+    def _asks_leaves(self) -> bool:
+        return any(asks_leaves(s.traits.labels) for s in islice(self.seats.values(), 1))
 
     @property
     def unseated(self) -> list[str]:

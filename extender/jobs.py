@@ -5,7 +5,10 @@ way is a row. The first row that knows the pod wins: what a person wrote for us,
 the controllers that say most about a job, then groups of pods that name a number only.
 
 A pod that no row knows is a job by itself: so are the pods of a ReplicaSet, and those
-of a Job without completion indexes. Pure: reads a pod, asks nobody.
+of a Job without completion indexes. If it asks for switch affinity it is planned all
+the same, as a job of one: under which leaf it goes depends on the others.
+
+Pure: reads a pod, asks nobody.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 
 from kube.objects import OwnerReference, Pod
 from scheduler_core.finding import PLAIN, Traits
+from scheduler_core.leaves import asks_leaves
 from scheduler_core.wire.marks import RANK_INDEX
 
 #: The plain pair: the job's name within its namespace, and its pods that ask for NPUs.
@@ -79,8 +83,8 @@ class Seat:
 
 
 def seat(pod: Pod) -> Seat | None:
-    """The pod's seat in its job; None for a pod that is a job by itself."""
-    found = membership(pod)
+    """The pod's seat in its job; None for a pod that needs no plan."""
+    found = to_be_planned(pod)
     if found is None:
         return None
     owner = _Facts(pod).owner
@@ -293,6 +297,15 @@ def membership(pod: Pod) -> Membership | None:
             order=_order(row, facts),
         )
     return None
+
+
+def to_be_planned(pod: Pod) -> Membership | None:
+    """The pod's place in the job that it is planned with; None if it needs no plan."""
+    found, meta = membership(pod), pod.metadata
+    if found is None and asks_leaves(meta.labels or {}):
+        job = f"Pod/{meta.namespace}/{meta.name}"
+        return Membership(job=job, size=1, rank=_Facts(pod).number(RANK_INDEX))
+    return found
 
 
 def _order(row: Row, facts: _Facts) -> Order:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from extender import written
 from extender.cache import Cache
 from extender.changes import Assumed
 from extender.gangs import Gang
@@ -66,6 +67,12 @@ class _Try:
     #: those without a node, and what each of them asks for
     new: Sequence[NpuPod]
     asks: Sequence[Ask]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the job is one pod, which asks for a place in the network."""
+        size = self.gang.size
+        return size is not None and size.count == 1 and len(self.pods) == 1
 
 
 def plan(
@@ -136,7 +143,9 @@ def _by_row(
     """Places for all pods by that row, or why not."""
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in _kinds(job.new)))
     size = min(pod.total for pod in job.new)
-    survey = job.cache.cluster.survey(row, size, names, avoid=avoid, in_network=True)
+    survey = job.cache.cluster.survey(
+        row, size, names, avoid=avoid, in_network=not job.is_one
+    )
     able = [*survey.best, *survey.worse]
     capped, offered = _with_room(job, row, able)
     for _ in range(_TRIES):
@@ -337,6 +346,10 @@ def _extra(
     job: _Try, pod: NpuPod, place: Placement, places: Sequence[Placement]
 ) -> dict[str, str]:
     """What is written on a pod of a job besides its chips."""
+    leaf = _leaf(job, place, places)
+    if job.is_one:
+        by_itself = written.alone(job.cache.records[place.node], pod)
+        return by_itself | marks.render(Marks(leaf=leaf))
     seat = job.gang.seats[pod.uid]
     rank = jobs.rank_to_write(
         place.rank,
@@ -350,7 +363,7 @@ def _extra(
             rank=rank or "",
             superpod_rank=place.superpod_rank,
             superpod=place.superpod,
-            leaf=_leaf(job, place, places),
+            leaf=leaf,
         )
     )
 

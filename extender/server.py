@@ -168,7 +168,7 @@ class Server:
         uid = sent.metadata.uid
         if uid in self._cache.pods:
             return self._cache.gangs.of(uid) is not None
-        return jobs.membership(sent) is not None
+        return jobs.to_be_planned(sent) is not None
 
     async def _bind(self, body: bytes, request: web.Request) -> bytes:
         said = await self._binder.bind(

@@ -21,7 +21,7 @@ from extender.cache import Cache, step
 from extender.changes import Assumed
 from extender.choice import Choice
 from extender.clocks import Clock
-from extender.jobs import membership
+from extender.jobs import to_be_planned
 from extender.metrics import Metrics
 from extender.notes import Note, Notes
 from extender.verdicts import READING, UNSEEN, Verdict
@@ -138,7 +138,7 @@ class Volcano:
             pod = seen.npu_pod(sent)
             if pod is None:
                 return None  # asks for none of our resources: not ours to judge
-            if membership(sent) is not None:
+            if to_be_planned(sent) is not None:
                 return UNSEEN
         self._is_asked_again(task)
         return self._sessions.refusal(pod, node)

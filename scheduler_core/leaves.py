@@ -3,7 +3,7 @@
 In every order of leaves, equal ones keep the order of the ConfigMap.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -49,6 +49,11 @@ def schema_of(label: str) -> Schema | None:
         known = ", ".join(Schema)
         text = f"label {TOR_AFFINITY}: expected one of {known}, null, found {label!r}"
         raise ValueError(text) from None
+
+
+def asks_leaves(labels: Mapping[str, str]) -> bool:
+    """Whether labels ask for switch affinity; of nonsense, whoever plans says so."""
+    return labels.get(TOR_AFFINITY, "") not in _NOTHING
 
 
 #: pods from which a job of the large-model schema may use several leaves

@@ -1,0 +1,131 @@
+"""One pod that asks for switch affinity goes where its leaf switch has it go."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec.structs import replace as replaced
+
+from extender import changes, jobs, seen
+from extender.cache import Cache
+from extender.clocks import Clock
+from extender.jobevents import Caller
+from extender.networks import Networks, Rules
+from extender.planner import Planner
+from kube.objects import Container, Meta, Pod, PodSpec, Resources
+from scheduler_core.leaves import Version
+from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
+from tests.extender.jobpods import member
+from tests.extender.jobsapi import Jobs
+from tests.extender.networked import LARGE, planned, switched
+
+UNKNOWN = (
+    "label tor-affinity: expected one of large-model-schema, normal-schema, null, "
+    "found 'some'"
+)
+NAMES = ("n1", "n2", "n3", "n4")
+
+
+def shown(label: str | None, count: int = 8, name: str = "p") -> Pod:
+    """A pod of nobody's job, as the watch shows it."""
+    labels = None if label is None else {"tor-affinity": label}
+    meta = Meta(name=name, namespace="default", uid=f"uid-{name}", labels=labels)
+    one = Container(name="c", resources=Resources(limits={RESOURCE: str(count)}))
+    return Pod(metadata=meta, spec=PodSpec(containers=[one]))
+
+
+def judging(cache: Cache, rules: Rules) -> Planner:
+    """A planner that knows of leaves."""
+    clock = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
+    return Planner(cache, Jobs(), clock=clock, world=Networks(cache, rules).world)
+
+
+def busy(*names: str) -> Cache:
+    """Two leaves of two nodes, some of which are taken."""
+    cache = switched(*NAMES)
+    apply(cache, *(tenant(f"on-{name}", name, (0,)) for name in names))
+    return cache
+
+
+@pytest.mark.seed("003-03")
+@pytest.mark.seed("003-06")
+@pytest.mark.parametrize("schema", ["large-model-schema", "normal-schema"])
+async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
+    schema: str,
+) -> None:
+    cache = busy("n4")
+    apply(cache, seen.pod_change(shown(schema)))
+    planner = judging(cache, Rules())
+
+    judged = planner.judge(cache.pods["uid-p"], NAMES)
+
+    # any of the three free nodes would do for a pod that does not ask
+    assert judged is not None
+    assert judged.fitting == ("n3",)
+    came = Caller(uid="uid-p", node="n3", is_there=lambda: True)
+    assert await planner.wait(came) is None  # nobody else has to come
+
+
+@pytest.mark.parametrize("label", [None, "", "null"])
+def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
+    cache = busy("n4")
+    apply(cache, seen.pod_change(shown(label)))
+
+    assert judging(cache, Rules()).judge(cache.pods["uid-p"], NAMES) is None
+    assert jobs.to_be_planned(shown(label)) is None
+
+
+@pytest.mark.parametrize(
+    ("label", "is_known", "said"),
+    [
+        (
+            "large-model-schema",
+            False,
+            "switch affinity is asked for, but basic-tor-node-cm is not imported",
+        ),
+        (
+            "some",
+            True,
+            UNKNOWN,
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_on_the_pod(
+    label: str, said: str, *, is_known: bool
+) -> None:
+    cache = busy()
+    if not is_known:
+        apply(cache, changes.SwitchesSeen())
+    apply(cache, seen.pod_change(shown(label)))
+
+    judged = judging(cache, Rules()).judge(cache.pods["uid-p"], NAMES)
+
+    assert judged is not None
+    assert judged.counts == ((f"its job does not fit: {said}", 4),)
+
+
+def test_a_job_that_turns_out_to_have_one_pod_is_planned_as_well() -> None:
+    cache = busy("n4")
+    apply(cache, member("a", size=1, traits=LARGE))
+
+    found = planned(cache, NAMES, Rules(switches=Version.TWO))
+
+    marks = {"distributed-job": "false", "isSharedTor": "0", "isHealthy": "0"}
+    assert found == {"a": ("n3", marks)}
+
+
+def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None:
+    cache = busy("n4")
+    old = shown("large-model-schema")
+    apply(cache, seen.pod_change(old))
+    ending = changes.PodSeen(
+        pod=replace(cache.pods["uid-p"], node="n1", phase="Running", deleting=True),
+        seat=jobs.seat(old),
+    )
+    apply(cache, ending)
+    meta = replaced(old.metadata, uid="uid-new")
+    apply(cache, seen.pod_change(replaced(old, metadata=meta)))
+
+    judged = judging(cache, Rules()).judge(cache.pods["uid-new"], NAMES)
+
+    assert judged is not None
+    assert judged.fitting == ("n3",)
