@@ -64,11 +64,13 @@ class Hold:
     #: init containers of its pod had, the kubelet has forgotten
     anew: bool = False
     misses: int = 0  #: passes in a row in which nobody alive could be the owner
+    #: all chips that nobody else may get while this hold lasts
+    mask: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def mask(self) -> int:
-        """All chips that nobody else may get while this hold lasts."""
-        return chip_sets.mask_of((*self.chips, *self.reserved))
+    def __post_init__(self) -> None:
+        """Reckon the mask once: it is asked for some hundred times after each event."""
+        mask = chip_sets.mask_of((*self.chips, *self.reserved))
+        object.__setattr__(self, "mask", mask)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
