@@ -14,15 +14,15 @@ LEAST_PER_HUNDRED = {
     "corrected": 10,  # two pods that swapped
     "rechosen chips": 5,
     "rejected after Allocate": 3,
-    "an id given twice": 5,
+    "an id given twice": 2,
     "checkpoint lost": 3,
     "crash": 10,
     "crash in the middle of a swap": 2,
     "Allocate by a pod worker": 20,
     "bare": 3,
-    "name used again": 20,
+    "name used again": 8,
     "patch failed": 1,
-    "plain rest": 3,
+    "plain rest": 1,
     "pod checked at rest": 100,
 }
 EXAMPLES = int(os.environ.get("LEDGER_EXAMPLES", "500"))

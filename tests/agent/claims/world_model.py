@@ -154,7 +154,7 @@ class World:
         told = dict(occupancy.devices(ledger))
         assert tuple(told) == IDS
         readers = {pod.uid for pod in self._readers()}
-        for (uid, _), container in self.kubelet.containers.items():
+        for (uid, _), container in self.kubelet.lasting().items():
             for kubelet_id, chip in container.mounted:
                 if ledger.unhealthy >> chip & 1 and uid not in readers:
                     assert not told[kubelet_id], f"{kubelet_id} hides a broken chip"
