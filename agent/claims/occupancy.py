@@ -60,7 +60,7 @@ def claimed(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
     mask = 0
     for slot in ledger.slots.values():
         if slot.uid not in left_out:
-            mask |= slot.chips
+            mask |= _kept(ledger, slot)
     for pod in ledger.pods.values():
         if not pod.terminal and pod.uid not in ledger.slots:
             mask |= annotated(ledger, pod)
@@ -77,8 +77,22 @@ def claimed_before(ledger: Ledger, slot: Slot) -> int:
         if uid == slot.uid:
             break
         if values.is_alive(ledger, uid):
-            mask |= earlier.chips
+            mask |= _kept(ledger, earlier)
     return mask & slot.chips
+
+
+def _kept(ledger: Ledger, slot: Slot) -> int:
+    """Return the chips that a slot keeps from others.
+
+    Where a container was made anew, its pod's annotations name what it has, and no
+    more what its init containers had: the scheduler may give that away.
+    """
+    pod = ledger.pods.get(slot.uid)
+    holds = values.holds_of_pod(ledger, slot.uid)
+    is_anew = any(hold.anew for hold in holds)
+    if pod is None or not is_anew or not values.is_settled(ledger, pod):
+        return slot.chips
+    return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
 
 
 def unusable(ledger: Ledger) -> int:

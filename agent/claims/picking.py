@@ -35,7 +35,7 @@ def open_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
     but no init container asks any more once its pod has what lasts.
     """
     served = {h.need for h in holds if not h.freed or h.owner is not None}
-    lasts = any(h.owner and not values.is_init(slot, h.need) for h in holds)
+    lasts = any((h.owner or h.anew) and not values.is_init(slot, h.need) for h in holds)
     return next(
         (
             index

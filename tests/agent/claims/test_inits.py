@@ -4,31 +4,10 @@ from dataclasses import replace
 
 from agent.claims.events import ChipsRead, Noted, PodGone, PodSeen
 from agent.claims.publishing import patches
-from agent.current import Current
 from scheduler_core.wire.annotations import PREDICATE_TIME, SERVED
-from scheduler_core.wire.pods import NpuPod
+from tests.agent.claims.init_pods import confirmed, owners, train
 from tests.agent.node import RESOURCE, Effects, current, holds, pod, slots
 from tests.agent.rules.kubelet import app, init, mounts, prefers, refusal, shows
-
-NEEDS = [init("prepare", 1), app("main", 1)]
-
-
-def train(name: str, chip: int, time: int, phase: str = "Pending") -> NpuPod:
-    """A pod that needs a chip, first to prepare."""
-    return pod(name, [chip], time, containers=NEEDS, phase=phase)
-
-
-def confirmed() -> Current:
-    """A node where such a pod runs, with both its holds."""
-    now = current(train("train", 0, 1, phase="Running"))
-    mounts(now, 5)
-    mounts(now, 5)
-    shows(now, "train", main=(5,))
-    return now
-
-
-def owners(now: Current) -> dict[int, str]:
-    return {sequence: owner for sequence, (owner, _, _) in holds(now).items()}
 
 
 def test_what_was_given_just_before_under_its_id_is_its_init_containers() -> None:
@@ -88,7 +67,9 @@ def test_nor_what_was_given_earlier_under_its_id() -> None:
 
 def test_nor_what_has_another_count() -> None:
     pair = pod("pair", [4, 5], 1)
-    now = current(pair, pod("one", [0], 2, containers=NEEDS))
+    now = current(
+        pair, pod("one", [0], 2, containers=[init("prepare", 1), app("main", 1)])
+    )
     mounts(now, 6, 7)  # the pair's, which is rejected
     mounts(now, 7)  # not its init container's id, but one's
 
@@ -282,80 +263,3 @@ def test_nor_what_another_got_when_what_lasts_is_made_anew_by_itself() -> None:
     assert [held for owner, _, held in holds(now).values() if "other" in owner] == [
         (chip,)
     ]
-
-
-def test_nor_when_it_gets_its_own_chips_again() -> None:
-    now = confirmed()
-    shows(now, "train", main=())
-    now.apply(PodSeen(pod("rejected", [4], 2)))
-    mounts(now, 6)
-    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
-    assert mounts(now, 6) == (0,)
-
-    shows(now, "train", main=(6,))
-
-    assert owners(now) == {1: "", 3: "", 4: "train/main"}
-
-
-PAIR = [init("prepare", 2), app("one", 1), app("two", 1)]
-
-
-def test_nor_when_one_gets_its_own_chips_again_and_another_has_others() -> None:
-    now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
-    mounts(now, 4, 5)
-    mounts(now, 4)
-    mounts(now, 5)
-    shows(now, "train", one=(4,), two=(5,))
-    shows(now, "train", one=(), two=())
-    assert mounts(now, 6) == (6,)  # it could be either's
-    shows(now, "train", one=(6,), two=())
-
-    assert mounts(now, 4) == (5,)  # it can only be the other one's
-    shows(now, "train", one=(6,), two=(4,))
-
-    assert owners(now) == {1: "", 2: "", 4: "train/one", 5: "train/two"}
-
-
-def test_nor_when_one_was_made_anew_and_the_kubelet_knows_another_again() -> None:
-    now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
-    mounts(now, 4, 5)
-    mounts(now, 4)
-    mounts(now, 5)
-    shows(now, "train", one=(4,), two=(5,))
-    shows(now, "train", one=(), two=())
-    assert mounts(now, 6) == (6,)
-    shows(now, "train", one=(6,), two=())
-
-    shows(now, "train", one=(6,), two=(5,))
-
-    assert owners(now) == {1: "", 2: "", 3: "train/two", 4: "train/one"}
-
-
-def test_what_ran_without_devices_had_none_for_its_init_containers() -> None:
-    now = current(train("train", 0, 1, phase="Running"))
-    shows(now, "train", main=())
-    now.apply(PodSeen(pod("rejected", [4], 2)))
-    mounts(now, 6)
-    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
-    assert mounts(now, 6) == (0,)
-
-    shows(now, "train", main=(6,))
-
-    assert owners(now) == {1: "", 2: "train/main"}
-
-
-def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> None:
-    now = confirmed()
-    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
-    mounts(now, 6)
-    mounts(now, 6)
-    shows(now, "other", main=(6,))
-    shows(now, "train", main=())
-    shows(now, "other", main=())
-    mounts(now, 7)  # of a pod that no watch has shown yet
-    mounts(now, 7)
-    now.apply(PodSeen(train("late", 3, 3)))
-
-    shows(now, "late", main=(7,))
-
-    assert {n: owners(now)[n] for n in (5, 6)} == {5: "late/prepare", 6: "late/main"}

@@ -1,0 +1,112 @@
+"""Containers that are made anew by themselves, since the kubelet lost their devices."""
+
+from agent.claims.events import AllocateAsked, AwaitClaim, ChipsRead, PodSeen
+from tests.agent.claims.init_pods import confirmed, owners, train
+from tests.agent.node import current, holds, ids, pod
+from tests.agent.rules.kubelet import app, init, mounts, passes, shows
+
+
+def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() -> None:
+    now = confirmed()
+    shows(now, "train", main=())
+    now.apply(PodSeen(pod("rejected", [4], 2)))
+    mounts(now, 6)
+    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
+    assert mounts(now, 6) == (0,)
+
+    shows(now, "train", main=(6,))
+
+    assert owners(now) == {1: "", 3: "", 4: "train/main"}
+
+
+PAIR = [init("prepare", 2), app("one", 1), app("two", 1)]
+
+
+def test_nor_when_it_has_ids_that_they_had() -> None:
+    now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
+    mounts(now, 4, 5)
+    mounts(now, 4)
+    mounts(now, 5)
+    shows(now, "train", one=(4,), two=(5,))
+    shows(now, "train", one=(), two=())
+    assert mounts(now, 6) == (6,)  # it could be either's
+    shows(now, "train", one=(6,), two=())
+
+    assert mounts(now, 4) == (5,)  # it can only be the other one's
+    shows(now, "train", one=(6,), two=(4,))
+
+    assert owners(now) == {1: "", 2: "", 4: "train/one", 5: "train/two"}
+
+
+def test_nor_when_the_kubelet_knows_another_of_its_pod_again() -> None:
+    now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
+    mounts(now, 4, 5)
+    mounts(now, 4)
+    mounts(now, 5)
+    shows(now, "train", one=(4,), two=(5,))
+    shows(now, "train", one=(), two=())
+    assert mounts(now, 6) == (6,)
+    shows(now, "train", one=(6,), two=())
+
+    shows(now, "train", one=(6,), two=(5,))
+
+    assert owners(now) == {1: "", 2: "", 3: "train/two", 4: "train/one"}
+
+
+def test_the_chips_that_a_pod_made_anew_has_no_more_are_its_claim_no_more() -> None:
+    needs = [init("prepare", 2), app("main", 1)]
+    now = current(pod("train", [4, 5], containers=needs, phase="Running"))
+    mounts(now, 4, 5)
+    mounts(now, 4)
+    shows(now, "train", main=(4,))
+    shows(now, "train", main=())
+    now.apply(ChipsRead(unhealthy=0, busy=1 << 4))  # it still runs on its own
+    assert mounts(now, 6) == (6,)
+    shows(now, "train", main=(6,))
+    now.apply(ChipsRead(unhealthy=0, busy=1 << 6))
+    passes(now, 2)
+    assert holds(now) == {3: ("train/main", "train", (6,))}
+
+    now.apply(PodSeen(pod("next", [4, 5], 2)))
+
+    assert mounts(now, 4, 5) == (4, 5)
+
+
+def test_while_one_waits_to_be_found_anew_no_init_container_of_its_pod_asks() -> None:
+    now = confirmed()
+    shows(now, "train", main=())
+    assert mounts(now, 6) == (0,)
+
+    (answer,) = now.apply(AllocateAsked(ids(7), last_call=False))  # somebody's
+
+    assert answer == AwaitClaim(1)
+
+
+def test_what_ran_without_devices_had_none_for_its_init_containers() -> None:
+    now = current(train("train", 0, 1, phase="Running"))
+    shows(now, "train", main=())
+    now.apply(PodSeen(pod("rejected", [4], 2)))
+    mounts(now, 6)
+    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
+    assert mounts(now, 6) == (0,)
+
+    shows(now, "train", main=(6,))
+
+    assert owners(now) == {1: "", 2: "train/main"}
+
+
+def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> None:
+    now = confirmed()
+    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
+    mounts(now, 6)
+    mounts(now, 6)
+    shows(now, "other", main=(6,))
+    shows(now, "train", main=())
+    shows(now, "other", main=())
+    mounts(now, 7)  # of a pod that no watch has shown yet
+    mounts(now, 7)
+    now.apply(PodSeen(train("late", 3, 3)))
+
+    shows(now, "late", main=(7,))
+
+    assert {n: owners(now)[n] for n in (5, 6)} == {5: "late/prepare", 6: "late/main"}
