@@ -17,14 +17,14 @@ from tests.e2e.stages import CannotError
 
 PARTS = (
     *("core", "products", "networks", "library", "replay", "regret"),
-    *("allocate", "extender", "volcano", "start", "gang"),
+    *("allocate", "extender", "volcano", "start", "gang", "visible"),
     *("node", "crowd", "idle", "day", "hardware"),
 )
 #: Left out where Kubernetes' programs have not been built.
 SCHEDULER = "scheduler"
 #: Asked for by name only: the first needs the real cluster of `make e2e-up`, the
-#: others take a quarter of an hour, and fifty times an agent's memory.
-BY_NAME = ("kubelet", "steady", "agents")
+#: others take a quarter of an hour, fifty times an agent's memory, and gigabytes.
+BY_NAME = ("kubelet", "steady", "agents", "growth")
 
 
 def measured(part: str) -> list[Row]:
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         nargs="?",
         choices=[*PARTS, SCHEDULER, *BY_NAME],
         metavar="PART",
-        help="only this part, as JSON: %(choices)s; without it all but the last three, "
+        help="only this part, as JSON: %(choices)s; without it all but the last four, "
         "as a table",
     )
     part = parser.parse_args(arguments).part

@@ -14,13 +14,14 @@ import json
 import random  # noqa: TID251  # seeded: the same cluster in every run
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from benchmarks.cached import learn
+from benchmarks.deployed import filter_body
 from benchmarks.pace import paced
 from benchmarks.table import Row, percentile
 from extender import changes
@@ -48,7 +49,7 @@ _WAITING = 1_000
 _SAMPLES = 1_000
 _WARM_UP = 50
 #: calls a second
-_RATE = 50
+RATE = 50
 #: {names: p99 that is the goal, in milliseconds}
 _GOALS = {1_000: 2, 5_000: 5}
 _NOBODY = "http://127.0.0.1:9"  # filter asks no API server
@@ -62,12 +63,12 @@ def rows() -> list[Row]:
             # of all, not the first: those are the ones with pods that wait
             names = _names()[:: _NODES // size]
             for count, what in ((1, "some nodes fit"), (8, "hardly any fits")):
-                samples = _filters(address, names, count)
+                samples = filters(address, names, count)
                 p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
                 found.append(
                     Row(
                         figure=f"extender filter, {size:,} names, {what}, "
-                        f"{_RATE} a second",
+                        f"{RATE} a second",
                         goal=f"p99 ≤ {goal} ms",
                         value=f"p50 {p50:.2f} ms, p99 {p99:.2f} ms",
                         passed=p99 <= goal,
@@ -76,9 +77,18 @@ def rows() -> list[Row]:
     return found
 
 
-def _filters(address: str, names: list[str], count: int) -> list[float]:
-    """Milliseconds of each call, over one connection, as the scheduler keeps it."""
-    body = json.dumps({"Pod": _pod(count), "Nodes": None, "NodeNames": names}).encode()
+def filters(
+    address: str, names: Sequence[str], count: int, *, calls: int = _SAMPLES
+) -> list[float]:
+    """Milliseconds of each call, over one connection, as the scheduler keeps it.
+
+    Args:
+        address: Of an extender.
+        names: What it is offered.
+        count: Chips that the pod asks for.
+        calls: How many calls, after some for warming up.
+    """
+    body = filter_body(pod_for(count), names)
     connection = http.client.HTTPConnection(address)
 
     def ask() -> bytes:
@@ -88,19 +98,20 @@ def _filters(address: str, names: list[str], count: int) -> list[float]:
     _check(ask(), names)
     for _ in range(_WARM_UP):
         ask()
-    samples = paced(ask, rate=_RATE, calls=_SAMPLES)
+    samples = paced(ask, rate=RATE, calls=calls)
     connection.close()
     return samples
 
 
-def _check(answer: bytes, names: list[str]) -> None:
+def _check(answer: bytes, names: Sequence[str]) -> None:
     found = json.loads(answer)
     failed = found["FailedNodes"] | found["FailedAndUnresolvableNodes"]
     assert not found["Error"], found["Error"]
     assert sorted([*found["NodeNames"], *failed]) == sorted(names)
 
 
-def _pod(count: int) -> dict[str, object]:
+def pod_for(count: int) -> dict[str, object]:
+    """A pod that asks for so many chips, as a scheduler sends it."""
     limits = {PRODUCT.resource: str(count)}
     return {
         "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"},
