@@ -51,7 +51,7 @@ class Cache:
         self.limits = limits
         self._self_maintain = self_maintain
         self._bare_nodes = bare_nodes
-        self._agent_silent_s = agent_silent_s
+        self.agent_silent_s = agent_silent_s
         #: {node: its record}
         self.records: dict[str, Record] = {}
         #: {shape: nodes with a claim of it that no Allocate has served yet}
@@ -193,7 +193,7 @@ class Cache:
         """Whether the agent has been silent for too long."""
         if record.report is not None and record.report.is_bare:
             return False
-        return now_s - record.alive_s > self._agent_silent_s
+        return now_s - record.alive_s > self.agent_silent_s
 
 
 def _offers_more(before: NodeState | None, after: NodeState | None) -> bool:
@@ -382,7 +382,15 @@ def _tick(cache: Cache, lost: str, now_s: float) -> None:
     cache.ticked_s = now_s
     cache.of_job(jobevents.Ticked(), now_s)
     cache.storms.forget(now_s)
+    heard_s = now_s - cache.agent_silent_s
     for name, record in list(cache.records.items()):
+        if (
+            record.alive_s >= heard_s
+            and not record.is_silent
+            and not record.unshown
+            and record.report is not None
+        ):
+            continue  # so are nearly all, and each second all are looked at
         silent = record.report is None or cache.is_silent(record, now_s)
         if record.show(now_s) or silent != record.is_silent:
             record.is_silent = silent
