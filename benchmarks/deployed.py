@@ -41,16 +41,28 @@ class Extender:
 
 
 @contextmanager
-def api_server(population: Population, module: str = PREPARED) -> Iterator[str]:
-    """The URL of an API server of such a cluster, in a process of its own."""
-    said = json.dumps(asdict(population))
-    command = [sys.executable, "-m", module, said]
+def served(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]]:
+    """A module of ours in a process of its own, and the address that it prints.
+
+    Args:
+        module: To be run; it serves until it is ended.
+        arguments: What it is told.
+    """
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
         assert process.stdout is not None
         try:
-            yield process.stdout.readline().strip()
+            address = process.stdout.readline().strip()
+            yield address, psutil.Process(process.pid)
         finally:
             process.terminate()
+
+
+@contextmanager
+def api_server(population: Population, module: str = PREPARED) -> Iterator[str]:
+    """The URL of an API server of such a cluster, in a process of its own."""
+    with served(module, json.dumps(asdict(population))) as (url, _):
+        yield url
 
 
 @contextmanager

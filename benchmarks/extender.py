@@ -12,16 +12,13 @@ import gc
 import http.client
 import json
 import random  # noqa: TID251  # seeded: the same cluster in every run
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from benchmarks.cached import learn
-from benchmarks.deployed import filter_body
+from benchmarks.deployed import filter_body, served
 from benchmarks.pace import paced
 from benchmarks.table import Row, percentile
 from extender import changes
@@ -58,7 +55,7 @@ _NOBODY = "http://127.0.0.1:9"  # filter asks no API server
 def rows() -> list[Row]:
     """Measure. Takes a minute and a half."""
     found: list[Row] = []
-    with _served() as address:
+    with served("benchmarks.extender") as (address, _):
         for size, goal in _GOALS.items():
             # of all, not the first: those are the ones with pods that wait
             names = _names()[:: _NODES // size]
@@ -122,18 +119,6 @@ def pod_for(count: int) -> dict[str, object]:
 
 def _names() -> list[str]:
     return [f"node-{index:05}.cluster.example" for index in range(_NODES)]
-
-
-@contextmanager
-def _served() -> Iterator[str]:
-    """The address of a server in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.extender"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
 
 
 async def _serve() -> None:

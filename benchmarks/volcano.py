@@ -9,10 +9,7 @@ clock runs for each call from its first byte to the last of its answer.
 import asyncio
 import gc
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
@@ -20,6 +17,7 @@ import psutil
 from prometheus_client import CollectorRegistry
 
 from benchmarks.cached import learn
+from benchmarks.deployed import served
 from benchmarks.table import Row, percentile
 from extender import changes, seen
 from extender.cache import Cache, step
@@ -50,7 +48,7 @@ _HEAD = b"POST /volcano/predicate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\
 
 def rows() -> list[Row]:
     """Measure. Takes about ten seconds."""
-    with _served() as (address, process):
+    with served("benchmarks.volcano") as (address, process):
         host, _, port = address.rpartition(":")
         samples, took_s, spent_s = asyncio.run(_measure(host, int(port), process))
     rate, spent_us = len(samples) / took_s, spent_s / len(samples) * 1e6
@@ -147,19 +145,6 @@ async def _ask(
     ]
     await asyncio.gather(*(caller.done for _, caller in callers))
     return samples, perf_counter() - start
-
-
-@contextmanager
-def _served() -> Iterator[tuple[str, psutil.Process]]:
-    """A server in a process of its own, and its address."""
-    command = [sys.executable, "-m", "benchmarks.volcano"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  # our own
-        assert process.stdout is not None
-        try:
-            address = process.stdout.readline().strip()
-            yield address, psutil.Process(process.pid)
-        finally:
-            process.terminate()
 
 
 class _NoApi:
