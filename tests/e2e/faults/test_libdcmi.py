@@ -152,6 +152,11 @@ def chips(cluster: Cluster, namespace: str, machine: FakeMachine) -> Iterator[Ch
     for pid in chips.strays:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    # If its test has failed it would end in ten minutes, and every test after it wait.
+    cluster.kubectl(
+        *("delete", "pod", "left", "-n", namespace, "--ignore-not-found"),
+        *("--force", "--grace-period=0"),
+    )
     machine.tell()
     for card in range(8):
         machine.say(card, 0, codes="", pids="")
@@ -282,6 +287,10 @@ def _stubborn(chips: Chips) -> tuple[tuple[int, ...], int]:
     main = container("main", 4, command=_STUBBORN)
     chips.create("left", 4, containers=[main], terminationGracePeriodSeconds=600)
     its = truth.numbers(chips.wait_served("left"))
+    # Earlier reports call its chips free.
+    until(
+        lambda: set(its) <= set(truth.node(cluster).held), "its chips held", within_s=60
+    )
     if len(truth.node(cluster).available) >= 4:
         chips.serve("other", 4)
     until(lambda: not truth.node(cluster).available, "no chip free", within_s=60)
