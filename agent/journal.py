@@ -58,7 +58,8 @@ class HoldEntry:
     sequence: Annotated[int, msgspec.Meta(ge=0)]
     #: What the kubelet asked for, in its order; an id can stand there twice.
     kubelet_ids: tuple[str, ...]
-    #: Physical ids of the chips that were given, parallel to `kubelet_ids`.
+    #: Physical ids of the chips that were given, parallel to `kubelet_ids`; other in
+    #: number where a hold was found without a journal, and not all of it is certain.
     chips: tuple[_Chip, ...]
     #: The pod whose claim was consumed; "" when there was none.
     claim_uid: str
@@ -287,13 +288,6 @@ def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
         raise UnusableError(
             ProblemKind.DAMAGED, expected="entries", found=undecodable("body", error)
         ) from error
-    for number, entry in enumerate(body.entries):
-        if len(entry.chips) != len(entry.kubelet_ids):
-            raise UnusableError(
-                ProblemKind.DAMAGED,
-                expected=f"{len(entry.kubelet_ids)} chips in entry {number}",
-                found=str(len(entry.chips)),
-            )
     if body.node != node:
         raise UnusableError(
             ProblemKind.OTHER_NODE, expected=repr(node), found=shown(body.node)

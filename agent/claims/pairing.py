@@ -182,7 +182,7 @@ def _lay_out(
     inits = {
         kubelet_id: 1 << chip
         for hold in _init_holds(ledger, pick.slot)
-        for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=True)
+        for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=False)
     }
     left = pick.pool
     laid: dict[str, int] = {}

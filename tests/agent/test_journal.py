@@ -239,9 +239,8 @@ def test_of_journals_that_were_set_aside_the_newest_are_kept(tmp_path: Path) -> 
         replace(HOLD, chips=(0, -1)),
         replace(HOLD, reserved=(1024,)),
         replace(HOLD, sequence=-1),
-        replace(HOLD, chips=(0,)),
     ],
-    ids=["a chip of nobody", "a chip below 0", "reserved", "sequence", "not parallel"],
+    ids=["a chip of nobody", "a chip below 0", "reserved", "sequence"],
 )
 def test_a_hold_that_cannot_be_is_damage_though_its_checksum_holds(
     tmp_path: Path, entry: HoldEntry
@@ -249,6 +248,17 @@ def test_a_hold_that_cannot_be_is_damage_though_its_checksum_holds(
     content = journal.encode([entry], boot_id="boot-1", node="n1")
 
     assert problem_of(tmp_path, content).kind is ProblemKind.DAMAGED
+
+
+def test_a_hold_of_which_not_all_is_certain_is_read_again(tmp_path: Path) -> None:
+    entries = (
+        replace(HOLD, chips=(), reserved=(0, 1)),
+        replace(HOLD, chips=(0,)),
+        replace(HOLD, chips=(0, 1, 2)),
+    )
+    content = journal.encode(entries, boot_id="boot-1", node="n1")
+
+    assert journal.decode(content, boot_id="boot-1", node="n1") == entries
 
 
 def test_no_bit_of_a_journal_can_turn() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from agent import holdbook, journal
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, publishing, releasing, settling
 from agent.claims.events import (
@@ -35,6 +36,15 @@ from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster
 from tests.agent.claims.kubelet_model import Kubelet
 
 HOST_IP = "10.0.0.1"
+_BOOT = "boot-1"
+
+
+def read_again(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
+    """What the next agent reads of holds that were written."""
+    entries = [holdbook.entry(hold, _BOOT) for hold in holds]
+    content = journal.encode(entries, boot_id=_BOOT, node=NODE)
+    found = journal.decode(content, boot_id=_BOOT, node=NODE)
+    return tuple(map(holdbook.hold, found))
 
 
 class AgentDiedError(PluginError):
@@ -89,7 +99,7 @@ class Agent:
         """Begin as the real one does: journal, driver, pods, resume, one pass."""
         self.is_up = True
         self.ledger = Ledger(product=PRODUCT, node=NODE)
-        self.ledger = ledgers.restore(self.ledger, self.journal)
+        self.ledger = ledgers.restore(self.ledger, read_again(self.journal))
         self.look()
         self.cluster.watch.clear()
         for pod in self.cluster.pods.values():

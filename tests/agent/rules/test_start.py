@@ -7,6 +7,7 @@ from agent.claims.events import Noted, PassEnded, PodGone, PodSeen
 from agent.claims.publishing import affinity
 from agent.current import Current
 from scheduler_core.wire import annotations
+from tests.agent.claims.agent_model import read_again
 from tests.agent.node import Effects, current, pod, restarted
 from tests.agent.rules.kubelet import app, init, knows_not, mounts, refusal, shows
 
@@ -193,3 +194,19 @@ def test_a_pod_without_a_claim_may_be_who_asks_so_no_bare_pods_chips_are_given()
     now.apply(PodSeen(replace(around, annotations={})))
 
     assert "no pod on this node has a claim for 2" in refusal(now, 2, 3)
+
+
+def test_what_was_found_without_a_journal_is_in_the_next_one() -> None:
+    now = current(RUNNING)
+    shows(now, "train", main=(6, 7))
+    holds = tuple(now.ledger.holds.values())
+
+    assert read_again(holds) == holds
+
+
+def test_an_app_container_is_served_though_its_init_container_is_not_certain() -> None:
+    both = [init("first", 2), app("main", 2)]
+    now = current(replace(pod("train", [0, 1], containers=both), admitted=True))
+    shows(now, "train", first=(6, 7))
+
+    assert mounts(now, 6, 7) == (0, 1)
