@@ -318,6 +318,7 @@ def _promises(
     job: _Try, places: Sequence[Placement], now_ns: int
 ) -> tuple[Assumed, ...]:
     new = {pod.name: pod for pod in job.new}
+    is_of_one_leaf = len({place.leaf for place in places}) == 1
     times: dict[str, int] = {}
     found = []
     for place in places:
@@ -334,7 +335,7 @@ def _promises(
                 predicate_time=times[node],
                 shape=pod.shape,
                 planned=True,
-                extra=_extra(job, pod, place, places),
+                extra=_extra(job, pod, place, is_of_one_leaf=is_of_one_leaf),
                 reason=f"{place.reason}, as its job was planned",
             )
         )
@@ -343,10 +344,10 @@ def _promises(
 
 
 def _extra(
-    job: _Try, pod: NpuPod, place: Placement, places: Sequence[Placement]
+    job: _Try, pod: NpuPod, place: Placement, *, is_of_one_leaf: bool
 ) -> dict[str, str]:
     """What is written on a pod of a job besides its chips."""
-    leaf = _leaf(job, place, places)
+    leaf = _leaf(job, place, is_of_one_leaf=is_of_one_leaf)
     if job.is_one:
         by_itself = written.alone(job.cache.records[place.node], pod)
         return by_itself | marks.render(Marks(leaf=leaf))
@@ -368,12 +369,12 @@ def _extra(
     )
 
 
-def _leaf(job: _Try, place: Placement, places: Sequence[Placement]) -> LeafMark | None:
+def _leaf(job: _Try, place: Placement, *, is_of_one_leaf: bool) -> LeafMark | None:
     """What the job makes of the leaf of one of its pods; only 2.0 says that."""
     network = job.world.network
     if not place.leaf or network is None or network.version is not Version.TWO:
         return None
-    if len({one.leaf for one in places}) == 1:
+    if is_of_one_leaf:
         return LeafMark()
     if place.leaf_use is not LeafUse.SHARED:
         return LeafMark(use=place.leaf_use, is_healthy=place.leaf_healthy)
