@@ -12,6 +12,7 @@ Kubernetes' does, though not as thoroughly; and with one that says yes and nothi
 
 import asyncio
 import json
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -111,6 +112,8 @@ def measured(module: str, nodes: int, members: int) -> Round:
         nodes: How many there are.
         members: How many pods the job has.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection each
     population = waiting(nodes, members)
     with api_server(population, module) as url:
         bare_s = asyncio.run(_bare(url, members))
