@@ -56,11 +56,13 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
         need = picking.open_need_of(slot, holds)
         if need is None or slot.needs[need].count != count:
             continue
-        returning = _reusable_ids(slot, holds)
-        proofs = len(returning.intersection(ids))
-        if proofs < min(count, len(returning)):
-            continue
-        begun = _is_begun(holds, need)
+        proofs, begun = 0, False
+        if holds:  # most slots have none, and there may be as many as chips
+            returning = _reusable_ids(slot, holds)
+            proofs = len(returning.intersection(ids))
+            if proofs < min(count, len(returning)):
+                continue
+            begun = _is_begun(holds, need)
         waits = values.is_alive(ledger, slot.uid) and slot.uid not in ledger.bare
         if begun or waits:
             # admission comes before running: one that runs asks only by exception

@@ -34,6 +34,8 @@ def open_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
     first one without a hold. What the kubelet has taken back does not count,
     but no init container asks any more once its pod has what lasts.
     """
+    if not holds:
+        return 0 if slot.needs else None
     served = {h.need for h in holds if not h.freed or h.owner is not None}
     lasts = any((h.owner or h.anew) and not values.is_init(slot, h.need) for h in holds)
     return next(
