@@ -20,8 +20,8 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
         ledger: The state.
         pod: One of its other containers was found to hold something.
         since: The sequence up to which nothing of this is theirs.
-        near: Look beyond the pod's slot: at what was given out just before. Not for
-            a container that asked by itself, long after them.
+        near: What was given out before under its ids goes before what was given
+            out from the pod's slot. Not for a container that asked by itself.
     """
     mine = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
@@ -31,22 +31,26 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
         return ledger
     shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
     first = min(lasting, key=_sequence)
-    before = _just_before(ledger, first, len(inits)) if near else []
-    for index in sorted(inits, reverse=True):  # the last one was served just before
+    before = _before(ledger, first, len(inits))
+    for index in sorted(inits, reverse=True):  # the last one was served last
         need = pod.needs[index]
-        fits = before and len(before[-1].kubelet_ids) == need.count
-        if fits and _is_open(ledger, pod, before[-1]):
-            hold: Hold | None = before.pop()
-        else:
-            hold = in_slot.get(index)
-        if index in mine or hold is None or not _is_open(ledger, pod, hold):
+        last = [hold for hold in before[-1:] if len(hold.kubelet_ids) == need.count]
+        own = [in_slot[index]] if index in in_slot else []
+        found = [
+            hold
+            for hold in ([*last, *own] if near else [*own, *last])
+            if _is_open(ledger, pod, hold)
+            and hold.sequence > since
+            and not shown.isdisjoint(hold.kubelet_ids)
+        ]
+        if not found:
             continue
-        if hold.sequence <= since or shown.isdisjoint(hold.kubelet_ids):
-            continue
-        owner = values.owner_of(pod, need.name)
-        ledger = values.with_hold(
-            ledger, replace(hold, owner=owner, slot=pod.uid, need=index)
-        )
+        before = [hold for hold in before if hold is not found[0]]
+        if index not in mine:
+            owner = values.owner_of(pod, need.name)
+            ledger = values.with_hold(
+                ledger, replace(found[0], owner=owner, slot=pod.uid, need=index)
+            )
     return ledger
 
 
@@ -58,22 +62,24 @@ def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     return hold.owner is None or values.is_of_late_namesake(ledger, pod, hold)
 
 
-def _just_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
+def _before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
     """Return what can be a pod's init containers', whichever slots it came from.
 
     The kubelet gives a pod's first lasting container the ids of its init
-    containers before any other, and admits one pod at a time. So what was given out
-    just before, under one of its ids, was theirs, in their order.
+    containers before any other, and to nobody else meanwhile. So what was given out
+    last before, under one of its ids, was theirs, in their order. Containers that
+    are made anew may have asked in between, under other ids.
     """
-    return sorted(
+    under_its_ids = sorted(
         (
             hold
             for hold in ledger.holds.values()
-            if first.sequence - inits <= hold.sequence < first.sequence
+            if hold.sequence < first.sequence
             and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
         ),
         key=_sequence,
     )
+    return under_its_ids[len(under_its_ids) - min(inits, len(under_its_ids)) :]
 
 
 def let_go(ledger: Ledger, pod: NpuPod, *, before: float = float("inf")) -> Ledger:

@@ -113,6 +113,25 @@ def test_also_if_they_came_from_other_slots() -> None:
     assert owners(now) == {1: "train/fetch", 2: "train/prepare", 3: "train/main"}
 
 
+def test_also_if_containers_that_were_made_anew_asked_in_between() -> None:
+    now = current(
+        *(pod(name, [chip], chip, phase="Running") for chip, name in enumerate("ab")),
+        train("train", 2, 3),
+    )
+    for chip, name in enumerate("ab"):
+        mounts(now, chip)
+        shows(now, name, main=(chip,))
+        shows(now, name)  # the kubelet has lost it
+    mounts(now, 4)  # one of theirs, which takes the claim
+    mounts(now, 5)  # the init container's
+    mounts(now, 6)  # the other of theirs
+    mounts(now, 5)
+
+    shows(now, "train", main=(5,))
+
+    assert (owners(now)[4], owners(now)[6]) == ("train/prepare", "train/main")
+
+
 def test_with_the_devices_that_the_kubelet_loses_go_those_of_init_containers() -> None:
     now = confirmed()
 
