@@ -1,27 +1,16 @@
 """Jobs of several pods, from filter to the API server that binds them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-
-from prometheus_client import CollectorRegistry
+from collections.abc import Awaitable
 
 from extender import changes, explain, jobevents
-from extender.binding import Binder
-from extender.cache import Cache, step
-from extender.clocks import Clock
+from extender.cache import Cache
 from extender.gangs import Phase
 from extender.loads import Ask
-from extender.metrics import Metrics
 from extender.notes import Notes
-from extender.planner import Planner
-from extender.planning import World as Terms
-from extender.protocol import BindArgs
 from scheduler_core.jobs import Profile
-from tests.extender import apiserver
-from tests.extender.apiserver import Api, Fate
-from tests.extender.binds import ALL_FREE, until
+from tests.extender.apiserver import Fate
+from tests.extender.binds import ALL_FREE
 from tests.extender.clusters import (
     NOW_S,
     Spec,
@@ -33,106 +22,13 @@ from tests.extender.clusters import (
     report,
     tenant,
 )
+from tests.extender.gangworld import NAMES, two, world
 from tests.extender.jobpods import member
-from tests.extender.jobsapi import Jobs
-
-NAMES = ("n1", "n2")
-
-
-@dataclass(slots=True)
-class Time:
-    """A clock that a test turns."""
-
-    now_s: float = NOW_S
-
-
-@dataclass(slots=True)
-class World:
-    api: Api
-    cache: Cache
-    planner: Planner
-    binder: Binder
-    jobs: Jobs
-    time: Time
-    there: bool = True
-
-    def add(self, *seen: changes.PodSeen) -> None:
-        """Pods that API server and watch know."""
-        for each in seen:
-            self.api.add(each.pod.name, each.pod.uid, each.pod.total)
-            self.learn(each)
-
-    def learn(self, *found: changes.Change) -> None:
-        for each in found:
-            step(self.cache, each, self.time.now_s)
-            self.planner.settle()
-
-    def filter(self, name: str, names: Sequence[str] = NAMES) -> list[str]:
-        """The nodes that filter leaves to a pod."""
-        judged = self.planner.judge(self.cache.pods[f"uid-{name}"], names)
-        assert judged is not None
-        return list(judged.fitting)
-
-    def why(self, name: str, names: Sequence[str] = NAMES) -> tuple[str, ...]:
-        """What filter says where it leaves no node."""
-        judged = self.planner.judge(self.cache.pods[f"uid-{name}"], names)
-        assert judged is not None
-        assert judged.fitting == ()
-        return tuple(text for text, _ in judged.counts)
-
-    def bind(self, name: str, where: str) -> asyncio.Task[str]:
-        args = BindArgs(namespace="default", name=name, uid=f"uid-{name}", node=where)
-        call = self.binder.bind(args, is_there=lambda: self.there)
-        return asyncio.create_task(call)
-
-    async def until_came(self, count: int) -> None:
-        await until(lambda: len(self.planner._calls) == count)
-
-    def pass_s(self, seconds: float) -> None:
-        self.time.now_s += seconds
-        self.learn(changes.Ticked())
-        self.planner.tick()
-
-    @property
-    def phase(self) -> Phase:
-        (gang,) = self.cache.gangs.jobs.values()
-        return gang.phase
-
-    def is_(self, phase: Phase) -> bool:
-        """Whether the only job is that far."""
-        return self.phase is phase
-
-
-@asynccontextmanager
-async def world(cache: Cache, *, rules: Profile = Profile.SEED) -> AsyncIterator[World]:
-    time, jobs = Time(), Jobs()
-    clock = Clock(now_s=lambda: time.now_s, now_ns=lambda: int(time.now_s * 1e9))
-    async with apiserver.serving() as (api, pods):
-        planner = Planner(
-            cache, jobs, clock=clock, world=lambda _gang: Terms(profile=rules)
-        )
-        binder = Binder(
-            cache,
-            pods,
-            gate=planner,
-            clock=clock,
-            metrics=Metrics(CollectorRegistry()),
-            told=lambda _pod, _made: None,
-        )
-        try:
-            yield World(api, cache, planner, binder, jobs, time)
-        finally:
-            await planner.stop()
-            await binder.stop()
 
 
 async def both(*calls: Awaitable[str]) -> list[str]:
     """What was answered to these binds."""
     return list(await asyncio.gather(*calls))
-
-
-def two() -> tuple[changes.PodSeen, changes.PodSeen]:
-    return member("a"), member("b")
 
 
 async def test_all_pods_of_a_job_are_bound_once_the_last_has_come() -> None:

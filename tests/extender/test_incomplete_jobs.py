@@ -15,8 +15,8 @@ from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
 from tests.extender.apiserver import Fate
 from tests.extender.clusters import ALL, Spec, cluster, free, pod
+from tests.extender.gangworld import NAMES, two, world
 from tests.extender.test_evictions_over_http import asking
-from tests.extender.test_gangs import NAMES, two, world
 
 
 @pytest.mark.parametrize("evicts", [False, True])

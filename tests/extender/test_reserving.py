@@ -17,8 +17,8 @@ from tests.extender.clusters import (
     pod,
     tenant,
 )
+from tests.extender.gangworld import NAMES, World, world
 from tests.extender.jobpods import member
-from tests.extender.test_gangs import NAMES, World, world
 
 
 async def waiting(w: World) -> None:
