@@ -12,6 +12,7 @@ from kube.errors import KubeError
 from kube.objects import Pod
 from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire.pods import NpuPod
+from service import clock
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class NodePods:
         self._is_served = is_served
         #: uids of pods that came while the kubelet had no plugin but us
         self._awaited: set[str] = set()
+        self._begun_s = clock.loop_s()
         self._synced = asyncio.Event()
         self.watch: ListWatch[Pod] = api.pods_of(self._node)
 
@@ -85,6 +87,8 @@ class NodePods:
 
     def unseen_s(self) -> float:
         """For how long the API server has not been followed; seconds, 0 if it is."""
+        if not self.is_listed:
+            return clock.loop_s() - self._begun_s
         return self.watch.lost_s()
 
     async def of_kubelet(self) -> Iterable[NpuPod]:

@@ -198,7 +198,7 @@ class ListWatch(Generic[T]):
         Nothing while a watch is open; one pause at most is skipped for each call, and
         none that the server has asked for.
         """
-        if self._lost_since is not None:
+        if self._open is None:
             self._hurried.set()
 
     async def compare(self) -> list[Difference] | None:

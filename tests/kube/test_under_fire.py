@@ -213,6 +213,19 @@ async def test_who_needs_what_was_not_seen_ends_the_pause() -> None:
         assert bed.watch.lost_s() == 0.0
 
 
+async def test_who_needs_what_was_never_seen_ends_the_pause_as_well() -> None:
+    async with burning() as bed:
+        bed.pipes.go_down()
+        await asyncio.sleep(60)
+        bed.pipes.is_down = False
+        back_s = asyncio.get_running_loop().time()
+
+        bed.watch.hurry()
+        await asyncio.sleep(0.1)
+
+        assert [at - back_s < 0.1 for at, verb in bed.asked if verb == "list"] == [True]
+
+
 async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
