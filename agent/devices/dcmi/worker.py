@@ -20,6 +20,8 @@ _MOST_WAITING = 64
 #: How long a worker that was killed may take to go. One within a system call that
 #: cannot be interrupted goes when that has ended, and is nobody's concern meanwhile.
 _END_S = 1.0
+#: So long it may be silent between two calls: it rests there, up to two seconds.
+_REST_S = 3.0
 #: A pause of our own that is longer than this says nothing about the worker.
 _LONGEST_STEP_S = 1.0
 
@@ -110,7 +112,8 @@ class Worker:
         itself kept from running must not take its worker for the one that hung.
 
         Args:
-            call_s: How long one call may take. Unit: seconds.
+            call_s: How long one call may take; what is between two may take longer.
+                Unit: seconds.
         """
         if self._ended:
             self.last_call = self._progress.call
@@ -123,11 +126,13 @@ class Worker:
             self._beats, self._silent_s = beats, 0.0
             return ""
         self._silent_s += min(step_s, _LONGEST_STEP_S)
-        if self._silent_s < call_s:
+        call = self._progress.call
+        patience_s = call_s if call else max(call_s, _REST_S)
+        if self._silent_s < patience_s:
             return ""
-        self.last_call = self._progress.call
-        where = str(self.last_call) if self.last_call else "the driver worker"
-        return f"{where} has not come back for {call_s:g} s"
+        self.last_call = call
+        where = str(call) if call else "the driver worker"
+        return f"{where} has not come back for {patience_s:g} s"
 
     async def end(self) -> None:
         """Kill it; returns also if that takes it long."""
