@@ -97,7 +97,7 @@ class Worker:
 
     async def news(self, within_s: float) -> None:
         """Wait until it has said something or has ended, or for so long."""
-        if self.waiting:
+        if self.waiting or self._ended:
             await asyncio.sleep(0)
             return
         self._news.clear()

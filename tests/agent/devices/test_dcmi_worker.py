@@ -20,6 +20,7 @@ class Silent:
 
     process: "subprocess.Popen[bytes]"
     ours: socket.socket
+    theirs: socket.socket
     progress: Progress
 
     def worker(self) -> Worker:
@@ -33,7 +34,7 @@ def silent() -> Iterator[Silent]:
     with subprocess.Popen(["sleep", "3600"]) as process, theirs:  # noqa: S607  # any
         try:
             progress = Progress(Progress.create())
-            yield Silent(process=process, ours=ours, progress=progress)
+            yield Silent(process=process, ours=ours, theirs=theirs, progress=progress)
         finally:
             process.kill()
 
@@ -77,3 +78,17 @@ async def test_one_that_does_not_come_back_from_its_rest_hangs(silent: Silent) -
     await worker.end()
 
     assert said == ["", "", "", "the driver worker has not come back for 3 s"]
+
+
+@pytest.mark.looptime
+async def test_that_it_has_ended_is_news_also_to_who_comes_late(silent: Silent) -> None:
+    worker = silent.worker()
+    silent.theirs.close()
+    while not worker.problem(3600.0):
+        await asyncio.sleep(0.01)
+    ended_s = asyncio.get_running_loop().time()
+
+    await worker.news(60.0)
+
+    assert asyncio.get_running_loop().time() - ended_s < 1.0
+    await worker.end()
