@@ -343,6 +343,8 @@ class ListWatch(Generic[T]):
         loop = asyncio.get_running_loop()
         lost_since = self._lost_since
         async with self._client.stream(self._path, params=params) as stream:
+            if not self._collection.version:
+                return  # to be listed again: what comes here would be gone on from
             self._watching_since = loop.time()
             self._lost_since = None
             self._hurried.clear()

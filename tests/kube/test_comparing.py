@@ -2,16 +2,18 @@
 
 import asyncio
 import random  # noqa: TID251  # seeded: the same faults each time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.client import METADATA, Client
+from kube.client import METADATA, Client, Stream
 from kube.collection import Collection, Difference
+from kube.credentials import Credentials
 from kube.errors import KubeError
 from kube.objects import Meta, OnlyMeta, Pod
 from kube.watch import ListWatch
@@ -179,6 +181,32 @@ async def test_events_that_never_came_are_found_and_mended() -> None:
         await settled(bed, within_s=2.0)
         assert await bed.watch.compare() == []
         assert bed.watch.restarts <= 2
+
+
+class Opening(Client):
+    """A client that calls somebody when a watch is about to be open."""
+
+    meanwhile: Callable[[], None]
+
+    @asynccontextmanager
+    async def stream(self, path: str, **more: Any) -> AsyncIterator[Stream]:
+        async with super().stream(path, **more) as stream:
+            self.meanwhile()
+            yield stream
+
+
+async def test_what_is_to_be_mended_while_a_watch_is_being_opened_is_mended(
+    script: Script,
+) -> None:
+    event = line("ADDED", pod("new", 7))
+    script.will(page(5), Watch(chunks=(event,)), page(8, pod("new", 7)), Watch())
+    async with Opening(Credentials(script.url)) as client:
+        watch = watch_of(client)
+        client.meanwhile = watch.renew
+        await watch.attempt(lambda _: None)
+        await watch.attempt(lambda _: None)
+
+    assert watch.relists == 2
 
 
 async def test_what_was_lost_is_named_with_both_versions(
