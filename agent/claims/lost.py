@@ -21,7 +21,8 @@ def waiting(ledger: Ledger, count: int) -> list[Pick]:
     found = []
     for hold in ledger.holds.values():
         slot = _slot_of_lost(ledger, hold) if hold.lost else None
-        if slot is not None and len(hold.chips) == count:
+        # more chips than ids: found without a journal, with those of init containers
+        if slot is not None and len(hold.kubelet_ids) == count <= len(hold.chips):
             own = chip_sets.mask_of(hold.chips)
             found.append(
                 Pick(

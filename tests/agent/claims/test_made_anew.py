@@ -1,9 +1,11 @@
 """Containers that are made anew by themselves, since the kubelet lost their devices."""
 
 from agent.claims.events import AllocateAsked, AwaitClaim, ChipsRead, PodSeen
+from agent.current import Current
+from scheduler_core.wire.annotations import ASCEND_REAL, SERVED
 from tests.agent.claims.init_pods import confirmed, owners, train
 from tests.agent.node import current, holds, ids, pod
-from tests.agent.rules.kubelet import app, init, mounts, passes, shows
+from tests.agent.rules.kubelet import app, init, mounts, passes, refusal, shows
 
 
 def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() -> None:
@@ -110,3 +112,30 @@ def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> Non
     shows(now, "late", main=(7,))
 
     assert {n: owners(now)[n] for n in (5, 6)} == {5: "late/prepare", 6: "late/main"}
+
+
+def found_and_lost() -> Current:
+    """A node whose journal was lost, and then its kubelet's: one id, and two chips."""
+    needs = [init("prepare", 2), app("main", 1)]
+    real = {ASCEND_REAL: "Ascend910-4,Ascend910-5"}
+    now = current(
+        pod(
+            "train", [4, 5], SERVED, containers=needs, phase="Running", annotations=real
+        )
+    )
+    shows(now, "train", main=(4,))
+    shows(now, "train", main=())
+    return now
+
+
+def test_what_was_found_with_its_init_containers_chips_gets_one_of_them_again() -> None:
+    now = found_and_lost()
+
+    assert mounts(now, 6) == (4,)
+
+    shows(now, "train", main=(6,))
+    assert holds(now) == {2: ("train/main", "train", (4,))}
+
+
+def test_who_asks_for_as_many_as_both_had_is_another() -> None:
+    assert "no pod on this node has a claim for 2" in refusal(found_and_lost(), 6, 7)
