@@ -9,6 +9,9 @@ from scheduler_core import shapes
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 
+#: Any watch is begun anew now and then: that is no reason for anything.
+_LONG_S = 1.0
+
 
 def bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
     """Say which ids the kubelet cannot have from us."""
@@ -35,7 +38,7 @@ def no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str:
         return named[0]
     if named:
         return f"the claim of {named[0]}; let the scheduler write {resource} again"
-    if unseen_s:
+    if unseen_s >= _LONG_S:
         return (
             "the agent of this node has not been able to follow the API server for "
             f"{math.ceil(unseen_s)} s and knows no pod with a claim for {count} "

@@ -134,7 +134,7 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
 
 def _looked(state: State, look: Looked, now: float) -> tuple[State, tuple[Effect, ...]]:
     if not look.present and not state.courses:
-        return state, ()  # the rule, and it is asked five times a second
+        return state, ()  # the rule, and it is asked at each look
     ruled = {key for key in look.present if _has_rule(key[1], look.config)}
     courses = {
         key: _course(state.courses.get(key), key, look, now)

@@ -45,7 +45,7 @@ def judged(
     """
     upgrades, separated = tuple(upgrades), frozenset(separated)
     if not (reading.faults or reading.unreachable or upgrades or separated):
-        return reading  # the rule, and it is asked five times a second
+        return reading  # the rule, and it is asked at each look
     found = [
         *(_leveled(fault, table) for fault in reading.faults),
         *_unreachable(reading, table),
