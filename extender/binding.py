@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from extender import changes, choice, seen
+from extender import changes, choice, gate, seen
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
@@ -236,6 +236,7 @@ class Binder:
     async def _decide(self, args: BindArgs, pod: NpuPod) -> str:
         """Choose and promise, without an await between; then carry out."""
         said = _STOPPING if self._is_stopping else self._may()
+        said = said or self._why_closed(args.uid)
         if said is not None:
             return said
         now_s = self._clock.now_s()
@@ -249,6 +250,17 @@ class Binder:
             return made.text
         step(self._cache, made.promise, now_s)
         return await self._carry_out(args, pod, made)
+
+    def _why_closed(self, uid: str) -> str | None:
+        """Why the gate would not let a pod through any more, if so.
+
+        Its bind has waited for its turn; meanwhile its job may have been given up.
+        """
+        gang, promise = self._cache.gangs.of(uid), self._cache.assumed.get(uid)
+        is_tried_again = promise is not None and not promise.planned
+        if gang is None or is_tried_again or gang.lets_through(uid):
+            return None
+        return gate.NO_PLAN
 
     async def _read(self, args: BindArgs) -> NpuPod | None:
         """Read the pod of that UID; None if it asks for no NPU.

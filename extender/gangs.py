@@ -114,6 +114,10 @@ class Gang:
             return len(self.seats)
         return len(self.seats.keys() - self.seated - self.ending)
 
+    def lets_through(self, uid: str) -> bool:
+        """Whether a pod's bind has a plan, and no others to wait for."""
+        return uid in self.places and (self.phase is Phase.OPEN or bool(self.seated))
+
     def place_in_order(self, uid: str) -> tuple[int, object, str]:
         """Its place among the job's pods: by rank, then by role and number."""
         seat = self.seats[uid]

@@ -55,6 +55,9 @@ from extender.jobevents import (
 
 Effects = Iterator[Effect]
 
+#: Said of a bind for which nothing is kept (any more).
+NO_PLAN = "the job of this pod has no plan now: it is tried again as a whole"
+
 
 def step(
     gangs: Gangs, event: Event, now_s: float, limits: Limits
@@ -116,14 +119,13 @@ def _of_job(
 def _came(gang: Gang | None, event: Came, now_s: float, limits: Limits) -> Effects:
     place = gang.places.get(event.uid) if gang else None
     if gang is None or place is None:
-        said = "the job of this pod has no plan now: it is tried again as a whole"
-        yield Answer(call=event.call, said=said)
+        yield Answer(call=event.call, said=NO_PLAN)
         return
     if place != event.node:
         said = f"the plan of this pod's job has it on {place}"
         yield Answer(call=event.call, said=said)
         return
-    if gang.phase is Phase.OPEN or gang.seated:
+    if gang.lets_through(event.uid):
         if gang.phase is not Phase.OPEN:
             _open(gang, now_s)
         gang.going.add(event.uid)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from extender import changes
-from extender.binding import Binder
+from extender.binding import AT_ONCE, Binder
 from extender.cache import Cache, step
 from extender.clocks import Clock
 from extender.gangs import Phase
@@ -94,7 +94,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(cache: Cache, *, rules: Profile = Profile.SEED) -> AsyncIterator[World]:
+async def world(
+    cache: Cache, *, rules: Profile = Profile.SEED, at_once: int = AT_ONCE
+) -> AsyncIterator[World]:
     time, jobs = Time(), Jobs()
     clock = Clock(now_s=lambda: time.now_s, now_ns=lambda: int(time.now_s * 1e9))
     async with apiserver.serving() as (api, pods):
@@ -108,6 +110,7 @@ async def world(cache: Cache, *, rules: Profile = Profile.SEED) -> AsyncIterator
             clock=clock,
             metrics=Metrics(CollectorRegistry()),
             told=lambda _pod, _made: None,
+            at_once=at_once,
         )
         try:
             yield World(api, cache, planner, binder, jobs, time)

@@ -14,6 +14,7 @@ from sandbox.apiserver import ApiServer
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
 from tests.extender.apiserver import Fate
+from tests.extender.binds import until
 from tests.extender.clusters import ALL, Spec, cluster, free, pod
 from tests.extender.gangworld import NAMES, two, world
 from tests.extender.test_evictions_over_http import asking
@@ -44,6 +45,27 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         told = [(bound, "AscendGangEvicted", why)] if evicts else []
         assert w.jobs.told[1:] == told
         assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == tuple(ALL)
+
+
+async def test_a_bind_whose_turn_comes_when_its_job_is_given_up_is_refused() -> None:
+    async with world(cluster(nodes=NAMES), at_once=1) as w:
+        w.add(*two())
+        w.filter("a")
+        w.api.fates.append(Fate.WAIT)
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+        second = w.bind("b", "n2")
+        await until(lambda: w.api.unanswered == 1)
+
+        w.pass_s(601)
+        w.api.go_on.set()
+
+        # to be bound now would be to be bound by itself: as a job of one, of rank 0
+        assert sorted(await asyncio.gather(first, second)) == [
+            "",
+            "the job of this pod has no plan now: it is tried again as a whole",
+        ]
+        assert len(w.api.bindings) == 1
 
 
 async def test_they_are_evicted_by_uid_and_once(
