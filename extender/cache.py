@@ -330,6 +330,9 @@ def _sit(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
         cache.loads.drop(pod.uid)
     else:
         cache.loads.put(pod.uid, pod.node, change.ask)
+    job = seat.membership.job if seat is not None else ""
+    if cache.gangs.job_of.get(pod.uid, job) != job:
+        _leave(cache, pod.uid, now_s)  # its labels say so
     if seat is None:
         return
     if pod.phase == "Failed":

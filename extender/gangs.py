@@ -182,7 +182,9 @@ class Gangs:
             self.changed.add(gang.job)
 
     def put_other(self, uid: str, job: str) -> None:
-        """Take in a pod of a job that asks for no NPUs."""
+        """Take in a pod that asks for no NPUs, of a job or ("") of none."""
+        if self.job_of.get(uid, job) != job:
+            self.drop(uid)
         if not job:
             return
         gang = self._gang(uid, job)

@@ -127,6 +127,27 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         assert world.all_repaired() == 4
 
 
+@pytest.mark.parametrize("chips", [0, 2])
+async def test_a_pod_may_be_taken_out_of_its_job_and_put_into_another(
+    chips: int,
+) -> None:
+    async with fed() as world:
+        path = f"{PODS}/{world.make(chips)}"
+        jobs = {}
+        for group in ("g", "h", None):
+            labels = {"scheduling.k8s.io/group-name": group}
+            world.write("PATCH", path, {"metadata": {"labels": labels}})
+            await asyncio.sleep(1)
+            jobs[group] = list(world.cache.gangs.jobs)
+
+        await world.sweeping.once()
+
+        kind = "PodGroup of Volcano/default"
+        assert jobs == {"g": [f"{kind}/g"], "h": [f"{kind}/h"], None: []}
+        assert world.cache.gangs.job_of == {}
+        assert world.all_repaired() == 0
+
+
 async def test_a_pod_that_has_come_back_from_the_dead_lives() -> None:
     # as after etcd was restored from a backup: the cache takes no such news
     async with fed() as world:
