@@ -6,7 +6,7 @@ from the pods of jobs that run or are planned. SuperPoDs stand in the agents' re
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from extender.cache import Cache
@@ -42,6 +42,18 @@ class Rules:
     shared_leaves: int = 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """What the leaves are read from."""
+
+    #: (tor_info, tor_level)
+    texts: tuple[str, str]
+    #: {InternalIP: name of the node}
+    nodes: Mapping[str, str]
+    version: Version
+    shared_leaves: int
+
+
 class Networks:
     """What plans need to know of the network, made when it is asked for."""
 
@@ -51,6 +63,9 @@ class Networks:
         self._rules = rules
         self._joined = SuperPods()
         self._joined_version = -1
+        #: what has been read, and from what
+        self._source: _Source | None = None
+        self._leaves: Network | None = None
 
     @property
     def rules(self) -> Rules:
@@ -87,26 +102,28 @@ class Networks:
 
     def network(self, gang: Gang | None) -> Network | None:
         """The leaves, and what jobs but this one do there; None if nobody has said."""
-        info, level = self._cache.switch_texts
-        if not info:
-            return None
-        records = self._cache.records.values()
-        try:
-            found = switches.parse(
-                info,
-                {each.address: each.name for each in records if each.address},
-                tor_level=level,
-                version=self._rules.switches,
-                shared_leaves=self._rules.shared_leaves,
-            )
-        except WireError as error:
-            log.warning("leaf switches not read", extra={"error": str(error)})
+        found = self._read()
+        if found is None:
             return None
         others = [each for each in self._cache.gangs.jobs.values() if each is not gang]
         tenants = tuple(self._tenants(others))
         made = self._made_of_leaves(others)
         known = tuple(_leaf(leaf, made) for leaf in found.leaves)
         return replace(found, leaves=known, tenants=tenants)
+
+    def _read(self) -> Network | None:
+        """The leaves as the ConfigMap has them; read anew only where it may differ."""
+        records = self._cache.records.values()
+        nodes = {each.address: each.name for each in records if each.address}
+        source = _Source(
+            texts=self._cache.switch_texts,
+            nodes=nodes,
+            version=self._rules.switches,
+            shared_leaves=self._rules.shared_leaves,
+        )
+        if source != self._source:
+            self._source, self._leaves = source, _parsed(source)
+        return self._leaves
 
     def _tenants(self, gangs: list[Gang]) -> Iterator[Tenant]:
         for gang in gangs:
@@ -135,6 +152,24 @@ class Networks:
                     is_sound = said.get(IS_HEALTHY, "0") == "0"
                     found[node] = LeafUse(int(use)), is_sound
         return found
+
+
+def _parsed(source: _Source) -> Network | None:
+    """The leaves, with nothing running; None if nobody has said, or not readably."""
+    info, level = source.texts
+    if not info:
+        return None
+    try:
+        return switches.parse(
+            info,
+            source.nodes,
+            tor_level=level,
+            version=source.version,
+            shared_leaves=source.shared_leaves,
+        )
+    except WireError as error:
+        log.warning("leaf switches not read", extra={"error": str(error)})
+        return None
 
 
 def schema_of(gang: Gang) -> Schema | None:

@@ -1,5 +1,7 @@
 """Jobs that ask for leaf switches and SuperPoDs, planned on what the cluster says."""
 
+import pytest
+
 from extender import changes
 from extender.cache import Cache
 from extender.networks import Networks, Rules
@@ -121,3 +123,30 @@ def test_a_node_that_comes_to_another_superpod_is_noticed() -> None:
     add_node(cache, "n1", A3, superpod=1)
 
     assert isinstance(planned(cache, ("n1", "n2"), rules), dict)
+
+
+def test_the_switches_are_read_once_until_something_of_them_differs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache = switched("n1", "n2")
+    networks = Networks(cache, Rules())
+    known = networks.network(None)
+    assert known is not None
+
+    readable = cache.switch_texts
+    apply(cache, changes.SwitchesSeen(tor_info="[]"))
+    assert [networks.network(None) for _ in range(3)] == [None] * 3
+    assert caplog.messages == ["leaf switches not read"]
+
+    info, level = readable
+    apply(cache, changes.SwitchesSeen(tor_info=info, tor_level=level))
+    assert networks.network(None) == known
+    add_node(cache, "n3", ATLAS_800_TRAINING, address="10.0.0.2")  # it was n2's
+    moved = networks.network(None)
+    networks.follow(Rules(switches=Version.TWO))
+    of_two = networks.network(None)
+    assert moved is not None
+    assert of_two is not None
+    assert [leaf.nodes for leaf in known.leaves] == [("n1", "n2")]
+    assert [leaf.nodes for leaf in moved.leaves] == [("n1", "n3")]
+    assert (moved.version, of_two.version) == (Version.ONE, Version.TWO)
