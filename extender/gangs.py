@@ -13,6 +13,7 @@ from itertools import islice
 from extender.jobs import Seat, Told
 from extender.sizes import Size
 from scheduler_core.leaves import asks_leaves
+from scheduler_core.wire.pods import NpuPod
 
 
 class Phase(StrEnum):
@@ -125,6 +126,15 @@ class Gang:
         if rank is not None:
             return rank, (), seat.name
         return 1 << 30, seat.membership.order, seat.name
+
+    def turn(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
+        """Its place among jobs: by priority, then age, then UID."""
+        found = [
+            (-seat.priority, pods[uid].created, uid)
+            for uid, seat in self.seats.items()
+            if uid in pods
+        ]
+        return min(found, default=(0, "", ""))
 
     def named(self, uids: Collection[str]) -> str:
         """These pods for a sentence: the first three by name, and how many more."""

@@ -93,6 +93,8 @@ class Planner:
         self._offered: dict[str, tuple[str, ...]] = {}
         #: {job: version of the cache on which it had no room}
         self._tried: dict[str, int] = {}
+        #: jobs whose plan waits until it is known what has become of a bind
+        self._put_off: set[str] = set()
         self._is_stopping = False
         self._keeper = Keeper(cache, world)
 
@@ -161,14 +163,15 @@ class Planner:
 
     def _plan_in_order(self, gang: Gang) -> None:
         """Plan the jobs that come before this one and have waited, then this one."""
-        place = self._order(gang)
+        pods = self._cache.pods
+        place = gang.turn(pods)
         ahead = [
             self._cache.gangs.jobs[job]
             for job in list(self._offered)
             if job in self._cache.gangs.jobs and job != gang.job
         ]
-        for one in sorted(ahead, key=self._order):
-            if self._order(one) >= place:
+        for one in sorted(ahead, key=lambda each: each.turn(pods)):
+            if one.turn(pods) >= place:
                 break
             if self._tried.get(one.job) != self._cache.version and self._is_due(one):
                 self._plan(one)
@@ -188,17 +191,11 @@ class Planner:
     def _is_too_large(self, gang: Gang) -> bool:
         return gang.is_gated and gang.unseated_count > self.largest
 
-    def _order(self, gang: Gang) -> tuple[int, str, str]:
-        """Priority, then age, then UID."""
-        found = [
-            (-seat.priority, self._cache.pods[uid].created, uid)
-            for uid, seat in gang.seats.items()
-            if uid in self._cache.pods
-        ]
-        return min(found, default=(0, "", ""))
-
     def _plan(self, gang: Gang) -> None:
         """Plan a job and promise what the plan needs, without an await between."""
+        if self._has_open(gang):
+            self._put_off.add(gang.job)
+            return
         uid = next(iter(gang.seats), "")
         kept = self._cache.kept_from(uid)
         names = [n for n in self._offered.get(gang.job, ()) if n not in kept]
@@ -220,6 +217,10 @@ class Planner:
         self._offered.pop(gang.job, None)
         places = {promise.uid: promise.node for promise in found}
         self.note(jobevents.Planned(job=gang.job, places=places))
+
+    def _has_open(self, gang: Gang) -> bool:
+        """Whether a pod of it may yet be bound elsewhere than a new plan would say."""
+        return any(map(self.is_under_way, gang.seats.keys() - gang.seated))
 
     def _without(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> Judgement:
         """Why a pod has no place: what nodes say of it alone, then what the job is."""
@@ -292,13 +293,15 @@ class Planner:
         self._carry_out()
 
     def tick(self) -> None:
-        """Drop the calls of callers who have gone."""
-        for gang in self._cache.gangs.jobs.values():
+        """Drop the calls of callers who have gone; wake whom nothing holds up now."""
+        known = self._cache.gangs.jobs
+        for gang in known.values():
             if gang.came:
                 self._sweep(gang)
-        if self._keeper.review(self._clock.now_s()):
+        put_off = {j for j in self._put_off if j in known and self._has_open(known[j])}
+        if self._keeper.review(self._clock.now_s()) or put_off < self._put_off:
             self._api.wake()
-        known = self._cache.gangs.jobs
+        self._put_off = put_off
         self._offered = {job: n for job, n in self._offered.items() if job in known}
         self._tried = {job: n for job, n in self._tried.items() if job in known}
 
@@ -392,9 +395,6 @@ class Planner:
         self.settle()
 
     def _later(self, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            await work
-
-        task = asyncio.get_running_loop().create_task(run())
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

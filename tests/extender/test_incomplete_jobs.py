@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from extender import changes
 from extender.apiserver import KubeJobs
 from extender.jobevents import Limits
 from extender.waker import Waker
@@ -66,6 +67,35 @@ async def test_a_bind_whose_turn_comes_when_its_job_is_given_up_is_refused() -> 
             "the job of this pod has no plan now: it is tried again as a whole",
         ]
         assert len(w.api.bindings) == 1
+
+
+async def test_a_job_is_not_planned_anew_while_a_bind_of_it_may_take_effect() -> None:
+    names = ("n1", "n2", "n3")
+    async with world(cluster(nodes=names)) as w:
+        w.add(*two())
+        w.filter("a", names)
+        w.api.fates.extend([Fate.WAIT, Fate.FORBIDDEN])
+        calls = {"a": w.bind("a", "n1")}
+        await w.until_came(1)
+        calls["b"] = w.bind("b", "n2")
+        await until(lambda: len(w.api.bindings) == 2)
+        late = str(w.api.bindings[0]["metadata"]["name"])
+        other = {"a": "b", "b": "a"}[late]
+        await calls[other]
+        w.pass_s(601)
+        w.pass_s(5)
+
+        # a plan would give the late one other chips, and forget that it has these
+        assert w.filter(other, names) == []
+
+        w.api.go_on.set()
+        assert await calls[late] == ""
+        wakes = w.jobs.wakes
+        w.pass_s(1)
+        assert w.jobs.wakes == wakes + 1
+        assert len(w.filter(other, names)) == 1
+        w.learn(*(changes.PodGone(uid=f"uid-{name}") for name in calls))
+        assert [free(w.cache, name) for name in names] == [tuple(ALL)] * 3
 
 
 async def test_they_are_evicted_by_uid_and_once(
