@@ -99,6 +99,11 @@ class Gang:
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
     @property
+    def is_one(self) -> bool:
+        """Whether it is known to be a job of one pod."""
+        return self.size is not None and self.size.count == 1
+
+    @property
     def _asks_leaves(self) -> bool:
         return any(asks_leaves(s.traits.labels) for s in islice(self.seats.values(), 1))
 

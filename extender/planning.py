@@ -71,8 +71,7 @@ class _Try:
     @property
     def is_one(self) -> bool:
         """Whether the job is one pod, which asks for a place in the network."""
-        size = self.gang.size
-        return size is not None and size.count == 1 and len(self.pods) == 1
+        return self.gang.is_one and len(self.pods) == 1
 
 
 def plan(

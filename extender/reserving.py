@@ -82,6 +82,9 @@ class Keeper:
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
         """Keep nodes for a job that has no room, if it has waited long enough.
 
+        Never for one pod: there is one such job for each resource, and pods that ask
+        for leaf switches may be many.
+
         Args:
             gang: Nothing is kept for it yet, or its nodes are, and do not suffice yet.
             names: The nodes that it was offered.
@@ -91,7 +94,8 @@ class Keeper:
         since_s = now_s if gang.waits_s is None else gang.waits_s
         resource = self._resource(gang)
         if (
-            resource in self._kept
+            gang.is_one
+            or resource in self._kept
             or now_s - since_s < limits.reserve_after_s
             or now_s < self._again_s.get(gang.job, 0.0)
         ):

@@ -129,3 +129,20 @@ def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None
 
     assert judged is not None
     assert judged.fitting == ("n3",)
+
+
+def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
+    cache = busy(*NAMES)
+    apply(cache, seen.pod_change(shown("normal-schema")))
+    time = [NOW_S]
+    clock = Clock(now_s=lambda: time[0], now_ns=lambda: NOW_NS)
+    world = Networks(cache, Rules()).world
+    planner = Planner(cache, Jobs(), clock=clock, world=world)
+
+    for _ in range(2):
+        judged = planner.judge(cache.pods["uid-p"], NAMES)
+        assert judged is not None
+        assert judged.fitting == ()
+        time[0] += cache.limits.reserve_after_s + 1
+
+    assert cache.kept == {}
