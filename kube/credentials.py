@@ -256,7 +256,9 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
         secure = configuration.host.startswith("https://")
         context_of_tls = _tls_of(configuration) if secure else None
     except Exception as error:  # a wrong file makes that package throw anything
-        found = f"{type(error).__name__}: {str(error)[:_SAID]}"
+        # it repeats what the file says, half a character too
+        said = str(error)[:_SAID].encode(errors="backslashreplace").decode()
+        found = f"{type(error).__name__}: {said}"
         text = f"kubeconfig {path or ''}: expected one that can be used, found {found}"
         raise CredentialsError(text) from error
     return Credentials(

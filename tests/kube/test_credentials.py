@@ -272,6 +272,17 @@ def test_a_kubeconfig_that_is_none_is_refused(tmp_path: Path) -> None:
         kubeconfig(tmp_path / "broken")
 
 
+def test_what_is_said_of_a_kubeconfig_can_be_written_anywhere(tmp_path: Path) -> None:
+    path = kubeconfig_of(tmp_path, {"server": "https://host"}, {"token": "t"})
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"current-context": "half \ud800"}))
+
+    with pytest.raises(CredentialsError, match=r"half \\ud800") as refused:
+        kubeconfig(path)
+
+    assert str(refused.value).encode()
+
+
 def test_the_heavy_packages_are_not_imported_for_nothing() -> None:
     program = (
         "import sys, kube.client, kube.configmaps, kube.events, kube.kubelet_pods,"
