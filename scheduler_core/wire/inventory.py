@@ -58,9 +58,10 @@ def parse_addresses(text: str, product: Product) -> dict[int, Address]:
     path = annotation_path(BASE_DEVICE_INFOS)
     found: dict[int, Address] = {}
     for name, value in _chips(text, product).items():
+        chip = parse_chip(name, product, path=path)
         where = f"{path}.{name}"
         fields = as_object(value, where)
-        found[parse_chip(name, product, path=path)] = Address(
+        found[chip] = Address(
             ip=as_string(fields.get("IP", ""), f"{where}.IP"),
             super_device_id=as_integer(
                 fields.get("SuperDeviceID", UNKNOWN), f"{where}.SuperDeviceID"

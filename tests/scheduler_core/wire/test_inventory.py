@@ -60,3 +60,12 @@ def test_addresses_stand_beside_the_chips_that_have_one() -> None:
         '{"Ascend910-0":{"IP":"","SuperDeviceID":-2},'
         '"Ascend910-2":{"IP":"192.168.20.102","SuperDeviceID":8}}'
     )
+
+
+def test_addresses_of_what_is_no_chip_are_refused_in_a_few_words() -> None:
+    text = f'{{"{"x" * 5_000}": {{"IP": null}}}}'
+
+    with pytest.raises(WireError, match=rf"^{re.escape(WHERE)}: expected ") as refused:
+        inventory.parse_addresses(text, PRODUCT)
+
+    assert len(str(refused.value)) < 400
