@@ -11,7 +11,6 @@ a fault that is silently taken for harmless. All flaws are told at once.
 
 import json
 import re
-import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from agent.devices.reading import Level
 from agent.faults import rules, switches
 from agent.faults.rules import Duration, FaultConfig, Frequency
 from agent.faults.table import BUILT_IN, Table, table
+from service.shown import shown
 
 T = TypeVar("T")
 
@@ -49,9 +49,6 @@ _GRACE: Mapping[str, tuple[int, int]] = {
     "WaitFaultSelfHealingTime": (1, 30),
     "WaitFlushingCMTime": (5, 90),
 }
-_SHOWN = 60
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = _SHOWN
 
 
 class FaultConfigError(ValueError):
@@ -97,7 +94,7 @@ class _Reader:
         self.flaws: list[Flaw] = []
 
     def flaw(self, at: str, expected: str, value: object) -> None:
-        found = "nothing" if value is None else _REPR.repr(value)
+        found = "nothing" if value is None else shown(value)
         self.flaws.append(Flaw(at=at, expected=expected, found=found))
 
     def section(

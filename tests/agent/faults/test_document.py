@@ -33,6 +33,15 @@ def test_keys_of_others_are_left_alone() -> None:
     assert document.parse({"notes": "mine", "PollInterval": "300"}) == DEFAULT
 
 
+def test_what_was_found_is_repeated_in_a_few_words() -> None:
+    deep = [{f"{key}": [{"EventId": ["80C98000"] * 5}] * 5 for key in range(5)}] * 9
+
+    (flaw,) = flaws({"faultCustomization.json": json.dumps(deep)})
+
+    assert "expected a JSON object, found [{" in flaw
+    assert len(flaw) < 200
+
+
 def test_lists_replace_the_built_in_ones() -> None:
     lists = {
         "SubHealthFaultCodes": ["80e3a201"],
