@@ -89,7 +89,7 @@ class World:
 
 
 async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (found := await look()) is None:
             await asyncio.sleep(0.01)
     return found

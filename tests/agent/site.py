@@ -20,7 +20,7 @@ from service.settings import load
 NODE = "node-1"
 RESOURCE = PRODUCT.resource
 PODS = "/api/v1/namespaces/default/pods"
-SETTLED_S = 15.0
+SETTLED_S = 60.0
 
 
 class Site:

@@ -52,7 +52,7 @@ class World:
         )
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while not is_so():  # what changes has no event to wait for
                 await asyncio.sleep(0.01)
 

@@ -27,7 +27,7 @@ FAULT = 'faults: [{chip: 7, code: "80E18402", level: SeparateNPU}]\n'
 QUARTER = "huawei.com/Ascend910-4c.3cpu"
 HALF = "huawei.com/Ascend910-16c"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

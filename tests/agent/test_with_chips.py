@@ -14,7 +14,7 @@ from tests.agent.devices.fake_machine import FakeMachine
 from tests.agent.site import NODE, Site
 
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

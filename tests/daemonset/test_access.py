@@ -261,7 +261,7 @@ class Cluster:
 
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not await is_so():  # what changes has no event to wait for
             await asyncio.sleep(0.02)
 

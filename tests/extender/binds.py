@@ -88,6 +88,6 @@ async def world(
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not is_so():  # what changes has no event to wait for
             await asyncio.sleep(0.005)

@@ -68,7 +68,7 @@ class Mirror:
         self._changed.set()
 
     async def becomes(self, names: set[str], synced_count: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (self.names, self.synced_count) != (names, synced_count):
                 self._changed.clear()
                 await self._changed.wait()

@@ -100,7 +100,7 @@ async def volcano(*nodes: str) -> AsyncIterator[Volcano]:
 
 
 async def until(is_so: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await is_so():  # what changes has no event to wait for
             await asyncio.sleep(0.05)
 

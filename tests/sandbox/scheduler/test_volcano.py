@@ -157,7 +157,7 @@ async def world(**said: Any) -> AsyncIterator[World]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not is_so():  # what changes has no event to wait for
             await asyncio.sleep(0.01)
 
