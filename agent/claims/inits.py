@@ -27,7 +27,7 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
     in_slot = {hold.need: hold for hold in values.holds_of_slot(ledger, pod.uid)}
     inits = {i for i, each in enumerate(pod.needs) if each.kind is ContainerKind.INIT}
     lasting = [hold for need, hold in mine.items() if need not in inits]
-    if any(hold.anew for hold in lasting):
+    if not inits or any(hold.anew for hold in lasting):
         return ledger
     shown = {kubelet_id for hold in lasting for kubelet_id in hold.kubelet_ids}
     first = min(lasting, key=_sequence)
@@ -35,10 +35,10 @@ def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:
     for index in sorted(inits, reverse=True):  # the last one was served last
         need = pod.needs[index]
         last = [hold for hold in before[-1:] if len(hold.kubelet_ids) == need.count]
-        own = [in_slot[index]] if index in in_slot else []
+        of_slot = [in_slot[index]] if index in in_slot else []
         found = [
             hold
-            for hold in ([*last, *own] if near else [*own, *last])
+            for hold in ([*last, *of_slot] if near else [*of_slot, *last])
             if _is_open(ledger, pod, hold)
             and hold.sequence > since
             and not shown.isdisjoint(hold.kubelet_ids)
@@ -69,17 +69,19 @@ def _before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
     containers before any other, and to nobody else meanwhile. So what was given out
     last before, under one of its ids, was theirs, in their order. Containers that
     are made anew may have asked in between, under other ids.
+
+    Args:
+        ledger: The state.
+        first: The pod's first lasting hold.
+        inits: How many init containers there are, 1 or more.
     """
-    under_its_ids = sorted(
-        (
-            hold
-            for hold in ledger.holds.values()
-            if hold.sequence < first.sequence
-            and not set(first.kubelet_ids).isdisjoint(hold.kubelet_ids)
-        ),
-        key=_sequence,
+    ids = set(first.kubelet_ids)
+    under_its_ids = (
+        hold
+        for hold in ledger.holds.values()
+        if hold.sequence < first.sequence and not ids.isdisjoint(hold.kubelet_ids)
     )
-    return under_its_ids[len(under_its_ids) - min(inits, len(under_its_ids)) :]
+    return sorted(under_its_ids, key=_sequence)[-inits:]
 
 
 def let_go(ledger: Ledger, pod: NpuPod, *, before: float = float("inf")) -> Ledger:
