@@ -24,7 +24,8 @@ def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() ->
 PAIR = [init("prepare", 2), app("one", 1), app("two", 1)]
 
 
-def test_nor_when_it_has_ids_that_they_had() -> None:
+def one_of_two_made_anew() -> Current:
+    """A node whose kubelet has lost a pod's devices, and given one container others."""
     now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
     mounts(now, 4, 5)
     mounts(now, 4)
@@ -33,6 +34,11 @@ def test_nor_when_it_has_ids_that_they_had() -> None:
     shows(now, "train", one=(), two=())
     assert mounts(now, 6) == (6,)  # it could be either's
     shows(now, "train", one=(6,), two=())
+    return now
+
+
+def test_nor_when_it_has_ids_that_they_had() -> None:
+    now = one_of_two_made_anew()
 
     assert mounts(now, 4) == (5,)  # it can only be the other one's
     shows(now, "train", one=(6,), two=(4,))
@@ -41,14 +47,7 @@ def test_nor_when_it_has_ids_that_they_had() -> None:
 
 
 def test_nor_when_the_kubelet_knows_another_of_its_pod_again() -> None:
-    now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
-    mounts(now, 4, 5)
-    mounts(now, 4)
-    mounts(now, 5)
-    shows(now, "train", one=(4,), two=(5,))
-    shows(now, "train", one=(), two=())
-    assert mounts(now, 6) == (6,)
-    shows(now, "train", one=(6,), two=())
+    now = one_of_two_made_anew()
 
     shows(now, "train", one=(6,), two=(5,))
 
