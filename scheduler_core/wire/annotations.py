@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler_core.errors import SchedulerCoreError
-from scheduler_core.products import Product
+from scheduler_core.products import PRODUCTS, Product
 from scheduler_core.wire.shown import shown
 
 #: when the scheduler decided, in nanoseconds; compared as a number, never as a date
@@ -27,6 +27,11 @@ ALLOCATED_ON = "ascend-affinity/allocated-on"
 #: the predicate-time of a pod that has been served: the largest uint64
 SERVED = 2**64 - 1
 
+#: {prefix of a line's chips: chips of its largest server}
+_LINES = {
+    prefix: max(row.chip_count for row in PRODUCTS if row.chip_prefix == prefix)
+    for prefix in {row.chip_prefix for row in PRODUCTS}
+}
 _ID = re.compile("0|[1-9][0-9]*")
 _UINT64 = re.compile("[0-9]{1,20}")
 
@@ -74,16 +79,30 @@ def parse_chip(name: object, product: Product, *, path: str) -> int:
     Raises:
         WireError: It is not the name of a chip of this product, letter for letter.
     """
-    prefix = product.chip_prefix
-    if isinstance(name, str) and name.startswith(prefix):
-        digits = name.removeprefix(prefix)
-        if (
-            _ID.fullmatch(digits)
-            and len(digits) < 6
-            and int(digits) < product.chip_count
-        ):
-            return int(digits)
-    raise WireError(path, expected=_chips_of(product), found=name)
+    chip = _id(name, product.chip_prefix, product.chip_count)
+    if chip is None:
+        raise WireError(path, expected=_chips_of(product), found=name)
+    return chip
+
+
+def _id(name: object, prefix: str, chip_count: int) -> int | None:
+    """The id that follows the prefix; None if it is no chip of so many."""
+    if not isinstance(name, str) or not name.startswith(prefix):
+        return None
+    digits = name.removeprefix(prefix)
+    is_id = _ID.fullmatch(digits) and len(digits) < 6
+    return int(digits) if is_id and int(digits) < chip_count else None
+
+
+def is_of_another_line(name: object, product: Product) -> bool:
+    """Whether `name` is that of a chip, but of another product line than this one's.
+
+    A node may have chips of several lines, and what is said of it names all of them.
+    """
+    return any(
+        prefix != product.chip_prefix and _id(name, prefix, count) is not None
+        for prefix, count in _LINES.items()
+    )
 
 
 def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ...]:
@@ -105,15 +124,26 @@ def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ..
 
 
 def parse_chip_names(
-    names: Iterable[object], product: Product, *, path: str
+    names: Iterable[object], product: Product, *, path: str, of_node: bool = False
 ) -> tuple[int, ...]:
     """The chips of these names, ascending; as `parse_chips`, of a list.
+
+    Args:
+        names: In any order.
+        product: Of the node, or of one of its lines.
+        path: Where the list stands, for the error.
+        of_node: Whether the list may name chips of the node's other lines, which are
+            left out.
 
     Raises:
         WireError: A name is not a chip's, or stands there twice.
     """
+    prefix = product.chip_prefix
     chips: set[int] = set()
     for index, name in enumerate(names):
+        is_own = isinstance(name, str) and name.startswith(prefix)
+        if of_node and not is_own and is_of_another_line(name, product):
+            continue
         chip = parse_chip(name, product, path=f"{path}[{index}]")
         if chip in chips:
             raise WireError(f"{path}[{index}]", expected="each chip once", found=name)

@@ -15,6 +15,7 @@ from scheduler_core.products import Product
 from scheduler_core.wire.annotations import (
     WireError,
     chip_name,
+    is_of_another_line,
     parse_chip,
     parse_chip_names,
     render_chips,
@@ -202,7 +203,8 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
     """What the text under `DeviceInfoCfg` says.
 
     Lists that are absent are empty (older agents wrote three of the five); the
-    CheckCode is not compared, as no scheduler does.
+    CheckCode is not compared, as no scheduler does. What it says of the node's other
+    product lines is left out.
 
     Raises:
         WireError: Not JSON, a field of the wrong type, a chip that is not one.
@@ -254,6 +256,9 @@ def sealed_at(text: str) -> int | None:
 def parse_affinity(text: str, product: Product) -> Affinity:
     """What the text under `AscendAffinity` says; keys that we do not know are left.
 
+    Its lists name the chips of all lines of the node; others than the product's are
+    left out.
+
     Raises:
         WireError: Not JSON, another version, a field of the wrong type.
     """
@@ -267,7 +272,8 @@ def parse_affinity(text: str, product: Product) -> Affinity:
 
     def chips(key: str) -> tuple[int, ...]:
         path = f"{AFFINITY_KEY}.{key}"
-        return parse_chip_names(as_array(root.get(key, []), path), product, path=path)
+        names = as_array(root.get(key, []), path)
+        return parse_chip_names(names, product, path=path, of_node=True)
 
     return Affinity(
         held=chips("held"),
@@ -329,7 +335,10 @@ def _parse_faults(
 
 def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
     fields = as_object(item, path)
-    chip = parse_chip(fields.get("npu_name"), product, path=f"{path}.npu_name")
+    name = fields.get("npu_name")
+    if is_of_another_line(name, product):  # the 310 and the 310P share their key
+        return
+    chip = parse_chip(name, product, path=f"{path}.npu_name")
     network = fields.get("fault_type") == "CardNetworkUnhealthy"
     worst = as_string(fields.get("fault_level"), f"{path}.fault_level")
     details = as_object(

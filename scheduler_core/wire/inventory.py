@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from scheduler_core.products import Product
+from scheduler_core.products import PRODUCTS, Product
 from scheduler_core.wire.addresses import UNKNOWN, Address, Addresses
 from scheduler_core.wire.annotations import (
     annotation_path,
     chip_name,
+    is_of_another_line,
     parse_chip,
     parse_chip_names,
 )
@@ -16,6 +17,9 @@ from scheduler_core.wire.typed import as_integer, as_object, as_string, parse_js
 
 #: the annotation's key, on the Node
 BASE_DEVICE_INFOS = "baseDeviceInfos"
+
+_PREFIXES = sorted({re.escape(row.chip_prefix) for row in PRODUCTS})
+_VIRTUAL = re.compile(f"(?:{'|'.join(_PREFIXES)})[0-9]+c[-.].*")
 
 
 def render(
@@ -40,10 +44,12 @@ def render(
 
 
 def parse(text: str, product: Product) -> tuple[int, ...]:
-    """The physical ids of the node's chips, ascending; virtual devices left out.
+    """The physical ids of the node's chips of one product, ascending.
+
+    Virtual devices are left out, and chips of the node's other lines.
 
     Raises:
-        WireError: Not a JSON object, or a key that is not a chip of this product.
+        WireError: Not a JSON object, or a key that is a chip of no product.
     """
     names = _chips(text, product)
     return parse_chip_names(names, product, path=annotation_path(BASE_DEVICE_INFOS))
@@ -71,10 +77,11 @@ def parse_addresses(text: str, product: Product) -> dict[int, Address]:
 
 
 def _chips(text: str, product: Product) -> Mapping[str, object]:
-    """What the annotation says of each chip, virtual devices left out."""
+    """What the annotation says of each chip of one product, without virtual devices."""
     path = annotation_path(BASE_DEVICE_INFOS)
     document = as_object(parse_json(text, path), path)
-    virtual = re.compile(re.escape(product.chip_prefix) + "[0-9]+c-.*")
     return {
-        name: value for name, value in document.items() if not virtual.fullmatch(name)
+        name: value
+        for name, value in document.items()
+        if not _VIRTUAL.fullmatch(name) and not is_of_another_line(name, product)
     }

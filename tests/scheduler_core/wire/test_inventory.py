@@ -44,7 +44,7 @@ def test_addresses_of_other_makes_are_read_over_and_virtual_devices_left_out() -
         ("[" * 100_000, f"{WHERE}: expected JSON of fewer levels, found '[[["),
         ("[]", f"{WHERE}: expected an object, found []"),
         ('{"Ascend910-8":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),
-        ('{"Ascend310-0":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),
+        ('{"Ascend31-0":{}}', f"{WHERE}[0]: expected a chip from Ascend910-0 to"),
     ],
     ids=["empty", "cut off", "too deep", "a list", "unknown chip", "wrong prefix"],
 )
