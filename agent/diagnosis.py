@@ -19,7 +19,6 @@ from agent.faults.escalation import Eased, Kind, Upgrade, Upgraded
 from agent.faults.judging import followed, judged
 from agent.faults.rules import FaultConfig
 from agent.health import Health, Look, is_settled, step
-from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.picture import Findings, Separated
 from agent.status import MOST_CHANGES, Change
@@ -53,7 +52,6 @@ class Diagnosis:
         reading: Reading,
         recover_s: float,
         news: News,
-        metrics: Metrics,
         clocks: Clocks,
     ) -> None:
         """Take a first look.
@@ -63,13 +61,11 @@ class Diagnosis:
             reading: The first look at the hardware.
             recover_s: The hold-off. Unit: seconds.
             news: Who is told of changes.
-            metrics: What is counted.
             clocks: Where times come from.
         """
         self._current = current
         self._recover_s = recover_s
         self._news = news
-        self._metrics = metrics
         self._clocks = clocks
         self._config: FaultConfig = rules.DEFAULT
         #: As the driver gave it.
@@ -84,8 +80,6 @@ class Diagnosis:
         #: With the levels of all faults.
         self.reading = reading
         self.health = Health()
-        #: Why the hardware cannot be read; "" when it can.
-        self.problem = ""
         #: The newest last.
         self.changes: deque[Change] = deque(maxlen=MOST_CHANGES)
 
@@ -98,13 +92,6 @@ class Diagnosis:
             Whether the next is wanted soon, though the hardware has no news: chips
             recover by time passing, and faults grow worse by it.
         """
-        self._metrics.driver_stale.set(seen.is_stale)
-        if seen.took_s is not None:
-            self._metrics.driver_read_s.observe(seen.took_s)
-        if seen.is_stale:
-            self._metrics.driver_failures.inc()
-        self._news.driver(seen.problem)
-        self.problem = seen.problem
         if seen.reading is None or seen.is_stale:
             return True
         self._raw = seen.reading
@@ -160,7 +147,9 @@ class Diagnosis:
             recover_s=self._recover_s,
         )
         self.health, transitions = step(self.health, look, self._clocks.loop_s())
-        self._news.transitions(transitions, self.health)
+        self._news.transitions(
+            transitions, self.health, line=self.reading.product.resource
+        )
         now_ms = self._clocks.wall_ms()
         self.changes += (Change(at_ms=now_ms, transition=each) for each in transitions)
         # a chip that is given out in parts is not given out whole

@@ -15,7 +15,7 @@ from agent.devices.driver import Driver
 from agent.devices.reading import Reading
 from agent.devices.source import Source
 from agent.plugin.listing import ListServicer
-from agent.plugin.mounting import Mounting, resolve
+from agent.plugin.mounting import Mount, resolve
 from agent.plugin.server import Server
 from agent.readiness import Readiness
 from agent.settings import Settings
@@ -61,13 +61,11 @@ async def first_reading(
         await asyncio.sleep(settings.driver_poll_s)
 
 
-def mounting(
-    settings: Settings, reading: Reading, *, hardware: Callable[[], Reading]
-) -> Mounting:
+def mount(settings: Settings, reading: Reading) -> Mount:
     """Say how chips come into containers, told or found out."""
     mount = resolve(settings.mount, os.environ, reading)
     log.info("mount", extra={"mount": mount.value, "told": settings.mount})
-    return Mounting(mount, hardware=hardware, cdi_dir=settings.cdi_dir)
+    return mount
 
 
 def virtual_server(

@@ -1,4 +1,4 @@
-"""Keep the journal equal to the ledger's holds, and read it at the start.
+"""Keep the journal equal to the ledgers' holds, and read it at the start.
 
 Before Allocate is answered its hold is on disk, but an Allocate never waits
 longer than WITHIN_S for that: the pod of the kubelet waits with it. What could
@@ -7,7 +7,7 @@ not be written is tried again, and said.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from agent.claims.values import Hold, Owner
@@ -33,7 +33,6 @@ class Holdbook:
 
     def __init__(
         self,
-        current: Current,
         journal: Journal,
         *,
         boot_id: str,
@@ -43,13 +42,15 @@ class Holdbook:
         """Write nothing yet.
 
         Args:
-            current: The ledger.
             journal: The file.
             boot_id: Of this boot of the machine; stands in each entry.
             observe_s: Told how long each write took.
             on_failure: Told why a hold is not on disk.
         """
-        self._current = current
+        #: one for each product line, in the order in which the journal has them
+        self._currents: list[Current] = []
+        #: of product lines that are not served now
+        self._kept: tuple[HoldEntry, ...] = ()
         self._journal = journal
         self._boot_id = boot_id
         self._observe_s = observe_s
@@ -57,7 +58,16 @@ class Holdbook:
         # a disk that hangs takes this one thread and nothing else
         self._worker = Worker("journal")
         self._call: asyncio.Future[None] | None = None
-        self._on_disk: Mapping[int, Hold] = {}
+        self._on_disk: tuple[Mapping[int, Hold], ...] = ()
+
+    def follow(self, current: Current) -> None:
+        """Keep the holds of this ledger too; before anything is read or written."""
+        self._currents.append(current)
+        self._on_disk = (*self._on_disk, {})
+
+    def keep(self, entries: Iterable[HoldEntry]) -> None:
+        """Have entries stay in the journal that no ledger of ours has."""
+        self._kept = tuple(entries)
 
     async def read(self) -> JournalContents | JournalProblem:
         """Read what the last agent wrote, or give up in time.
@@ -91,10 +101,13 @@ class Holdbook:
         """Write the holds as they are once no other write is under way."""
         while self._call is not None and not self._call.done():
             await asyncio.wait({self._call})
-        holds = self._current.ledger.holds
-        if holds is self._on_disk:
+        if self._is_written():
             return
-        entries = [entry(hold, self._boot_id) for hold in holds.values()]
+        holds = tuple(current.ledger.holds for current in self._currents)
+        entries = [
+            *self._kept,
+            *(entry(hold, self._boot_id) for each in holds for hold in each.values()),
+        ]
         started = time.perf_counter()
         self._call = self._worker.call(self._journal.write, entries)
         self._call.add_done_callback(_take_note)
@@ -102,15 +115,24 @@ class Holdbook:
         self._on_disk = holds
         self._observe_s(time.perf_counter() - started)
 
-    async def run(self) -> NoReturn:
+    def _is_written(self) -> bool:
+        """Tell whether the holds on disk are those of the ledgers."""
+        pairs = zip(self._currents, self._on_disk, strict=True)
+        return all(current.ledger.holds is written for current, written in pairs)
+
+    async def run(self) -> None:
         """Write what changes outside of Allocate, and what has failed, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for current in self._currents:
+                tasks.create_task(self._keep_up(current))
+
+    async def _keep_up(self, current: Current) -> NoReturn:
         while True:
-            version = self._current.version
+            version = current.version
             await self.write()
-            failed = self._on_disk is not self._current.ledger.holds
             try:
-                async with asyncio.timeout(AGAIN_S if failed else None):
-                    await self._current.changed(version)
+                async with asyncio.timeout(None if self._is_written() else AGAIN_S):
+                    await current.changed(version)
             except TimeoutError:
                 continue
 

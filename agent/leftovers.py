@@ -74,7 +74,7 @@ class Leftovers:
         found = {chip: tuple(known[p] for p in pids) for chip, pids in users.items()}
         if found != self.found:
             self.found = found
-            self._news.releasing(found)
+            self._news.releasing(found, line=ledger.product.resource)
         for chip in self._since.keys() - found.keys():
             del self._since[chip]
             if chip in self._told:

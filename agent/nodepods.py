@@ -21,38 +21,95 @@ log = logging.getLogger(__name__)
 FIRST_LIST_S = 5.0
 
 
-class NodePods:
-    """Protects which pods wait for us, and whether the API server has listed them."""
+class LinePods:
+    """The pods of this node that ask for the chips of one product line.
+
+    Protects which of them wait for us.
+    """
 
     def __init__(
         self,
-        api: Api,
+        node_pods: "NodePods",
         current: Current,
         *,
         resource: str,
-        ready: Readiness,
         is_served: Callable[[], bool],
     ) -> None:
+        """Know nothing yet; see `NodePods.serve`."""
+        self._node_pods = node_pods
+        self.current = current
+        self._resource = resource
+        self._is_served = is_served
+        #: uids of pods that came while the kubelet had no plugin but us
+        self._awaited: set[str] = set()
+
+    def awaits_us(self, uid: str) -> bool:
+        """Tell whether a pod came while the kubelet had no plugin but us."""
+        return uid in self._awaited
+
+    def hurry(self) -> None:
+        """Have the API server asked again at once, if it is not being followed."""
+        self._node_pods.hurry()
+
+    def unseen_s(self) -> float:
+        """For how long the API server has not been followed; seconds, 0 if it is."""
+        return self._node_pods.unseen_s()
+
+    async def of_kubelet(self) -> Iterable[NpuPod]:
+        """Return the pods that the kubelet itself knows, as far as it may be asked."""
+        return await self._node_pods.of_kubelet(self._resource)
+
+    def seen(self, obj: Pod) -> None:
+        """Take in a pod as it is now, if it asks for these chips."""
+        pod = Api.npu_pod(obj, self._resource)
+        if pod is not None:
+            self._await(pod)
+            self.current.apply(PodSeen(pod))
+
+    def gone(self, uid: str) -> None:
+        """Take in that a pod is there no more."""
+        self._awaited.discard(uid)
+        self.current.apply(PodGone(uid))
+
+    def _await(self, pod: NpuPod) -> None:
+        """Remember a pod that waits for its devices while the kubelet has only us."""
+        known = pod.uid in self.current.ledger.pods
+        if not known and pod.phase == "Pending" and self._is_served():
+            self._awaited.add(pod.uid)
+
+
+class NodePods:
+    """Protects whether the API server has listed the pods of this node."""
+
+    def __init__(self, api: Api, *, node: str, ready: Readiness) -> None:
         """Know nothing yet.
 
         Args:
             api: The API server.
-            current: The ledger, which is told of each pod.
-            resource: Whose pods.
+            node: The node that we serve.
             ready: Told when the pods are known.
-            is_served: Whether the kubelet has us for its plugin, and nobody else.
         """
         self._api = api
-        self._current = current
-        self._node = current.ledger.node
-        self._resource = resource
+        self._node = node
         self._ready = ready
-        self._is_served = is_served
-        #: uids of pods that came while the kubelet had no plugin but us
-        self._awaited: set[str] = set()
+        self._lines: list[LinePods] = []
         self._begun_s = clock.loop_s()
         self._synced = asyncio.Event()
-        self.watch: ListWatch[Pod] = api.pods_of(self._node)
+        self.watch: ListWatch[Pod] = api.pods_of(node)
+
+    def serve(
+        self, current: Current, *, resource: str, is_served: Callable[[], bool]
+    ) -> LinePods:
+        """Tell a ledger of the pods that ask for its chips; before `run`.
+
+        Args:
+            current: The ledger, which is told of each pod.
+            resource: Whose pods.
+            is_served: Whether the kubelet has us for its plugin, and nobody else.
+        """
+        line = LinePods(self, current, resource=resource, is_served=is_served)
+        self._lines.append(line)
+        return line
 
     @property
     def is_listed(self) -> bool:
@@ -70,16 +127,13 @@ class NodePods:
                 async with asyncio.timeout(FIRST_LIST_S):
                     await self._synced.wait()
             except TimeoutError:
-                for pod in await self.of_kubelet():
-                    self._current.apply(PodSeen(pod, by_kubelet=True))
-                if not self._current.ledger.pods:
+                for line in self._lines:
+                    for pod in await line.of_kubelet():
+                        line.current.apply(PodSeen(pod, by_kubelet=True))
+                if not any(line.current.ledger.pods for line in self._lines):
                     continue
             self._ready.has("pods")
             return
-
-    def awaits_us(self, uid: str) -> bool:
-        """Tell whether a pod came while the kubelet had no plugin but us."""
-        return uid in self._awaited
 
     def hurry(self) -> None:
         """Have the API server asked again at once, if it is not being followed."""
@@ -91,10 +145,10 @@ class NodePods:
             return clock.loop_s() - self._begun_s
         return self.watch.lost_s()
 
-    async def of_kubelet(self) -> Iterable[NpuPod]:
+    async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
         """Return the pods that the kubelet itself knows, as far as it may be asked."""
         try:
-            return await self._api.kubelet_pods(self._node, self._resource)
+            return await self._api.kubelet_pods(self._node, resource)
         except KubeError as error:
             log.warning("kubelet's own pods not read", extra={"reason": str(error)})
             return ()
@@ -102,19 +156,11 @@ class NodePods:
     def _changed(self, change: Change[Pod]) -> None:
         match change:
             case Upserted(obj):
-                pod = self._api.npu_pod(obj, self._resource)
-                if pod is not None:
-                    self._await(pod)
-                    self._current.apply(PodSeen(pod))
+                for line in self._lines:
+                    line.seen(obj)
             case Deleted(obj):
-                self._awaited.discard(obj.metadata.uid)
-                self._current.apply(PodGone(obj.metadata.uid))
+                for line in self._lines:
+                    line.gone(obj.metadata.uid)
             case Synced():
                 self._synced.set()
                 self._ready.has("pods")
-
-    def _await(self, pod: NpuPod) -> None:
-        """Remember a pod that waits for its devices while the kubelet has only us."""
-        known = pod.uid in self._current.ledger.pods
-        if not known and pod.phase == "Pending" and self._is_served():
-            self._awaited.add(pod.uid)

@@ -103,12 +103,12 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
         current.apply(PodSeen(pod(product, chip, served=chip >= claims)))
     pending = current.ledger
     holdbook = Holdbook(
-        current,
         Journal(directory / "holds", boot_id="boot", node=NODE),
         boot_id="boot",
         observe_s=metrics.journal_s.observe,
         on_failure=sys.exit,
     )
+    holdbook.follow(current)
 
     def served(seconds: float) -> None:
         metrics.allocate_s.observe(seconds)

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.claims import values
 from agent.claims.events import Counted, Effect, Noted, Refused
+from agent.claims.values import Ledger
 from agent.current import Current
 from agent.devices.processes import Occupant
 from agent.devices.reading import Level
@@ -60,16 +61,22 @@ class News:
         self._node = Regarding(kind="Node", name=node, uid=node)
         self._metrics = metrics
         self._recorder = recorder
-        self._current: Current | None = None
+        #: of each product line
+        self._currents: list[Current] = []
+        self._health: dict[str, Health] = {}
+        self._releasing: dict[str, Mapping[int, tuple[Occupant, ...]]] = {}
         self._driver_problem = ""
         self._fault_config = self._separation = ""
-        self._rivals: dict[str, str] = {}
+        #: {(what we have in common, product line): who}
+        self._rivals: dict[tuple[str, str], str] = {}
         for of in RIVALS:
             metrics.rival.labels(of).set(0)
 
     def follow(self, current: Current) -> None:
-        """Count the claims and holds of this ledger whenever metrics are read."""
-        self._current = current
+        """Count the claims and holds of this ledger too whenever metrics are read."""
+        self._currents.append(current)
+        if len(self._currents) > 1:
+            return
         for state in ("open", "served", "unreadable", "bare"):
             self._metrics.claims.labels(state).set_function(
                 partial(self._claims, state)
@@ -103,7 +110,8 @@ class News:
                 pass
 
     def _note(self, note: Noted) -> None:
-        pod = self._current.ledger.pods.get(note.uid) if self._current else None
+        known = (current.ledger.pods.get(note.uid) for current in self._currents)
+        pod = next((pod for pod in known if pod is not None), None)
         extra = {keys.POD_UID: note.uid, keys.REASON: note.text}
         log.warning(note.reason, extra=extra)
         if pod is not None:
@@ -114,9 +122,17 @@ class News:
                 about, reason=note.reason, message=note.text, type="Warning"
             )
 
-    def transitions(self, changes: Iterable[Transition], health: Health) -> None:
-        """Tell which chips have changed their condition."""
-        changes = tuple(changes)
+    def transitions(
+        self, changes: Iterable[Transition], health: Health, *, line: str
+    ) -> None:
+        """Tell which chips have changed their condition.
+
+        Args:
+            changes: In their order.
+            health: After them.
+            line: The resource of these chips.
+        """
+        self._health[line] = health
         for change in changes:
             condition = change.after.name.lower()
             self._metrics.health_transitions.labels(condition).inc()
@@ -130,8 +146,8 @@ class News:
             )
             self._record_transition(change)
         for condition_ in Condition:
-            chips = health.having(condition_)
-            self._metrics.chips.labels(condition_.name.lower()).set(len(chips))
+            chips = sum(len(each.having(condition_)) for each in self._health.values())
+            self._metrics.chips.labels(condition_.name.lower()).set(chips)
 
     def _record_transition(self, change: Transition) -> None:
         told = _TOLD.get(change.after)
@@ -145,14 +161,19 @@ class News:
             type=kind,
         )
 
-    def releasing(self, chips: Mapping[int, tuple[Occupant, ...]]) -> None:
+    def releasing(
+        self, chips: Mapping[int, tuple[Occupant, ...]], *, line: str
+    ) -> None:
         """Show which processes keep chips from being free.
 
         Args:
             chips: {chip: its processes, none when they are not known}.
+            line: The resource of these chips.
         """
+        self._releasing[line] = chips
         self._metrics.releasing.clear()
-        for chip, occupants in chips.items():
+        of_all = (items for of in self._releasing.values() for items in of.items())
+        for chip, occupants in of_all:
             for each in occupants or (_UNSEEN,):
                 pid = str(each.pid or "")
                 self._metrics.releasing.labels(str(chip), pid, each.name).set(1)
@@ -201,17 +222,20 @@ class News:
         else:
             log.info("driver is read again")
 
-    def rival(self, of: str, text: str) -> None:
+    def rival(self, of: str, text: str, *, line: str = "") -> None:
         """Tell that somebody else does our work, or no longer does.
 
         Args:
             of: What the two have in common: one of RIVALS.
             text: A sentence; "" when we are alone again.
+            line: The resource that it is about; "" where it is about the node.
         """
-        before, self._rivals[of] = self._rivals.get(of, ""), text
+        before = self._rivals.get((of, line), "")
+        self._rivals[of, line] = text
         if text == before:
             return
-        self._metrics.rival.labels(of).set(bool(text))
+        is_there = any(who for (what, _), who in self._rivals.items() if what == of)
+        self._metrics.rival.labels(of).set(is_there)
         if text:
             log.error("rival", extra={keys.REASON: text})
         else:
@@ -336,31 +360,34 @@ class News:
         )
 
     def _claims(self, state: str) -> float:
-        if self._current is None:
-            return 0
-        ledger = self._current.ledger
-        if state == "unreadable":
-            return len(ledger.problems)
-        if state == "bare":
-            return len(ledger.bare)
-        served = sum(
-            pod.annotations.get(annotations.PREDICATE_TIME) == str(annotations.SERVED)
-            for pod in ledger.pods.values()
-            if not pod.terminal
-        )
-        waiting = sum(
-            values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid)
-            for uid in ledger.slots
-        )
-        return served if state == "served" else waiting
+        return sum(_claims(current.ledger, state) for current in self._currents)
 
     def _holds(self, state: str) -> float:
-        if self._current is None:
-            return 0
-        holds = self._current.ledger.holds.values()
-        if state == "lost":
-            return sum(hold.lost for hold in holds)
-        return sum((hold.owner is None) == (state == "held") for hold in holds)
+        return sum(_holds(current.ledger, state) for current in self._currents)
+
+
+def _claims(ledger: Ledger, state: str) -> int:
+    if state == "unreadable":
+        return len(ledger.problems)
+    if state == "bare":
+        return len(ledger.bare)
+    served = sum(
+        pod.annotations.get(annotations.PREDICATE_TIME) == str(annotations.SERVED)
+        for pod in ledger.pods.values()
+        if not pod.terminal
+    )
+    waiting = sum(
+        values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid)
+        for uid in ledger.slots
+    )
+    return served if state == "served" else waiting
+
+
+def _holds(ledger: Ledger, state: str) -> int:
+    holds = ledger.holds.values()
+    if state == "lost":
+        return sum(hold.lost for hold in holds)
+    return sum((hold.owner is None) == (state == "held") for hold in holds)
 
 
 def _age_s(watch: ListWatch[Any], now: Callable[[], float]) -> float:

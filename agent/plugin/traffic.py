@@ -2,7 +2,8 @@
 
 What pod-resources does not show proves something only when no Allocate was
 under way; and listing pod-resources while one is makes the kubelet hand one
-id to two pods. So both sides keep out of each other's way through this.
+id to two pods. So both sides keep out of each other's way through this: one for a
+node, whichever resource is given out.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ LISTING_WAIT_S = 0.25
 
 
 class Traffic:
-    """Protects the count of requests under way and the listing, if any."""
+    """Protects the count of requests under way and of listings, if any."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Begin quiet.
@@ -31,7 +32,9 @@ class Traffic:
         self._allocating = 0
         self._preferred_at = float("-inf")
         self._count = 0
-        self._listing: asyncio.Event | None = None
+        self._listings = 0
+        self._all_listed = asyncio.Event()
+        self._all_listed.set()
 
     @property
     def is_quiet(self) -> bool:
@@ -67,18 +70,20 @@ class Traffic:
     @contextmanager
     def listing(self) -> Iterator[None]:
         """Note a listing of pod-resources; begin one only when it is quiet."""
-        self._listing = asyncio.Event()
+        self._listings += 1
+        self._all_listed.clear()
         try:
             yield
         finally:
-            self._listing.set()
-            self._listing = None
+            self._listings -= 1
+            if not self._listings:
+                self._all_listed.set()
 
     async def _let_listing_end(self) -> None:
-        if self._listing is None:
+        if self._all_listed.is_set():
             return
         try:
             async with asyncio.timeout(LISTING_WAIT_S):
-                await self._listing.wait()
+                await self._all_listed.wait()
         except TimeoutError:
             return  # the kubelet does not answer it; it can wait no longer

@@ -37,7 +37,6 @@ class World:
             reading=GOOD,
             recover_s=1.0,
             news=News(metrics, self.recorder, node="node-1"),
-            metrics=metrics,
             clocks=Clocks(
                 loop_s=lambda: self.now, wall_ms=lambda: int(self.now * 1000)
             ),

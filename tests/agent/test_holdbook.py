@@ -84,8 +84,9 @@ async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
     now = current(pod("train", [3]))
     journal = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
     book = Holdbook(
-        now, journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
+        journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
     )
+    book.follow(now)
     now.apply(AllocateAsked(ids(3), last_call=True))
 
     await book.write()
@@ -102,8 +103,9 @@ async def test_a_disk_that_hangs_delays_allocate_only_so_long(
 ) -> None:
     now, failures = current(pod("train", [3])), list[str]()
     book = Holdbook(
-        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
+    book.follow(now)
     now.apply(AllocateAsked(ids(3), last_call=True))
 
     async with asyncio.timeout(100 * holdbook.WITHIN_S):
@@ -118,8 +120,9 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
     train = [pod(f"train-{chip}", [chip], chip + 1) for chip in range(3)]
     now, failures = current(*train), list[str]()
     book = Holdbook(
-        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
+    book.follow(now)
     for chip in range(3):
         now.apply(AllocateAsked(ids(chip), last_call=True))
         await book.write()
@@ -137,8 +140,9 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
 async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
     now, failures = current(pod("train", [3])), list[str]()
     book = Holdbook(
-        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
+    book.follow(now)
     now.apply(AllocateAsked(ids(3), last_call=True))
     slow.is_full = True
     await book.write()
@@ -159,8 +163,9 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
     before.write([holdbook.entry(HOLD, BOOT)])
     now, failures = current(pod("train", [3])), list[str]()
     book = Holdbook(
-        now, slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
+    book.follow(now)
     slow.may_go.set()
 
     async with asyncio.timeout(10 * holdbook.READ_WITHIN_S):

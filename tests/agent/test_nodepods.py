@@ -12,7 +12,7 @@ from agent.readiness import Readiness
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.events import Recorder
-from tests.agent.node import RESOURCE, current
+from tests.agent.node import NODE, RESOURCE, current
 from tests.kube.fire import Bed, served
 
 pytestmark = pytest.mark.looptime
@@ -26,13 +26,13 @@ async def followed(bed: Bed) -> AsyncIterator[NodePods]:
 
 def node_pods(client: Client) -> NodePods:
     given = Credentials("http://bed")
-    return NodePods(
+    pods = NodePods(
         Api(client, Recorder(client, component="c"), given=given, url=""),
-        current(),
-        resource=RESOURCE,
+        node=NODE,
         ready=Readiness(),
-        is_served=lambda: True,
     )
+    pods.serve(current(), resource=RESOURCE, is_served=lambda: True)
+    return pods
 
 
 async def test_an_api_server_that_was_never_there_has_not_been_followed() -> None:

@@ -16,6 +16,7 @@ from tests.daemonset.rendered import ROOT
 #: in /readyz.
 SPEAKING = (
     "agent/app.py",
+    "agent/line.py",
     "agent/equipment.py",
     "agent/faultwatch.py",
     "agent/claims/*.py",

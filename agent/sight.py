@@ -1,0 +1,44 @@
+"""What is seen of the hardware: counted, told, and given to each product line."""
+
+from collections.abc import Sequence
+
+from agent.devices.source import Observation
+from agent.diagnosis import Diagnosis
+from agent.observe.metrics import Metrics
+from agent.observe.news import News
+
+
+class Sight:
+    """Protects why the hardware cannot be read now."""
+
+    def __init__(
+        self, lines: Sequence[Diagnosis], *, news: News, metrics: Metrics
+    ) -> None:
+        """Have seen nothing yet.
+
+        Args:
+            lines: Of each product line.
+            news: Who is told.
+            metrics: What is counted.
+        """
+        self._lines = lines
+        self._news = news
+        self._metrics = metrics
+        #: Why the hardware cannot be read; "" when it can.
+        self.problem = ""
+
+    def observed(self, seen: Observation) -> bool:
+        """Take in a look at the hardware.
+
+        Returns:
+            Whether the next is wanted soon, though the hardware has no news.
+        """
+        self._metrics.driver_stale.set(seen.is_stale)
+        if seen.took_s is not None:
+            self._metrics.driver_read_s.observe(seen.took_s)
+        if seen.is_stale:
+            self._metrics.driver_failures.inc()
+        self._news.driver(seen.problem)
+        self.problem = seen.problem
+        wanted = [line.observed(seen) for line in self._lines]
+        return any(wanted)
