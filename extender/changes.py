@@ -5,8 +5,9 @@ order of events can be written down and replayed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from extender.jobs import Seat
 from extender.loads import A_PLACE, ENDLESS, Ask
@@ -97,11 +98,11 @@ class PodGone:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assumed:
+class Assumed(NamedTuple):
     """A bind under way: these chips are promised until the pod shows, or the outcome.
 
-    Keyed by the pod's UID: a pod of the same name is another pod.
+    Keyed by the pod's UID: a pod of the same name is another pod. A tuple, because
+    one is made for each pod of a job, of which there may be thousands.
     """
 
     uid: str
@@ -113,7 +114,7 @@ class Assumed:
     #: whether no bind is under way yet: the place of a pod in the plan of its job
     planned: bool = False
     #: what the plan has bind write besides the chips
-    extra: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    extra: Mapping[str, str] = _NONE
     #: why the plan has it there
     reason: str = ""
 

@@ -5,7 +5,7 @@ becomes true only when `binding` promises it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from extender import verdicts, written
 from extender.cache import Cache
@@ -128,7 +128,7 @@ def _promised(cache: Cache, pod: NpuPod, promise: Assumed, now_ns: int) -> Choic
     if not promise.planned:
         return _choice(cache, pod, promise, "the earlier bind, tried again")
     time = cache.records[promise.node].next_time(now_ns)
-    now = replace(promise, predicate_time=time, planned=False)
+    now = promise._replace(predicate_time=time, planned=False)
     return _choice(cache, pod, now, promise.reason)
 
 

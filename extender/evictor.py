@@ -9,7 +9,7 @@ are kept in the cache until filter comes again for whom they were freed.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from extender import changes, choice, planning, rooms, victims
@@ -116,7 +116,7 @@ class Evictor:
         )
         if isinstance(made, Choice):
             reason = f"{made.reason}, freed for it"
-            promise = replace(made.promise, planned=True, reason=reason)
+            promise = made.promise._replace(planned=True, reason=reason)
             step(self._cache, promise, now_s)
             self._handed[pod.uid] = now_s + self._limits.ready_s
 

@@ -8,7 +8,7 @@ decision and its promise there is no await.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, assert_never
 
@@ -266,7 +266,7 @@ class Planner:
         gang = self._cache.gangs.of(uid)
         promise = self._cache.assumed.get(uid)
         if gang is not None and promise is not None and uid in gang.places:
-            step(self._cache, replace(promise, planned=True), now_s)
+            step(self._cache, promise._replace(planned=True), now_s)
         else:
             step(self._cache, changes.Dropped(uid=uid), now_s)
 

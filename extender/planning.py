@@ -1,9 +1,7 @@
 """Where do all pods of a job go, with the chips, the CPU and the memory there are?
 
 Which nodes suit a job, `scheduler_core.planning` says; it knows chips and networks.
-Here is added what a scheduler's own filters ask for: they have looked at one pod, and
-two of a job's pods may not both fit a node. Nodes with room for fewer pods than they
-have chips for count with as many chips as those pods need.
+Here is added what a scheduler's own filters ask for (`capacity`).
 
 Pure: the index is changed while a plan is being made, and is as before afterwards.
 """
@@ -13,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from extender import written
+from extender import capacity, written
 from extender.cache import Cache
 from extender.changes import Assumed
 from extender.gangs import Gang
-from extender.loads import Ask, total
-from scheduler_core import chips, finding, gangs, jobs, leaves, shapes
+from extender.loads import Ask
+from scheduler_core import chips, finding, gangs, jobs, leaves
 from scheduler_core import planning as core
 from scheduler_core.answers import JobPlacement, LeafUse, Placement, Rejection
 from scheduler_core.cluster import NodeState
@@ -140,13 +138,15 @@ def _by_row(
     job: _Try, row: Product, names: Sequence[str]
 ) -> tuple[Placement, ...] | str:
     """Places for all pods by that row, or why not."""
-    avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in _kinds(job.new)))
-    size = min(pod.total for pod in job.new)
+    kinds = _kinds(job.new)
+    avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in kinds))
+    size = min(pod.total for pod in kinds)
     survey = job.cache.cluster.survey(
         row, size, names, avoid=avoid, in_network=not job.is_one
     )
     able = [*survey.best, *survey.worse]
-    capped, offered = _with_room(job, row, able)
+    largest = max(pod.total for pod in kinds)
+    capped, offered = capacity.with_room(job.cache, row, able, job.asks, largest)
     for _ in range(_TRIES):
         with laid_over(job.cache, capped):
             found = _ask_core(job, row, offered)
@@ -221,49 +221,6 @@ def _lost(job: _Try) -> dict[str, Placement]:
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.new}
 
 
-def left_on(cache: Cache, name: str) -> Ask:
-    """What a node still offers besides chips, promises counted."""
-    record = cache.records[name]
-    left = record.room.minus(cache.loads.of(name))
-    if not record.assumed:
-        return left
-    return left.minus(total(cache.loads.ask(uid) for uid in record.assumed))
-
-
-def _with_room(
-    job: _Try, row: Product, names: Sequence[str]
-) -> tuple[dict[str, NodeState], list[str]]:
-    """Nodes with room for some of the pods only, as they count; and all with room."""
-    asks = job.asks
-    least = Ask(
-        min(ask.cpu for ask in asks),
-        min(ask.memory for ask in asks),
-        min(ask.pods for ask in asks),
-    )
-    size = max(pod.total for pod in job.new)
-    capped: dict[str, NodeState] = {}
-    offered: list[str] = []
-    for name in names:
-        fitting = least.times(left_on(job.cache, name))
-        if not fitting:
-            continue
-        offered.append(name)
-        state = job.cache.cluster[name]
-        if fitting * size < state.free.bit_count():
-            capped[name] = replace(state, free=_some(row, state, [size] * fitting))
-    return capped, offered
-
-
-def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
-    """Mask of the chips that pods of these sizes would get."""
-    free, taken = state.free_for(row), 0
-    for size in sizes:
-        chosen = chips.choose(row, free, size)
-        taken |= chosen
-        free &= ~chosen
-    return taken
-
-
 @contextmanager
 def laid_over(cache: Cache, states: Mapping[str, NodeState]) -> Iterator[None]:
     """Let the index show these nodes so for a while."""
@@ -289,34 +246,19 @@ def _overfull(job: _Try, found: JobPlacement) -> dict[str, NodeState]:
     for node, places in on.items():
         if is_uniform and len(places) == 1:
             continue
-        kept = _kept(job.cache, node, [(by_name[p.pod], p) for p in places])
+        kept = capacity.together(job.cache, node, [(by_name[p.pod], p) for p in places])
         if len(kept) < len(places):
             mask = sum(chips.mask_of(place.chips) for place in kept)
             over[node] = replace(job.cache.cluster[node], free=mask)
     return over
 
 
-def _kept(
-    cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
-) -> list[Placement]:
-    """Those of the pods that fit the node together, the first first."""
-    left = left_on(cache, node)
-    there: list[NpuPod] = []
-    kept: list[Placement] = []
-    for pod, place in pods:
-        after = left.minus(cache.loads.ask(pod.uid))
-        is_alike = not any(shapes.conflict(pod.shape, one.shape) for one in there)
-        if min(after) >= 0 and is_alike:
-            left = after
-            there.append(pod)
-            kept.append(place)
-    return kept
-
-
 def _promises(
     job: _Try, places: Sequence[Placement], now_ns: int
 ) -> tuple[Assumed, ...]:
     new = {pod.name: pod for pod in job.new}
+    masks = {each: chips.mask_of(each) for each in {place.chips for place in places}}
+    known: dict[object, Mapping[str, str]] = {}
     is_of_one_leaf = len({place.leaf for place in places}) == 1
     times: dict[str, int] = {}
     found = []
@@ -324,17 +266,17 @@ def _promises(
         pod = new.get(place.pod)
         if pod is None:
             continue
-        node = place.node
+        node, leaf = place.node, _leaf(job, place, is_of_one_leaf=is_of_one_leaf)
         times[node] = max(job.cache.records[node].next_time(now_ns), times.get(node, 0))
         found.append(
             Assumed(
                 uid=pod.uid,
                 node=node,
-                chips=chips.mask_of(place.chips),
+                chips=masks[place.chips],
                 predicate_time=times[node],
                 shape=pod.shape,
                 planned=True,
-                extra=_extra(job, pod, place, is_of_one_leaf=is_of_one_leaf),
+                extra=_extra(job, pod, place, leaf, known),
                 reason=f"{place.reason}, as its job was planned",
             )
         )
@@ -343,10 +285,13 @@ def _promises(
 
 
 def _extra(
-    job: _Try, pod: NpuPod, place: Placement, *, is_of_one_leaf: bool
-) -> dict[str, str]:
-    """What is written on a pod of a job besides its chips."""
-    leaf = _leaf(job, place, is_of_one_leaf=is_of_one_leaf)
+    job: _Try,
+    pod: NpuPod,
+    place: Placement,
+    leaf: LeafMark | None,
+    known: dict[object, Mapping[str, str]],
+) -> Mapping[str, str]:
+    """What is written on a pod of a job besides its chips; on many it is the same."""
     if job.is_one:
         by_itself = written.alone(job.cache.records[place.node], pod)
         return by_itself | marks.render(Marks(leaf=leaf))
@@ -357,15 +302,19 @@ def _extra(
         owner_kind=seat.owner_kind,
         of_minimum=seat.membership.job.startswith("Minimum/"),
     )
-    return marks.render(
-        Marks(
-            is_distributed=True,
-            rank=rank or "",
-            superpod_rank=place.superpod_rank,
-            superpod=place.superpod,
-            leaf=leaf,
+    key = rank, place.superpod_rank, place.superpod, leaf
+    said = known.get(key)
+    if said is None:
+        said = known[key] = marks.render(
+            Marks(
+                is_distributed=True,
+                rank=rank or "",
+                superpod_rank=place.superpod_rank,
+                superpod=place.superpod,
+                leaf=leaf,
+            )
         )
-    )
+    return said
 
 
 def _leaf(job: _Try, place: Placement, *, is_of_one_leaf: bool) -> LeafMark | None:

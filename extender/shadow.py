@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from extender import planning
+from extender import capacity, planning
 from extender.cache import Cache
 from extender.changes import PodSeen
 from extender.gangs import Gang
@@ -263,7 +263,7 @@ def _with_room(cache: Cache, pod: NpuPod) -> Sequence[str]:
     return [
         state.name
         for state in cache.cluster
-        if min(planning.left_on(cache, state.name).minus(ask)) >= 0
+        if min(capacity.left_on(cache, state.name).minus(ask)) >= 0
     ]
 
 

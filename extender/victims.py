@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from extender import planning
+from extender import capacity, planning
 from extender.cache import Cache
 from extender.gangs import Gang
 from extender.planning import World
@@ -216,7 +216,7 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     if record is None:
         return False
     asked = sum(tenant.pod.total for tenant in record.tenants.values())
-    left = planning.left_on(cache, node).minus(cache.loads.ask(pod.uid))
+    left = capacity.left_on(cache, node).minus(cache.loads.ask(pod.uid))
     return asked + pod.total > record.allocatable or min(left) < 0
 
 
@@ -329,7 +329,7 @@ def _chips(cache: Cache, uid: str) -> int:
 def _fits_besides(cache: Cache, pod: NpuPod, node: str, gone: Iterable[str]) -> bool:
     """Whether CPU, memory and number of pods suffice once these have gone."""
     with _loads_without(cache, gone):
-        left = planning.left_on(cache, node).minus(cache.loads.ask(pod.uid))
+        left = capacity.left_on(cache, node).minus(cache.loads.ask(pod.uid))
     return min(left) >= 0
 
 

@@ -12,7 +12,7 @@ plan is made on all nodes.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from extender import changes, choice, jobevents, verdicts
 from extender.cache import Cache, step
@@ -238,8 +238,8 @@ class Sessions:
         now_s = self._clock.now_s()
         for each in (mine, other):
             step(self._cache, changes.Dropped(uid=each.uid), now_s)
-        step(self._cache, replace(other, uid=mine.uid), now_s)
-        step(self._cache, replace(mine, uid=other.uid), now_s)
+        step(self._cache, other._replace(uid=mine.uid), now_s)
+        step(self._cache, mine._replace(uid=other.uid), now_s)
         gang.places[mine.uid], gang.places[other.uid] = other.node, mine.node
 
     def forget(self) -> None:

@@ -35,6 +35,7 @@ class Peers:
         self.served = tuple(
             (count, rank) for count, rank in enumerate(ranks) if rank != NEVER
         )
+        #: of those that can serve at all: nobody asks for the others by name
         self.names = SortedNames()
 
 
@@ -166,6 +167,8 @@ class Shelf:
                 self._add(new.peers, name)
 
     def _add(self, peers: Peers, name: str) -> None:
+        if not peers.served:
+            return
         was_empty = not peers.names
         peers.names.add(name)
         if not was_empty:
@@ -175,6 +178,8 @@ class Shelf:
             self._occupied[count] |= 1 << rank
 
     def _remove(self, peers: Peers, name: str) -> None:
+        if not peers.served:
+            return
         peers.names.remove(name)
         if peers.names:
             return

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from scheduler_core import chips, packing
 from scheduler_core.answers import JobPlacement, Placement, Rejection
@@ -21,9 +22,8 @@ from scheduler_core.reasons import Reason, text_of
 from scheduler_core.rows import Product, distributed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One pod of a gang that asks for chips."""
+class Member(NamedTuple):
+    """One pod of a gang that asks for chips: a tuple, like `Placement`."""
 
     name: str
     #: chips, 1 or more

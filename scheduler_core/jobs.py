@@ -8,6 +8,7 @@ everything that is wrong is said at once.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from scheduler_core.rows import JobRule, Product
 
@@ -40,9 +41,8 @@ class Problem:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    """One pod of a job, as far as rules over the job ask."""
+class Pod(NamedTuple):
+    """One pod of a job, as far as rules over the job ask: a tuple, like `Placement`."""
 
     name: str
     #: chips that it occupies; 0 is none

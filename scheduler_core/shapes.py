@@ -7,7 +7,7 @@ this module, and nothing else decides it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -43,6 +43,12 @@ class Shape:
     choice: tuple[tuple[str, str], ...] = ()
     #: the pod's role in its job; "" for a pod that is its own job
     role: str = ""
+    #: chips that the pod occupies at once
+    total: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out what every decision asks for, once."""
+        object.__setattr__(self, "total", total(self.needs))
 
 
 def total(needs: Iterable[tuple[ContainerKind, int]]) -> int:

@@ -7,6 +7,7 @@ reads the kubelet's own pods, too) and the extender never disagree about a pod.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_core import shapes
@@ -81,7 +82,7 @@ class NpuPod(PodMeta):
     @property
     def total(self) -> int:
         """Chips that it occupies at once."""
-        return shapes.total(self.shape.needs)
+        return self.shape.total
 
 
 def npu_pod(
@@ -104,15 +105,17 @@ def npu_pod(
         for c in ours
         if _COUNT.fullmatch(c.limits[resource])
     )
-    shape = Shape(
-        resource=resource,
-        needs=tuple((need.kind, need.count) for need in needs),
-        reads_annotation=any(_reads_annotation(c, resource) for c in ordered),
-        choice=tuple(
-            (key, meta.annotations[key])
-            for key in CHOICE_KEYS
-            if key in meta.annotations
-        ),
+    shape = _once(
+        Shape(
+            resource=resource,
+            needs=tuple([(need.kind, need.count) for need in needs]),
+            reads_annotation=any(_reads_annotation(c, resource) for c in ordered),
+            choice=tuple(
+                (key, meta.annotations[key])
+                for key in CHOICE_KEYS
+                if key in meta.annotations
+            ),
+        )
     )
     return NpuPod(
         uid=meta.uid,
@@ -130,6 +133,14 @@ def npu_pod(
         shape=shape,
         problem=_problem(ordered, ours, resource) or shapes.refusal(shape) or "",
     )
+
+
+# Values, which never grow old: the thousands of pods of a job share one, and who
+# compares them need not look inside.
+@lru_cache(maxsize=4096)
+def _once(shape: Shape) -> Shape:
+    """The first shape that was like it."""
+    return shape
 
 
 def _asks(container: RawContainer, resource: str) -> bool:

@@ -198,7 +198,7 @@ def test_pods_without_a_rank_take_the_free_numbers_in_their_order() -> None:
         (2, "c"),
     ]
     with pytest.raises(ValueError, match="each once"):
-        gangs.ranked([gang[1], replace(gang[1], name="d")])
+        gangs.ranked([gang[1], gang[1]._replace(name="d")])
 
 
 def placed(node_name: str, some: tuple[int, ...]) -> Placement:

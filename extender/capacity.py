@@ -1,0 +1,105 @@
+"""What do nodes offer besides chips, and how many pods of a job fit there?
+
+A scheduler's own filters have looked at one pod, and two of a job's pods may not both
+fit a node. Nodes with room for fewer pods than they have chips for count with as many
+chips as those pods need.
+
+Pure: looks at the cache and changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from extender.cache import Cache
+from extender.loads import Ask, total
+from scheduler_core import chips, shapes
+from scheduler_core.answers import Placement
+from scheduler_core.cluster import NodeState
+from scheduler_core.rows import Product
+from scheduler_core.wire.pods import NpuPod
+
+
+def left_on(cache: Cache, name: str) -> Ask:
+    """What a node still offers besides chips, promises counted."""
+    record = cache.records[name]
+    left = record.room.minus(cache.loads.of(name))
+    if not record.assumed:
+        return left
+    return left.minus(total(cache.loads.ask(uid) for uid in record.assumed))
+
+
+def with_room(
+    cache: Cache, row: Product, names: Sequence[str], asks: Sequence[Ask], size: int
+) -> tuple[dict[str, NodeState], list[str]]:
+    """Nodes with room for some of a job's pods only, as they count; and all with room.
+
+    Args:
+        cache: What is known; not changed.
+        row: By which the job is served.
+        names: The nodes in question, all of them known.
+        asks: What each of the pods asks for besides chips.
+        size: Chips of the largest of them.
+    """
+    least = Ask(
+        min(ask.cpu for ask in asks),
+        min(ask.memory for ask in asks),
+        min(ask.pods for ask in asks),
+    )
+    capped: dict[str, NodeState] = {}
+    offered: list[str] = []
+    known: dict[tuple[Ask, Ask], int] = {}
+    for name in names:
+        fitting = _fitting(cache, name, least, known)
+        if not fitting:
+            continue
+        offered.append(name)
+        state = cache.cluster[name]
+        if fitting * size < state.free.bit_count():
+            capped[name] = replace(state, free=_some(row, state, [size] * fitting))
+    return capped, offered
+
+
+def _fitting(
+    cache: Cache, name: str, least: Ask, known: dict[tuple[Ask, Ask], int]
+) -> int:
+    """How many pods fit; of nodes that offer and carry the same it is known."""
+    record, load = cache.records[name], cache.loads.of(name)
+    if record.assumed:
+        return least.times(left_on(cache, name))
+    found = known.get((record.room, load))
+    if found is None:
+        found = known[record.room, load] = least.times(record.room.minus(load))
+    return found
+
+
+def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
+    """Mask of the chips that pods of these sizes would get."""
+    free, taken = state.free_for(row), 0
+    for size in sizes:
+        chosen = chips.choose(row, free, size)
+        taken |= chosen
+        free &= ~chosen
+    return taken
+
+
+def together(
+    cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
+) -> list[Placement]:
+    """Those of the pods that fit the node together, the first first.
+
+    Args:
+        cache: What is known; not changed.
+        node: Its name.
+        pods: With the places that they would have there.
+    """
+    left = left_on(cache, node)
+    there: list[NpuPod] = []
+    kept: list[Placement] = []
+    for pod, place in pods:
+        after = left.minus(cache.loads.ask(pod.uid))
+        is_alike = not any(shapes.conflict(pod.shape, one.shape) for one in there)
+        if min(after) >= 0 and is_alike:
+            left = after
+            there.append(pod)
+            kept.append(place)
+    return kept
