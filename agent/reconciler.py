@@ -3,6 +3,11 @@
 Soon after each Allocate and at least each period: ask pod-resources about the
 pods that are open and let the ledger settle. What then has to be written is
 the publisher's.
+
+Each period the other living pods are asked about too, whether the kubelet still knows
+what they have. Between two such passes that may change only when something is given
+out, when a pod comes or goes, or with the kubelet itself; so once several have found
+all as it was, and until one of these happens, they are made each minute.
 """
 
 import asyncio
@@ -26,6 +31,10 @@ AGAIN_S = 0.1
 PATIENT_S = 1.0
 #: Passes at the first rate after a change.
 EAGER_PASSES = 10
+#: After so many thorough passes in a row that have found all as it was …
+CALM_PASSES = 3
+#: … the next is made so long after the last, if nothing happens.
+CALM_PERIOD_S = 60.0
 #: pod-resources takes 100 calls a second, 10 at once, from all callers together.
 READ_EACH_S = 0.01
 
@@ -43,6 +52,10 @@ class ResourcesError(Exception):
 
 class PodResources(Protocol):
     """What the pass asks of the kubelet."""
+
+    @property
+    def kubelet(self) -> object:
+        """What tells the kubelet that would answer now from its successor."""
 
     async def read(self, namespace: str, name: str) -> Containers:
         """Return what one pod has; raise ResourcesError."""
@@ -85,7 +98,8 @@ class Reconciler:
             resources: The kubelet's pod-resources.
             traffic: Whether an Allocate is under way.
             find_left: Asks the kernel for processes of pods that have gone.
-            period_s: Between two thorough passes, if nothing happens.
+            period_s: Between two thorough passes; when nothing happens it becomes
+                `CALM_PERIOD_S`, if that is longer.
             backoff: Pauses while the kubelet does not answer.
         """
         self._current = current
@@ -94,6 +108,7 @@ class Reconciler:
         self._find_left = find_left
         self._period_s = period_s
         self._backoff = backoff or Backoff()
+        self._calm = _Calm()
 
     async def run(self) -> NoReturn:
         """Make passes until cancelled."""
@@ -104,6 +119,7 @@ class Reconciler:
             thorough = clock.loop_s() + clock.EARLY_S >= thorough_at
             if thorough:
                 thorough_at = clock.loop_s() + self._period_s
+                thorough = self._may_find_news()
             pause_s = await self.run_once(thorough=thorough)
             sequence = self._current.ledger.sequence
             eager = EAGER_PASSES if sequence != known_sequence else eager - 1
@@ -129,6 +145,15 @@ class Reconciler:
                 while not _has_more(self._current.ledger, known):
                     version = await self._current.changed(version)
 
+    def _may_find_news(self) -> bool:
+        """Tell whether a thorough pass that is due may find anything."""
+        ledger = self._current.ledger
+        return (
+            settling.is_open(ledger)
+            or bool(settling.unsettled(ledger))
+            or not self._calm.lasts((ledger, self._resources.kubelet))
+        )
+
     async def run_once(self, *, thorough: bool) -> float | None:
         """Make one pass.
 
@@ -138,9 +163,11 @@ class Reconciler:
         Returns:
             How long to wait before the next; None: until something changes.
         """
+        kubelet, began_s = self._resources.kubelet, clock.loop_s()
         try:
             await self._read(thorough=thorough)
         except ResourcesError as error:
+            self._calm = _Calm()
             pause_s = self._backoff.next_s()
             log.info(
                 "correction pass put off",
@@ -148,6 +175,8 @@ class Reconciler:
             )
             return min(pause_s, self._period_s)
         self._backoff.reset()
+        if thorough:
+            self._calm.take((self._current.ledger, kubelet), began_s)
         return None
 
     async def _read(self, *, thorough: bool) -> None:
@@ -185,6 +214,27 @@ class Reconciler:
                 )
             )
             await asyncio.sleep(READ_EACH_S)
+
+
+class _Calm:
+    """Protects what the last thorough passes have left, and how many alike."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._alike = 0
+        self._began_s = float("-inf")
+
+    def take(self, seen: object, began_s: float) -> None:
+        """Take in what one has left: the ledger, and the kubelet that was asked."""
+        self._alike = self._alike + 1 if seen == self._seen else 0
+        self._seen = seen
+        self._began_s = began_s
+
+    def lasts(self, seen: object) -> bool:
+        """Tell whether nothing has happened since, and it is not long ago."""
+        ago_s = clock.loop_s() - self._began_s + clock.EARLY_S
+        is_young = ago_s < CALM_PERIOD_S
+        return is_young and self._alike >= CALM_PASSES and seen == self._seen
 
 
 def _has_more(now: Ledger, known: Ledger) -> bool:

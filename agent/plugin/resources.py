@@ -12,7 +12,7 @@ import grpc
 
 from agent.claims.events import InUse
 from agent.plugin import translate
-from agent.plugin.server import DIAL_OPTIONS
+from agent.plugin.server import DIAL_OPTIONS, identity
 from agent.plugin.traffic import Traffic
 from agent.reconciler import Containers, ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
@@ -35,6 +35,7 @@ class Resources:
             resource: The resource whose ids are wanted.
             traffic: Consulted before everything is listed.
         """
+        self._socket = socket
         self._channel = grpc.aio.insecure_channel(
             f"unix://{socket}",
             options=(
@@ -48,6 +49,11 @@ class Resources:
         self._resource = resource
         self._traffic = traffic
         self._get_is_off = False
+
+    @property
+    def kubelet(self) -> object:
+        """What tells the kubelet that would answer now from its successor."""
+        return identity(self._socket)
 
     async def close(self) -> None:
         """Close the channel."""

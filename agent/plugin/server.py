@@ -167,7 +167,7 @@ class Server:
         inode = await self._serve(server)
         try:
             # Only now: the look for a rival takes a second, and it may be another's.
-            kubelet = _identity(self._kubelet_socket)
+            kubelet = identity(self._kubelet_socket)
             await self._register(servicer)
             self._problem = None
             self._tell.registered()
@@ -208,9 +208,9 @@ class Server:
 
     async def _wait_for_kubelet(self) -> tuple[int, int]:
         while True:
-            identity = _identity(self._kubelet_socket)
-            if identity is not None:
-                return identity
+            kubelet = identity(self._kubelet_socket)
+            if kubelet is not None:
+                return kubelet
             await asyncio.sleep(LOOK_EACH_S)
 
     async def _pause(self, pause_s: float, kubelet: tuple[int, int]) -> None:
@@ -223,7 +223,7 @@ class Server:
         until = loop.time() + pause_s
         while (left_s := until - loop.time()) > 0:
             await asyncio.sleep(min(LOOK_EACH_S, left_s))
-            if _identity(self._kubelet_socket) not in (kubelet, None):
+            if identity(self._kubelet_socket) not in (kubelet, None):
                 self._backoff.reset()
                 return
 
@@ -257,9 +257,9 @@ class Server:
                     await servicer.stream_ended.wait()
             if servicer.stream_ended.is_set():
                 return "the kubelet ended the device list stream"
-            if _identity(self._kubelet_socket) != kubelet:
+            if identity(self._kubelet_socket) != kubelet:
                 return "the kubelet's socket was replaced"
-            if _identity(self._own_socket) is None:
+            if identity(self._own_socket) is None:
                 return "our socket was removed"
             if not servicer.streams and loop.time() > opens_by:
                 return "the kubelet did not ask for the device list"
@@ -313,7 +313,7 @@ async def _stop(server: grpc.aio.Server, servicer: ListServicer) -> None:
     await stopping
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity(path: Path) -> tuple[int, int] | None:
     """Return what tells one socket file from its successor; None without one."""
     try:
         found = path.stat()

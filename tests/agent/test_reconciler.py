@@ -26,6 +26,8 @@ class FakeResources:
         self.is_down = False
         self.reads: list[str] = []
         self.lists = 0
+        #: Another one after the kubelet has restarted.
+        self.kubelet: object = "first"
         #: Called in the middle of reading a pod of that name.
         self.meanwhile: dict[str, Callable[[], object]] = {}
 
@@ -312,6 +314,76 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
         await task
 
     assert owners(now.ledger) == {(0,): "", (1,): "train"}
+
+
+def confirmed(**pods: int) -> tuple[Current, FakeResources]:
+    """A node on which these pods have had their chips for long."""
+    shown = {name: ids(chip) for name, chip in pods.items()}
+    now = current(*(pod(name, [chip], chip) for name, chip in pods.items()))
+    for wanted in shown.values():
+        now.apply(AllocateAsked(wanted, last_call=True))
+    return now, FakeResources(**shown)
+
+
+@pytest.mark.looptime
+async def test_pods_that_have_what_they_had_are_asked_about_once_a_minute() -> None:
+    now, resources = confirmed(first=0, second=1)
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(300)
+    resources.reads.clear()
+
+    await asyncio.sleep(600)
+    await ended(task)
+
+    assert resources.reads == ["first", "second"] * 10
+
+
+@pytest.mark.looptime
+async def test_a_kubelet_that_has_restarted_is_asked_about_all_pods() -> None:
+    now, resources = confirmed(train=0)
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(300)
+
+    resources.kubelet = "second"
+    resources.shown["train"] = ()
+    await asyncio.sleep(5)
+    await ended(task)
+
+    assert [hold.lost for hold in now.ledger.holds.values()] == [True]
+
+
+@pytest.mark.looptime
+async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
+    now, resources = confirmed(train=0)
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(300)
+    resources.reads.clear()
+
+    now.apply(PodSeen(pod("more", [1], 1, phase="Succeeded")))
+    await asyncio.sleep(15)
+    await ended(task)
+
+    assert resources.reads == ["train"] * 3
+
+
+@pytest.mark.looptime
+async def test_a_pod_that_was_served_by_another_is_found_within_a_period() -> None:
+    now, resources = confirmed(train=0)
+    now.apply(PodSeen(pod("foreign", [1], 1)))
+    task = asyncio.create_task(reconciler(now, resources).run())
+    await asyncio.sleep(300)
+
+    resources.shown["foreign"] = ids(1)
+    await asyncio.sleep(5.1)
+    await ended(task)
+
+    assert owners(now.ledger) == {(0,): "train", (1,): "foreign"}
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 @pytest.mark.looptime

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -102,6 +103,24 @@ async def resources(
 
 
 HAS = {"main": frozenset({"Ascend910-0", "Ascend910-1"}), "sidecar": frozenset[str]()}
+
+
+async def test_another_kubelet_is_told_from_the_one_before(
+    resources: Resources, kubelet: FakePodResources, tmp_path: Path
+) -> None:
+    before = resources.kubelet
+    await resources.read("default", "train")
+    unchanged = resources.kubelet
+
+    (tmp_path / "r.sock").rename(tmp_path / "old.sock")
+    gone = resources.kubelet
+    with socket.socket(socket.AF_UNIX) as successor:
+        successor.bind(str(tmp_path / "r.sock"))
+        after = resources.kubelet
+
+    assert unchanged == before is not None
+    assert gone is None
+    assert after not in (before, None)
 
 
 async def test_each_container_has_its_ids_of_our_resource_alone(
