@@ -258,7 +258,7 @@ class Extender:
         self._cache.better.clear()
 
     def _any_node(self) -> str:
-        return next((state.name for state in self._cache.cluster), "")
+        return next(iter(self._cache.cluster.names), "")
 
     async def _mark(self, node: str) -> None:
         # nanoseconds, so that two marks are never the same

@@ -10,18 +10,16 @@ the agent neither holds nor releases it, however late or often events arrive. Wh
 never come back does not: a pod's node once set stays set, a pod that ended has ended.
 """
 
-from itertools import islice
 from typing import assert_never
 
 from extender import changes, gate, jobevents
 from extender.changes import Assumed, Change
 from extender.gangs import Gangs
 from extender.loads import Loads
-from extender.record import Record
+from extender.record import Host, Record
 from extender.storms import Storms
-from scheduler_core import shapes
+from extender.waiting import Waiting
 from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.shapes import Shape
 from scheduler_core.wire.pods import NpuPod
 
 #: An agent writes its ConfigMap at least every five minutes; three are missed.
@@ -52,12 +50,10 @@ class Cache:
         self._self_maintain = self_maintain
         self._bare_nodes = bare_nodes
         self.agent_silent_s = agent_silent_s
-        #: {node: its record}
-        self.records: dict[str, Record] = {}
-        #: {shape: nodes with a claim of it that no Allocate has served yet}
-        self.waiting: dict[Shape, set[str]] = {}
-        #: the same by node
-        self._waiting_at: dict[str, frozenset[Shape]] = {}
+        #: {node: what is known of it}
+        self.hosts: dict[str, Host] = {}
+        #: claims that no Allocate has served yet
+        self.waiting = Waiting()
         #: {uid: pod}; pods that ask for NPUs, ended ones too, until they are deleted
         self.pods: dict[str, NpuPod] = {}
         #: {(namespace, name): uid} of the newest pod of that name
@@ -78,8 +74,8 @@ class Cache:
         self.priorities: dict[str, int] = {}
         #: {pod or job: chips that are freed for it}
         self.rooms: dict[str, changes.RoomKept] = {}
-        #: {node: (the job that it is kept for, that job's priority)}
-        self.kept: dict[str, tuple[str, int]] = {}
+        #: {resource: {node: (the job that it is kept for, that job's priority)}}
+        self.kept: dict[str, dict[str, tuple[str, int]]] = {}
         #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
         self.switch_texts = ("", "")
         #: grows when a node turns out to be of another SuperPoD
@@ -91,11 +87,26 @@ class Cache:
         #: seconds since the epoch, of the last `Ticked`
         self.ticked_s = 0.0
 
-    def record(self, name: str) -> Record:
-        """The record of a node; a new one if nothing is known of it."""
-        if name not in self.records:
-            self.records[name] = Record(name=name, takes_bare=self._bare_nodes)
-        return self.records[name]
+    def host(self, name: str) -> Host:
+        """What is known of a node; a new one if that is nothing."""
+        host = self.hosts.get(name)
+        if host is None:
+            host = self.hosts[name] = Host(name=name, takes_bare=self._bare_nodes)
+        return host
+
+    def record(self, name: str, resource: str) -> Record:
+        """What is known of a node's chips of a resource; new if that is nothing."""
+        host = self.host(name)
+        record = host.line(resource)
+        if record is None:
+            record = Record(host=host, resource=resource)
+            host.lines = *host.lines, record
+        return record
+
+    def line(self, name: str, resource: str) -> Record | None:
+        """The same, if there is anything."""
+        host = self.hosts.get(name)
+        return None if host is None else host.line(resource)
 
     def pod(self, namespace: str, name: str) -> NpuPod | None:
         """The newest pod of that name, if it asks for NPUs."""
@@ -103,22 +114,19 @@ class Cache:
 
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """The nodes where a pod waits that `pod` could be taken for."""
-        return frozenset().union(
-            *(
-                nodes
-                for shape, nodes in self.waiting.items()
-                if shapes.conflict(pod.shape, shape)
-            )
-        )
+        return self.waiting.conflicts(pod.shape)
 
     def kept_from(self, uid: str) -> frozenset[str]:
         """The nodes that are kept for another job than this pod's."""
         if not self.kept:
             return frozenset()
         job, mine = self.gangs.job_of.get(uid, ""), self.priorities.get(uid, 0)
+        pod = self.pods.get(uid)
+        resources = self.kept if pod is None else (pod.shape.resource,)
         return frozenset(
             node
-            for node, (other, priority) in self.kept.items()
+            for resource in resources
+            for node, (other, priority) in self.kept.get(resource, {}).items()
             if other != job and mine <= priority
         )
 
@@ -130,23 +138,27 @@ class Cache:
         """Move the jobs of several pods on; what is to be done waits in `effects`."""
         self.effects += gate.step(self.gangs, event, now_s, self.limits)
 
-    def compute(self, name: str) -> None:
-        """Bring one node up to date in the index, and forget a node of nothing."""
+    def compute(self, record: Record) -> None:
+        """Bring chips of a node up to date in the index, and forget what is nothing."""
         self.version += 1
-        record = self.records[name]
+        host, resource = record.host, record.resource
         if record.is_empty:
-            del self.records[name]
-        waited = self._waiting_at.get(name, frozenset())
-        waiting = record.unconfirmed()
-        self._wait(name, waiting)
-        before = self.cluster.get(name)
+            host.lines = tuple(each for each in host.lines if each is not record)
+            self.tidy(host)
+        has_gone_on = self.waiting.put(host.name, resource, record.unconfirmed())
+        before = self.cluster.line(resource).get(host.name)
         state = record.state(self_maintain=self._self_maintain)
-        if waited - waiting or _offers_more(before, state):
-            self.better.add(name)
+        if has_gone_on or _offers_more(before, state):
+            self.better.add(host.name)
         if state is not None:
             self.cluster.put(state)
         else:
-            self.cluster.drop(name)
+            self.cluster.drop(host.name, resource)
+
+    def tidy(self, host: Host) -> None:
+        """Forget a node of which nothing is known."""
+        if host.is_empty:
+            self.hosts.pop(host.name, None)
 
     @property
     def self_maintains(self) -> bool:
@@ -156,44 +168,17 @@ class Cache:
     def maintain(self, *, itself: bool) -> None:
         """Work out free chips from pods, or have the agents' lists bound them too."""
         self._self_maintain = itself
-        for name in list(self.records):
-            self.compute(name)
+        for record in self.records():
+            self.compute(record)
 
-    def _wait(self, name: str, now: frozenset[Shape]) -> None:
-        before = self._waiting_at.pop(name, frozenset())
-        if now:
-            self._waiting_at[name] = now
-        for shape in now - before:
-            self.waiting.setdefault(shape, set()).add(name)
-        for shape in before - now:
-            self.waiting[shape].discard(name)
-            if not self.waiting[shape]:
-                del self.waiting[shape]
+    def records(self) -> list[Record]:
+        """All that is known of chips, of one node after the other."""
+        return [record for host in self.hosts.values() for record in host.lines]
 
     def hear(self, record: Record, now_s: float) -> None:
-        """Take a new report as a sign of life.
-
-        The first report of a node says by its own time how old it is. Later ones are
-        new by our clock, however wrong the node's clock is.
-        """
-        before = record.report
-        record.read_report()
-        after = record.report
-        if (before and before.superpod) != (after and after.superpod):
+        """Have a record read what its node's report says now."""
+        if record.hear(now_s, self.agent_silent_s):
             self.superpods_version += 1
-        if after is None or after == before:
-            return
-        if before is None:
-            record.alive_s = min(float(after.update_time), now_s)
-        elif after.update_time != before.update_time:
-            record.alive_s = now_s
-        record.is_silent = self.is_silent(record, now_s)
-
-    def is_silent(self, record: Record, now_s: float) -> bool:
-        """Whether the agent has been silent for too long."""
-        if record.report is not None and record.report.is_bare:
-            return False
-        return now_s - record.alive_s > self.agent_silent_s
 
 
 def _offers_more(before: NodeState | None, after: NodeState | None) -> bool:
@@ -254,8 +239,9 @@ def _step(
             cache.gangs.read(change.job, change.size, change.problem)
         case changes.Assumed():
             cache.assumed[change.uid] = change
-            cache.record(change.node).put_assumed(change)
-            cache.compute(change.node)
+            record = cache.record(change.node, change.shape.resource)
+            record.put_assumed(change)
+            cache.compute(record)
         case changes.Dropped():
             _drop(cache, change.uid)
         case changes.ModeSet():
@@ -267,34 +253,46 @@ def _step(
 def _keep_room(cache: Cache, room: changes.RoomKept) -> None:
     cache.rooms[room.owner] = room
     for node, mask in room.chips.items():
-        cache.record(node).kept[room.owner] = mask
-        cache.compute(node)
+        record = cache.record(node, room.resource)
+        record.kept[room.owner] = mask
+        cache.compute(record)
 
 
 def _give_room_up(cache: Cache, owner: str) -> None:
     room = cache.rooms.pop(owner, None)
-    for node in room.chips if room else ():
-        del cache.records[node].kept[owner]
-        cache.compute(node)
+    if room is None:
+        return
+    for node in room.chips:
+        record = cache.record(node, room.resource)
+        del record.kept[owner]
+        cache.compute(record)
 
 
 def _node_seen(cache: Cache, change: changes.NodeSeen, now_s: float) -> None:
-    record = cache.record(change.name)
-    record.inventory_text = change.inventory
-    record.allocatable = change.allocatable
-    record.room = change.room
-    record.address = change.address
-    record.superpod = change.superpod
-    record.put_product(change.product)
-    cache.hear(record, now_s)  # its report may have come first
-    cache.compute(change.name)
+    host = cache.host(change.name)
+    host.inventory_text = change.inventory
+    host.room = change.room
+    host.address = change.address
+    host.superpod = change.superpod
+    offers = {offer.product.resource: offer for offer in change.offers}
+    for resource in offers:
+        cache.record(change.name, resource)
+    for record in host.lines:
+        offer = offers.get(record.resource)
+        record.allocatable = offer.allocatable if offer else 0
+        record.put_product(offer.product if offer else None)
+        cache.hear(record, now_s)  # its report may have come first
+        cache.compute(record)
+    cache.tidy(host)
 
 
 def _report(cache: Cache, change: changes.ReportSeen, now_s: float) -> None:
-    record = cache.record(change.node)
-    record.report_texts = (change.device_info, change.affinity)
-    cache.hear(record, now_s)
-    cache.compute(change.node)
+    host = cache.host(change.node)
+    host.report_texts = (change.device_info, change.affinity)
+    for record in host.lines:
+        cache.hear(record, now_s)
+        cache.compute(record)
+    cache.tidy(host)
 
 
 def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
@@ -313,12 +311,12 @@ def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
         _drop(cache, pod.uid, computed=pod.node)
     if not pod.node:
         return
-    record = cache.record(pod.node)
+    record = cache.record(pod.node, pod.shape.resource)
     if pod.terminal:
         record.drop_tenant(pod.uid, now_s)
     else:
         record.put_tenant(pod)
-    cache.compute(pod.node)
+    cache.compute(record)
 
 
 def _sit(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
@@ -362,31 +360,33 @@ def _pod_gone(cache: Cache, uid: str, now_s: float) -> None:
         return
     if cache.uids.get((pod.namespace, pod.name)) == uid:
         del cache.uids[pod.namespace, pod.name]
-    if pod.node in cache.records:
-        cache.records[pod.node].drop_tenant(uid, now_s)
-        cache.compute(pod.node)
+    record = cache.line(pod.node, pod.shape.resource)
+    if record is not None:
+        record.drop_tenant(uid, now_s)
+        cache.compute(record)
 
 
 def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
     """Forget a promise; a node that is computed anyway never looks free meanwhile."""
     promise = cache.assumed.pop(uid, None)
     if promise is not None:
-        del cache.records[promise.node].assumed[uid]
+        record = cache.record(promise.node, promise.shape.resource)
+        del record.assumed[uid]
         if promise.node != computed:
-            cache.compute(promise.node)
+            cache.compute(record)
 
 
 def _tick(cache: Cache, lost: str, now_s: float) -> None:
     is_seen_again = bool(cache.lost) and not lost
     if is_seen_again or cache.storms.has_ended(cache.ticked_s, now_s):
         # the wait was every node's; to have the pods tried again, one is enough
-        cache.better.update(state.name for state in islice(cache.cluster, 1))
+        cache.better.update(cache.cluster.names[:1])
     cache.lost = lost
     cache.ticked_s = now_s
     cache.of_job(jobevents.Ticked(), now_s)
     cache.storms.forget(now_s)
     heard_s = now_s - cache.agent_silent_s
-    for name, record in list(cache.records.items()):
+    for record in cache.records():
         if (
             record.alive_s >= heard_s
             and not record.is_silent
@@ -394,7 +394,7 @@ def _tick(cache: Cache, lost: str, now_s: float) -> None:
             and record.report is not None
         ):
             continue  # so are nearly all, and each second all are looked at
-        silent = record.report is None or cache.is_silent(record, now_s)
+        silent = record.has_fallen_silent(now_s, cache.agent_silent_s)
         if record.show(now_s) or silent != record.is_silent:
             record.is_silent = silent
-            cache.compute(name)
+            cache.compute(record)

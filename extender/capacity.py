@@ -21,11 +21,12 @@ from scheduler_core.wire.pods import NpuPod
 
 def left_on(cache: Cache, name: str) -> Ask:
     """What a node still offers besides chips, promises counted."""
-    record = cache.records[name]
-    left = record.room.minus(cache.loads.of(name))
-    if not record.assumed:
-        return left
-    return left.minus(total(cache.loads.ask(uid) for uid in record.assumed))
+    host = cache.hosts[name]
+    left = host.room.minus(cache.loads.of(name))
+    for record in host.lines:
+        if record.assumed:
+            left = left.minus(total(cache.loads.ask(uid) for uid in record.assumed))
+    return left
 
 
 def with_room(
@@ -48,12 +49,13 @@ def with_room(
     capped: dict[str, NodeState] = {}
     offered: list[str] = []
     known: dict[tuple[Ask, Ask], int] = {}
+    line = cache.cluster.line(row)
     for name in names:
         fitting = _fitting(cache, name, least, known)
         if not fitting:
             continue
         offered.append(name)
-        state = cache.cluster[name]
+        state = line[name]
         if fitting * size < state.free.bit_count():
             capped[name] = replace(state, free=_some(row, state, [size] * fitting))
     return capped, offered
@@ -63,12 +65,13 @@ def _fitting(
     cache: Cache, name: str, least: Ask, known: dict[tuple[Ask, Ask], int]
 ) -> int:
     """How many pods fit; of nodes that offer and carry the same it is known."""
-    record, load = cache.records[name], cache.loads.of(name)
-    if record.assumed:
-        return least.times(left_on(cache, name))
-    found = known.get((record.room, load))
+    host, load = cache.hosts[name], cache.loads.of(name)
+    for record in host.lines:
+        if record.assumed:
+            return least.times(left_on(cache, name))
+    found = known.get((host.room, load))
     if found is None:
-        found = known[record.room, load] = least.times(record.room.minus(load))
+        found = known[host.room, load] = least.times(host.room.minus(load))
     return found
 
 

@@ -20,6 +20,15 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Chips of one product that a node has."""
+
+    product: Product
+    #: chips that the kubelet offers
+    allocatable: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
     """The API server shows this node so; of one that was deleted, nothing is left."""
 
@@ -36,6 +45,15 @@ class NodeSeen:
     address: str = ""
     #: its SuperPoD as an annotation says it; -1: of none
     superpod: int = -1
+    #: chips of other resources than its product's, each of another one
+    beside: tuple[Offer, ...] = ()
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """Its chips of each resource."""
+        if self.product is None:
+            return ()
+        return Offer(product=self.product, allocatable=self.allocatable), *self.beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +143,8 @@ class RoomKept:
 
     #: UID of the pod, or the job
     owner: str
+    #: whose chips they are
+    resource: str
     #: {node: mask}
     chips: Mapping[str, int]
     #: the same for people, and who leaves for it

@@ -96,13 +96,14 @@ def _chosen(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Verdi
     )
     if not isinstance(placed, Placement):
         raise TypeError(f"the index offers {node!r} and refuses it: {placed.text}")
+    record = cache.record(node, pod.shape.resource)
     promise = Assumed(
         uid=pod.uid,
         node=node,
         chips=chips.mask_of(placed.chips),
-        predicate_time=cache.records[node].next_time(now_ns),
+        predicate_time=record.next_time(now_ns),
         shape=pod.shape,
-        extra=written.alone(cache.records[node], pod),
+        extra=written.alone(record, pod),
     )
     return _choice(cache, pod, promise, placed.reason)
 
@@ -111,7 +112,7 @@ def _broken(cache: Cache, promise: Assumed, node: str) -> Verdict | None:
     """Why the chips that are kept for a pod cannot be given on that node now."""
     if node != promise.node:
         return verdicts.why_elsewhere(cache, promise)
-    state = cache.cluster.get(promise.node)
+    state = cache.cluster.line(promise.shape.resource).get(promise.node)
     if state is None or state.barred:
         return verdicts.CLOSED if promise.planned else verdicts.OPEN_BIND
     if promise.chips & ~state.healthy:
@@ -127,14 +128,16 @@ def _promised(cache: Cache, pod: NpuPod, promise: Assumed, now_ns: int) -> Choic
     """
     if not promise.planned:
         return _choice(cache, pod, promise, "the earlier bind, tried again")
-    time = cache.records[promise.node].next_time(now_ns)
+    record = cache.record(promise.node, promise.shape.resource)
+    time = record.next_time(now_ns)
     now = promise._replace(predicate_time=time, planned=False)
     return _choice(cache, pod, now, promise.reason)
 
 
 def _choice(cache: Cache, pod: NpuPod, promise: Assumed, reason: str) -> Choice:
+    record = cache.record(promise.node, promise.shape.resource)
     return Choice(
         promise=promise,
-        annotations=written.on_pod(cache.records[promise.node], pod, promise),
+        annotations=written.on_pod(record, pod, promise),
         reason=reason,
     )

@@ -180,11 +180,9 @@ class Evictor:
         return owner not in self._cache.assumed
 
     def _is_cleared(self, owner: str) -> bool:
-        records = self._cache.records
-        nodes = self._book.making[owner].room.chips
-        return all(
-            node in records and records[node].is_cleared(owner) for node in nodes
-        )
+        room = self._book.making[owner].room
+        records = (self._cache.line(node, room.resource) for node in room.chips)
+        return all(each is not None and each.is_cleared(owner) for each in records)
 
     def _take_back(self, now_s: float) -> None:
         """Take chips back from pods that did not come to be bound."""
@@ -213,7 +211,10 @@ class Evictor:
         match effect:
             case rooms.Keep(room=room):
                 kept = changes.RoomKept(
-                    owner=room.owner, chips=room.chips, said=room.said
+                    owner=room.owner,
+                    resource=room.resource,
+                    chips=room.chips,
+                    said=room.said,
                 )
                 step(self._cache, kept, now_s)
             case rooms.GiveUp(owner=owner):

@@ -93,7 +93,7 @@ def _of_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
 
 def _placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
-    state = cache.cluster.get(pod.node)
+    state = cache.cluster.line(pod.shape.resource).get(pod.node)
     claimed = record.tenant_of(pod, state.product if state else None)
     return {
         "state": "ended" if pod.terminal else "bound",
@@ -104,8 +104,7 @@ def _placed(cache: Cache, pod: NpuPod) -> dict[str, Any]:
 
 
 def _pending(cache: Cache, pod: NpuPod, now_s: float) -> dict[str, Any]:
-    names = [state.name for state in cache.cluster]
-    judged = verdicts.judge(cache, pod, names, now_s)
+    judged = verdicts.judge(cache, pod, cache.cluster.names, now_s)
     nodes = dict.fromkeys(judged.fitting, "fits")
     nodes |= judged.texts(is_resolvable=True) | judged.texts(is_resolvable=False)
     found: dict[str, Any] = {"state": "pending", "nodes": nodes}

@@ -92,8 +92,8 @@ class Networks:
             self._joined_version = self._cache.superpods_version
             self._joined = SuperPods(
                 of_node={
-                    name: record.report.superpod
-                    for name, record in self._cache.records.items()
+                    record.host.name: record.report.superpod
+                    for record in self._cache.records()
                     if record.report is not None
                 },
                 reserve=self._rules.superpod_reserve,
@@ -113,8 +113,8 @@ class Networks:
 
     def _read(self) -> Network | None:
         """The leaves as the ConfigMap has them; read anew only where it may differ."""
-        records = self._cache.records.values()
-        nodes = {each.address: each.name for each in records if each.address}
+        hosts = self._cache.hosts.values()
+        nodes = {each.address: each.name for each in hosts if each.address}
         source = _Source(
             texts=self._cache.switch_texts,
             nodes=nodes,

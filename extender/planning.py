@@ -7,7 +7,7 @@ Pure: the index is changed while a plan is being made, and is as before afterwar
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -90,6 +90,9 @@ def plan(
     known = (cache.pods.get(uid) for uid in _in_order(gang))
     pods = [pod for pod in known if pod is not None and not pod.terminal]
     new = [pod for pod in pods if pod.uid not in gang.seated]
+    kinds = sorted({pod.shape.resource for pod in pods})
+    if len(kinds) > 1:
+        return f"a job gets NPUs of one kind, its pods ask for {' and '.join(kinds)}"
     job = _Try(
         cache=cache,
         gang=gang,
@@ -114,8 +117,8 @@ def _in_order(gang: Gang) -> list[str]:
 
 
 def _there(cache: Cache, pod: NpuPod) -> Placement:
-    tenants = cache.records[pod.node].tenants if pod.node in cache.records else {}
-    tenant = tenants.get(pod.uid)
+    record = cache.line(pod.node, pod.shape.resource)
+    tenant = record.tenants.get(pod.uid) if record is not None else None
     mask = tenant.chips if tenant else 0
     return Placement(node=pod.node, chips=chips.ids_of(mask), reason="")
 
@@ -127,10 +130,8 @@ def _rows(job: _Try, names: Sequence[str]) -> list[Product]:
     wanted = finding.wanted(first.shape.resource, traits)
     if not isinstance(wanted, str):
         return [] if wanted is None else [wanted]
-    states = (job.cache.cluster.get(name) for name in names)
-    there = {
-        s.product for s in states if s is not None and s.product.resource == wanted
-    }
+    line = job.cache.cluster.line(wanted)
+    there = {line[name].product for name in names if name in line}
     return sorted(there, key=lambda row: row.key)
 
 
@@ -148,11 +149,11 @@ def _by_row(
     largest = max(pod.total for pod in kinds)
     capped, offered = capacity.with_room(job.cache, row, able, job.asks, largest)
     for _ in range(_TRIES):
-        with laid_over(job.cache, capped):
+        with laid_over(job.cache, capped.values()):
             found = _ask_core(job, row, offered)
         if isinstance(found, Rejection):
             return found.job or found.text
-        over = _overfull(job, found)
+        over = _overfull(job, row, found)
         if not over:
             return found.pods
         capped |= over
@@ -221,20 +222,27 @@ def _lost(job: _Try) -> dict[str, Placement]:
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.new}
 
 
+def resource_of(cache: Cache, gang: Gang) -> str:
+    """What the pods of a job ask for; "" when none of them is known."""
+    pods = (cache.pods.get(uid) for uid in gang.seats)
+    return next((pod.shape.resource for pod in pods if pod is not None), "")
+
+
 @contextmanager
-def laid_over(cache: Cache, states: Mapping[str, NodeState]) -> Iterator[None]:
+def laid_over(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
     """Let the index show these nodes so for a while."""
-    before = [cache.cluster[name] for name in states]
+    cluster = cache.cluster
+    before = [cluster.line(state.product)[state.name] for state in states]
     try:
-        for state in states.values():
-            cache.cluster.put(state)
+        for state in states:
+            cluster.put(state)
         yield
     finally:
         for state in before:
-            cache.cluster.put(state)
+            cluster.put(state)
 
 
-def _overfull(job: _Try, found: JobPlacement) -> dict[str, NodeState]:
+def _overfull(job: _Try, row: Product, found: JobPlacement) -> dict[str, NodeState]:
     """Nodes that got pods which cannot be there together, with what some may have."""
     by_name = {pod.name: pod for pod in job.new}
     on: defaultdict[str, list[Placement]] = defaultdict(list)
@@ -249,7 +257,8 @@ def _overfull(job: _Try, found: JobPlacement) -> dict[str, NodeState]:
         kept = capacity.together(job.cache, node, [(by_name[p.pod], p) for p in places])
         if len(kept) < len(places):
             mask = sum(chips.mask_of(place.chips) for place in kept)
-            over[node] = replace(job.cache.cluster[node], free=mask)
+            state = job.cache.cluster.line(row)[node]
+            over[node] = replace(state, free=mask)
     return over
 
 
@@ -267,7 +276,8 @@ def _promises(
         if pod is None:
             continue
         node, leaf = place.node, _leaf(job, place, is_of_one_leaf=is_of_one_leaf)
-        times[node] = max(job.cache.records[node].next_time(now_ns), times.get(node, 0))
+        record = job.cache.record(node, pod.shape.resource)
+        times[node] = max(record.next_time(now_ns), times.get(node, 0))
         found.append(
             Assumed(
                 uid=pod.uid,
@@ -293,7 +303,8 @@ def _extra(
 ) -> Mapping[str, str]:
     """What is written on a pod of a job besides its chips; on many it is the same."""
     if job.is_one:
-        by_itself = written.alone(job.cache.records[place.node], pod)
+        record = job.cache.record(place.node, pod.shape.resource)
+        by_itself = written.alone(record, pod)
         return by_itself | marks.render(Marks(leaf=leaf))
     seat = job.gang.seats[pod.uid]
     rank = jobs.rank_to_write(

@@ -1,5 +1,8 @@
 """What is known of one node, and what follows from it: free chips, and why none.
 
+A node may have chips of several product lines, each offered as a resource of its own.
+Each has a record; what is one for all of them stands in the node's `Host`.
+
 free = inventory and healthy - claims of living pods - promises - held - releasing
 - what pods had that went before a report could show it.
 When the agent maintains the list (`self-maintain-available-card: false`), that list
@@ -10,15 +13,17 @@ written before a bind still shows its chips, and clocks cannot tell which came f
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from extender import reported
 from extender.changes import Assumed
 from extender.loads import ENDLESS, Ask
+from extender.reported import Report
 from scheduler_core import chips, occupancy, products
 from scheduler_core.cluster import NodeState
 from scheduler_core.products import Product
 from scheduler_core.reasons import Reason
 from scheduler_core.shapes import Shape
-from scheduler_core.wire import annotations, deviceinfo, inventory
-from scheduler_core.wire.addresses import UNKNOWN, Addresses
+from scheduler_core.wire import annotations, inventory
+from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.pods import NpuPod
 
@@ -27,29 +32,6 @@ _NO_CLOCK = 2**63
 #: An agent writes its ConfigMap at most once a second, so for that long, and for the
 #: way here, it may hold chips that no report shows: after the pod that had them.
 UNSHOWN_S = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The agent's ConfigMap of a node, as masks of chips."""
-
-    unfit: int
-    available: int
-    held: int
-    releasing: int
-    lost: int
-    #: healthy themselves, but not their network
-    network_unfit: int = 0
-    #: whether this make of agent says what is held at all
-    has_holds: bool
-    #: seconds since the epoch, the agent's clock
-    update_time: int
-    #: id of the SuperPoD that the node is of; negative: of none
-    superpod: int = -1
-    #: which server of it; negative: unknown
-    server_index: int = UNKNOWN
-    #: nobody has written it: it follows from the Node of a server without an agent
-    is_bare: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,23 +51,49 @@ class Tenant:
 
 
 @dataclass(slots=True, kw_only=True)
-class Record:
-    """One node. Owner: the cache, which asks for `state` after each change."""
+class Host:
+    """What of a node is one for the chips of all its lines. Owner: the cache."""
 
     name: str
     #: whether servers without an agent count
     takes_bare: bool = False
-    product: Product | None = None
     inventory_text: str = ""
     #: SuperPoD as the Node says it
     superpod: int = -1
-    allocatable: int = 0
     #: what it offers besides chips
     room: Ask = ENDLESS
     #: its InternalIP; "" is not known
     address: str = ""
     #: (DeviceInfoCfg, AscendAffinity) as the ConfigMap reads; "" if absent
     report_texts: tuple[str, str] = ("", "")
+    #: of each resource that it offers, or that pods are here for; nearly always one
+    lines: tuple["Record", ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known that the API server would not say again."""
+        return not self.lines and not any(self.report_texts)
+
+    def line(self, resource: str) -> "Record | None":
+        """What is known of its chips of a resource."""
+        for record in self.lines:
+            if record.resource == resource:
+                return record
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """Chips of one resource on one node, and who has them.
+
+    Owner: the cache, which asks for `state` after each change.
+    """
+
+    host: Host
+    resource: str
+    #: None: the node offers none, as far as it is known
+    product: Product | None = None
+    allocatable: int = 0
     #: the last ConfigMap that could be read
     report: Report | None = None
     report_unreadable: bool = False
@@ -108,7 +116,6 @@ class Record:
         """Whether nothing is known that the API server would not say again."""
         return (
             self.product is None
-            and not any(self.report_texts)
             and not self.tenants
             and not self.assumed
             and not self.kept
@@ -116,7 +123,7 @@ class Record:
         )
 
     def put_product(self, product: Product | None) -> None:
-        """Set what kind of server it is, and read its pods' claims accordingly."""
+        """Set what kind of chips they are, and read its pods' claims accordingly."""
         if product == self.product:
             return
         self.product = product
@@ -124,7 +131,7 @@ class Record:
             self.put_tenant(tenant.pod)
 
     def put_tenant(self, pod: NpuPod) -> None:
-        """Note a living pod of this node, and its claim."""
+        """Note a living pod of this node that asks for these chips, and its claim."""
         tenant = tenant_of(pod, self.product)
         self.tenants[pod.uid] = tenant
         self._see_time(tenant.predicate_time)
@@ -156,39 +163,58 @@ class Record:
     def read_report(self) -> None:
         """Read the ConfigMap's texts; what cannot be read leaves the last good one."""
         self.report_unreadable = False
-        if not self.report_texts[0] or self.product is None:
-            self.report = self._of_bare_node()
+        host, product = self.host, self.product
+        if product is None:
+            self.report = None
+            return
+        if not host.report_texts[0]:
+            bare = host.takes_bare
+            self.report = (
+                reported.of_bare_node(product, host.superpod) if bare else None
+            )
             return
         try:
-            self.report = report_of(*self.report_texts, self.product)
+            self.report = reported.report_of(*host.report_texts, product)
         except WireError:
             self.report_unreadable = True
 
-    def _of_bare_node(self) -> Report | None:
-        """What an agent would say of a server that has none, with nothing held."""
-        if not self.takes_bare or self.product is None or self.report_texts[0]:
-            return None
-        return Report(
-            unfit=0,
-            available=self.product.all_chips,
-            held=0,
-            releasing=0,
-            lost=0,
-            has_holds=False,
-            update_time=0,
-            superpod=self.superpod,
-            is_bare=True,
-        )
+    def hear(self, now_s: float, silent_s: float) -> bool:
+        """Take a new report as a sign of life; whether it is of another SuperPoD.
+
+        The first report of a node says by its own time how old it is. Later ones are
+        new by our clock, however wrong the node's clock is.
+
+        Args:
+            now_s: seconds since the epoch.
+            silent_s: for how long an agent may show no life.
+        """
+        before = self.report
+        self.read_report()
+        after = self.report
+        if after is not None and after != before:
+            if before is None:
+                self.alive_s = min(float(after.update_time), now_s)
+            elif after.update_time != before.update_time:
+                self.alive_s = now_s
+            self.is_silent = self.has_fallen_silent(now_s, silent_s)
+        return (before and before.superpod) != (after and after.superpod)
+
+    def has_fallen_silent(self, now_s: float, silent_s: float) -> bool:
+        """Whether the agent has shown no life for so long, or none ever."""
+        if self.report is None:
+            return True
+        return not self.report.is_bare and now_s - self.alive_s > silent_s
 
     def _there(self, product: Product) -> int | None:
-        """The chips that the node has; None if it cannot be told which.
+        """The chips that are there; None if it cannot be told which.
 
         Where nobody lists them, they are those of the product, if as many are offered.
         """
-        listed = _inventory(self.inventory_text, product.key)
+        text = self.host.inventory_text
+        listed = _inventory(text, product.key)
         if self.report is None or not self.report.is_bare:
             return listed
-        there = listed if self.inventory_text else product.all_chips
+        there = listed if text else product.all_chips
         is_whole = there is not None and there.bit_count() == self.allocatable
         return there if is_whole else None
 
@@ -237,10 +263,11 @@ class Record:
     def addresses(self) -> Addresses | None:
         """Where the server and its chips are; None if nobody has said what it has."""
         report, product = self.report, self.product
-        if report is None or product is None or not self.inventory_text:
+        text = self.host.inventory_text
+        if report is None or product is None or not text:
             return None
         try:
-            chips_at = inventory.parse_addresses(self.inventory_text, product)
+            chips_at = inventory.parse_addresses(text, product)
         except WireError:
             return None
         return Addresses(
@@ -250,7 +277,7 @@ class Record:
         )
 
     def state(self, *, self_maintain: bool) -> NodeState | None:
-        """The node as the core's index wants it; None for a node without NPUs."""
+        """The node as the core's index wants it; None without such NPUs."""
         product = self.product
         if product is None:
             return None
@@ -258,7 +285,7 @@ class Record:
         report = self.report
         if report is None or there is None:
             return NodeState(
-                name=self.name,
+                name=self.host.name,
                 product=product,
                 inventory=there or 0,
                 healthy=0,
@@ -276,7 +303,7 @@ class Record:
             listed=None if self_maintain else report.available,
         )
         return NodeState(
-            name=self.name,
+            name=self.host.name,
             product=product,
             inventory=there,
             healthy=healthy,
@@ -320,34 +347,6 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
         claim = None
     time = annotations.SERVED if claim is None else claim.predicate_time
     return Tenant(pod=pod, chips=mask, predicate_time=time)
-
-
-def report_of(device_info: str, affinity: str, product: Product) -> Report:
-    """Read the ConfigMap of a node.
-
-    Args:
-        device_info: text of `DeviceInfoCfg`.
-        affinity: text of `AscendAffinity`; "" from another make of agent, which
-            publishes no holds: then nothing of it is subtracted.
-        product: the node's.
-
-    Raises:
-        WireError: what is wrong, and where.
-    """
-    info = deviceinfo.parse_device_info(device_info, product)
-    ours = deviceinfo.parse_affinity(affinity, product) if affinity else None
-    return Report(
-        unfit=chips.mask_of((*info.unhealthy, *info.recovering)),
-        available=chips.mask_of(info.available),
-        held=chips.mask_of(ours.held) if ours else 0,
-        releasing=chips.mask_of(ours.releasing) if ours else 0,
-        lost=chips.mask_of(ours.lost) if ours else 0,
-        network_unfit=chips.mask_of(info.network_unhealthy),
-        has_holds=ours is not None,
-        update_time=info.update_time,
-        superpod=info.super_pod_id,
-        server_index=info.server_index,
-    )
 
 
 # Asked for with each change of a node, but changed only when its agent starts.

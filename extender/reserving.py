@@ -38,7 +38,8 @@ def nodes_for(
     Returns:
         Empty when the job would not fit on all of them.
     """
-    states = [state for name in names if (state := cache.cluster.get(name)) is not None]
+    line = cache.cluster.line(planning.resource_of(cache, gang))
+    states = [state for name in names if (state := line.get(name)) is not None]
     states = [state for state in states if not state.barred]
     states.sort(key=lambda s: ((s.healthy & ~s.free).bit_count(), s.name))
     freed = {state.name: replace(state, free=state.healthy) for state in states}
@@ -46,7 +47,7 @@ def nodes_for(
 
     def fits(count: int) -> bool:
         some = order[:count]
-        with planning.laid_over(cache, {name: freed[name] for name in some}):
+        with planning.laid_over(cache, [freed[name] for name in some]):
             found = planning.plan(cache, gang, some, 0, world)
         return not isinstance(found, str)
 
@@ -92,7 +93,7 @@ class Keeper:
         """
         limits = self._cache.limits
         since_s = now_s if gang.waits_s is None else gang.waits_s
-        resource = self._resource(gang)
+        resource = planning.resource_of(self._cache, gang)
         if (
             gang.is_one
             or resource in self._kept
@@ -130,13 +131,8 @@ class Keeper:
         gang = self._cache.gangs.jobs.get(job)
         return gang is not None and gang.waits_s is not None and gang.unseated_count > 0
 
-    def _resource(self, gang: Gang) -> str:
-        pods = (self._cache.pods.get(uid) for uid in gang.seats)
-        return next((pod.shape.resource for pod in pods if pod is not None), "")
-
     def _show(self) -> None:
         self._cache.kept = {
-            node: (kept.job, kept.priority)
-            for kept in self._kept.values()
-            for node in kept.nodes
+            resource: dict.fromkeys(kept.nodes, (kept.job, kept.priority))
+            for resource, kept in self._kept.items()
         }

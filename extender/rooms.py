@@ -88,6 +88,8 @@ class Room:
     #: of the pod or the job, for sentences
     title: str
     priority: int
+    #: whose chips they are
+    resource: str
     #: {node: mask}; those that are free already, too
     chips: Mapping[str, int]
     #: the most important first

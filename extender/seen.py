@@ -1,5 +1,7 @@
 """From what the API server shows to what the cache understands: pure translation."""
 
+from dataclasses import replace
+
 from extender import changes, jobs, loads
 from kube import objects, pods
 from scheduler_core import finding, products
@@ -24,12 +26,18 @@ _REJECTION_PREFIX = "OutOf"
 
 
 def npu_pod(pod: objects.Pod) -> NpuPod | None:
-    """The pod as the core sees it; None if it asks for no NPU that we serve."""
-    for resource in RESOURCES:
-        found = pods.npu_pod(pod, resource)
-        if found is not None:
-            return found
-    return None
+    """The pod as the core sees it; None if it asks for no NPU that we serve.
+
+    One that asks for several kinds is of the first, and goes nowhere: its chips would
+    have to be chosen, and given, as one.
+    """
+    asking = (pods.npu_pod(pod, resource) for resource in RESOURCES)
+    found = [each for each in asking if each is not None]
+    if len(found) > 1:
+        named = " or ".join(each.shape.resource for each in found)
+        problem = f"a pod gets NPUs of one kind: ask for {named}"
+        return replace(found[0], problem=problem)
+    return found[0] if found else None
 
 
 def pod_change(
@@ -63,13 +71,18 @@ def _other(pod: objects.Pod) -> changes.OtherSeen | changes.PodGone:
 
 def node_change(node: objects.Node) -> changes.NodeSeen:
     """A node as the watch shows it."""
-    product = _product(node)
-    offered = node.allocatable.get(product.resource, 0) if product else 0
+    lines = [
+        changes.Offer(
+            product=row, allocatable=_whole(node.allocatable.get(row.resource, 0))
+        )
+        for row in _products(node)
+    ]
     return changes.NodeSeen(
         name=node.metadata.name,
-        product=product,
+        product=lines[0].product if lines else None,
         inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
-        allocatable=_whole(offered),
+        allocatable=lines[0].allocatable if lines else 0,
+        beside=tuple(lines[1:]),
         room=loads.of_node(node.allocatable),
         address=node.internal_ip,
         superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),
@@ -117,11 +130,13 @@ def _node_of(report: objects.ConfigMap) -> str | None:
     return name.removeprefix(_REPORT_PREFIX)
 
 
-def _product(node: objects.Node) -> Product | None:
-    """The node's product: its kubelet offers the resource, or its agent is known.
+def _products(node: objects.Node) -> list[Product]:
+    """What the node has: its kubelet offers the resource, or its agent is known.
 
     What the kubelet does not offer yet, the agent's list of chips tells by their
     names; of a list that names none we take the first product that the labels allow.
+    A resource that is left over of a device plugin that has gone is no line beside
+    another.
     """
     of_labels = [finding.of_node(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]
@@ -131,10 +146,16 @@ def _product(node: objects.Node) -> Product | None:
         for row in rows
         if row.resource in node.capacity or row.resource in node.allocatable
     ]
-    if offered or listed is None:
-        return next(iter(offered), None)
-    named = (row for row in rows if f'"{row.chip_prefix}' in listed)
-    return next(named, next(iter(rows), None))
+    if len(offered) == 1 or (not offered and listed is None):
+        return offered
+    named = [row for row in rows if listed and f'"{row.chip_prefix}' in listed]
+    if not offered:
+        return named or rows[:1]
+    return [
+        row
+        for at, row in enumerate(offered)
+        if not at or row in named or _whole(node.capacity.get(row.resource, 0))
+    ]
 
 
 def _whole(quantity: objects.Quantity) -> int:

@@ -175,7 +175,7 @@ class Shadow:
             self._note(gang.title, *compare_job(world, watched.nodes, watched.ours))
 
     def _ours(self, gang: Gang) -> frozenset[str] | str:
-        names = [state.name for state in self._cache.cluster]
+        names = self._cache.cluster.names
         found = planning.plan(self._cache, gang, names, 0, self._world(gang))
         if isinstance(found, str):
             return found
@@ -189,7 +189,7 @@ def compare(cache: Cache, pod: NpuPod) -> tuple[Rule, str]:
         cache: What was known before the pod had them.
         pod: With its node and its annotations.
     """
-    state = cache.cluster.get(pod.node)
+    state = cache.cluster.line(pod.shape.resource).get(pod.node)
     row = state.row_for(pod.shape.resource) if state is not None else None
     if state is None or row is None:
         return Rule.UNKNOWN, f"{pod.node} is not known as a node with such NPUs"
@@ -261,9 +261,9 @@ def _with_room(cache: Cache, pod: NpuPod) -> Sequence[str]:
     """Nodes with CPU, memory and room for one pod more."""
     ask = cache.loads.ask(pod.uid)
     return [
-        state.name
-        for state in cache.cluster
-        if min(capacity.left_on(cache, state.name).minus(ask)) >= 0
+        name
+        for name in cache.cluster.names
+        if min(capacity.left_on(cache, name).minus(ask)) >= 0
     ]
 
 

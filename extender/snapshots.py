@@ -25,7 +25,7 @@ from scheduler_core.wire.snapshot import (
 def of_now(cache: Cache, networks: Networks) -> Snapshot:
     """All that decisions depend on, in an order of its own."""
     titles = _titles(cache)
-    nodes = {each.name: each for each in _nodes(cache)}
+    nodes = tuple(_nodes(cache))
     pods = sorted(_pods(cache, titles), key=lambda pod: pod.name)
     present = {pod.job for pod in pods if pod.job}
     jobs = (
@@ -35,10 +35,10 @@ def of_now(cache: Cache, networks: Networks) -> Snapshot:
     )
     rules = networks.rules
     return Snapshot(
-        nodes=tuple(nodes[name] for name in sorted(nodes)),
+        nodes=nodes,
         pods=tuple(pods),
         jobs=tuple(sorted(jobs, key=lambda job: job.name)),
-        switches=_switches(networks.network(None), nodes.keys()),
+        switches=_switches(networks.network(None), frozenset(cache.cluster.names)),
         superpod_size=rules.superpod_size,
         superpod_reserve=rules.superpod_reserve,
         profile=rules.profile,
@@ -73,7 +73,7 @@ def without_nodes(of: Snapshot, drained: frozenset[str]) -> Snapshot:
 
 def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
     for state in cache.cluster:
-        record = cache.records[state.name]
+        record = cache.record(state.name, state.product.resource)
         report = record.report
         there = state.inventory
         listed = None
@@ -102,26 +102,33 @@ def _held(record: Record) -> int:
     return held
 
 
-def _places(cache: Cache) -> Iterator[tuple[str, str, int]]:
-    """UID, node and chips of each pod that lives on a node, or is to."""
-    for state in cache.cluster:
-        record = cache.records[state.name]
-        for uid, tenant in record.tenants.items():
-            yield uid, state.name, tenant.chips
-        for uid, promise in record.assumed.items():
-            yield uid, state.name, promise.chips
+def _places(cache: Cache) -> Iterator[tuple[str, Record, int]]:
+    """UID, line of a node and chips of each pod that lives there, or is to."""
+    for name in cache.cluster.names:
+        for record in cache.host(name).lines:
+            for uid, tenant in record.tenants.items():
+                yield uid, record, tenant.chips
+            for uid, promise in record.assumed.items():
+                yield uid, record, promise.chips
+
+
+def _resource(record: Record) -> str:
+    """Of which resource chips are, where their node has several."""
+    known = [line for line in record.host.lines if line.product is not None]
+    return record.resource if len(known) > 1 else ""
 
 
 def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
-    for uid, node, mask in _places(cache):
+    for uid, record, mask in _places(cache):
         pod = cache.pods.get(uid)
         if pod is None:
             continue
         gang = cache.gangs.of(uid)
         yield SnapshotPod(
             name=f"{pod.namespace}/{pod.name}",
-            node=node,
+            node=record.host.name,
             chips=ids_of(mask),
+            resource=_resource(record),
             phase=pod.phase if pod.node else "Pending",
             terminating=pod.deleting,
             priority=cache.priorities.get(uid, 0),

@@ -4,7 +4,7 @@ Watches and cache are changed in one go, so at any moment each object can be ask
 about: the change that the watch would deliver for it now must change nothing.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from typing import assert_never
 
@@ -19,6 +19,7 @@ from extender.changes import (
     SwitchesSeen,
 )
 from extender.record import tenant_of
+from scheduler_core.products import Product
 from service.shown import shown
 
 #: What a watch shows of the cluster.
@@ -56,10 +57,11 @@ def strays(
     """
     held = cache.pods.keys() | cache.loads.uids()
     found: list[Change] = [PodGone(uid=uid) for uid in sorted(held - set(pods))]
-    for name, record in cache.records.items():
-        if record.product is not None and name not in nodes:
+    for name, host in cache.hosts.items():
+        has_chips = any(record.product is not None for record in host.lines)
+        if has_chips and name not in nodes:
             found.append(NodeSeen(name=name))
-        if any(record.report_texts) and name not in reports:
+        if any(host.report_texts) and name not in reports:
             found.append(ReportSeen(node=name))
     return found
 
@@ -89,25 +91,33 @@ def _pairs(cache: Cache, change: Shown) -> _Pairs:
 
 
 def _of_node(cache: Cache, change: NodeSeen) -> _Pairs:
-    record = cache.records.get(change.name)
-    if record is None:
-        yield "product", change.product, None
-        return
-    yield "product", change.product, record.product
-    if change.product is None:
+    host = cache.hosts.get(change.name)
+    lines = host.lines if host is not None else ()
+    held = {line.product: line for line in lines if line.product is not None}
+    offered = {offer.product: offer for offer in change.offers}
+    yield "product", _keys(offered), _keys(held)
+    if host is None or not offered:
         return  # nothing else of it counts, nor is it kept
-    yield "inventory", change.inventory, record.inventory_text
-    yield "allocatable", change.allocatable, record.allocatable
-    yield "room", change.room, record.room
-    yield "address", change.address, record.address
-    yield "SuperPoD", change.superpod, record.superpod
-    state = record.state(self_maintain=cache.self_maintains)
-    yield "in the index", state, cache.cluster.get(change.name)
+    yield "inventory", change.inventory, host.inventory_text
+    yield "room", change.room, host.room
+    yield "address", change.address, host.address
+    yield "SuperPoD", change.superpod, host.superpod
+    for product, line in held.items():
+        offer = offered.get(product)
+        if offer is not None:
+            yield "allocatable", offer.allocatable, line.allocatable
+        state = line.state(self_maintain=cache.self_maintains)
+        indexed = cache.cluster.line(product).get(change.name)
+        yield "in the index", state, indexed
+
+
+def _keys(products: Iterable[Product]) -> list[str]:
+    return sorted(product.key for product in products)
 
 
 def _of_report(cache: Cache, change: ReportSeen) -> _Pairs:
-    record = cache.records.get(change.node)
-    held = record.report_texts if record is not None else ("", "")
+    host = cache.hosts.get(change.node)
+    held = host.report_texts if host is not None else ("", "")
     yield "DeviceInfoCfg", change.device_info, held[0]
     yield "AscendAffinity", change.affinity, held[1]
 
@@ -127,7 +137,7 @@ def _of_pod(cache: Cache, change: PodSeen) -> _Pairs:
     seat = change.seat if pod.phase != "Failed" else None
     job = seat.membership.job if seat is not None else ""
     yield "job", job, cache.gangs.job_of.get(pod.uid, "")
-    record = cache.records.get(pod.node)
+    record = cache.line(pod.node, pod.shape.resource)
     if record is not None:
         tenant = None if pod.terminal else tenant_of(pod, record.product)
         yield "on its node", tenant, record.tenants.get(pod.uid)

@@ -22,7 +22,7 @@ from extender import capacity, planning
 from extender.cache import Cache
 from extender.gangs import Gang
 from extender.planning import World
-from extender.record import Tenant
+from extender.record import Record, Tenant
 from extender.rooms import Room, Victim
 from scheduler_core import chips, preemption
 from scheduler_core.preemption import Preemptor, Running
@@ -48,13 +48,13 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
         node: Where the others are.
         uids: The others.
     """
-    state = cache.cluster.get(node)
-    if state is None or state.barred or node in cache.kept_from(pod.uid):
+    resource = pod.shape.resource
+    state, record = cache.cluster.line(resource).get(node), cache.line(node, resource)
+    if state is None or record is None or state.barred:
         return False
-    row = state.row_for(pod.shape.resource)
-    if row is None:
+    row = state.row_for(resource)
+    if row is None or node in cache.kept_from(pod.uid):
         return False
-    record = cache.records[node]
     own = {pod.uid, cache.gangs.job_of.get(pod.uid, "")}
     promised = _union(mask for owner, mask in record.kept.items() if owner not in own)
     tenants = record.tenants
@@ -80,9 +80,11 @@ def for_pod(
     """
     priority = cache.priorities.get(pod.uid, 0)
     closed = cache.kept_from(pod.uid) | cache.conflicts(pod)
-    lower = _lower(cache, names, closed, priority, spared)
+    resource = pod.shape.resource
+    records = _records(cache, resource, names, closed)
+    lower = _lower(cache, records, priority, spared)
     wanted = Preemptor(
-        wanted=pod.shape.resource, chips=pod.total, priority=priority, in_network=False
+        wanted=resource, chips=pod.total, priority=priority, in_network=False
     )
     while lower:
         found = preemption.preempt(wanted, cache.cluster, lower, names=lower)
@@ -94,6 +96,7 @@ def for_pod(
                 owner=pod.uid,
                 title=f"pod {pod.namespace}/{pod.name}",
                 priority=priority,
+                resource=resource,
                 chips={found.node: chips.mask_of(found.place.chips)},
                 victims=_victims(cache, uids),
             )
@@ -123,7 +126,9 @@ def for_job(
     asking = gang.unseated
     priority = min(gang.seats[uid].priority for uid in asking)
     closed = cache.kept_from(asking[0])
-    lower = _lower(cache, names, closed, priority, spared)
+    resource = planning.resource_of(cache, gang)
+    records = _records(cache, resource, names, closed)
+    lower = _lower(cache, records, priority, spared)
     work = _Work(
         cache=cache,
         gang=gang,
@@ -133,16 +138,17 @@ def for_job(
     found = _fewest_nodes(work, lower)
     if found is None:
         return None
-    uids, places = _without_idle(cache, *found)
+    uids, places = _without_idle(cache, resource, *found)
     for uid in sorted(uids, key=lambda uid: _importance(cache, uid))[:_TRIES]:
         fewer = uids - _of_job(cache, uid)
         fits = work.places(fewer) if uid in uids else None
         if fits is not None:
-            uids, places = _without_idle(cache, fewer, fits)
+            uids, places = _without_idle(cache, resource, fewer, fits)
     return Room(
         owner=gang.job,
         title=gang.title,
         priority=priority,
+        resource=resource,
         chips=places,
         victims=_victims(cache, uids),
     )
@@ -196,15 +202,15 @@ def _fewest_nodes(
 
 
 def _without_idle(
-    cache: Cache, uids: Collection[str], places: dict[str, int]
+    cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
     """Of these pods those whose chips are wanted, each with all of its job."""
-    in_the_way = [uid for uid in uids if _chips(cache, uid) & _at(cache, uid, places)]
+
+    def at(pod: NpuPod) -> int:
+        return places.get(pod.node, 0) if pod.shape.resource == resource else 0
+
+    in_the_way = [uid for uid in uids if _chips(cache, uid) & at(cache.pods[uid])]
     return frozenset().union(*(_of_job(cache, uid) for uid in in_the_way)), places
-
-
-def _at(cache: Cache, uid: str, places: Mapping[str, int]) -> int:
-    return places.get(cache.pods[uid].node, 0)
 
 
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
@@ -212,7 +218,7 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
 
     If it does not, something else stands in the way there, of which we know nothing.
     """
-    record = cache.records.get(node)
+    record = cache.line(node, pod.shape.resource)
     if record is None:
         return False
     asked = sum(tenant.pod.total for tenant in record.tenants.values())
@@ -220,19 +226,22 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     return asked + pod.total > record.allocatable or min(left) < 0
 
 
+def _records(
+    cache: Cache, resource: str, names: Iterable[str], closed: Collection[str]
+) -> Iterator[Record]:
+    """What is known of the chips of these nodes that are not closed."""
+    for name in names:
+        record = cache.line(name, resource)
+        if record is not None and name not in closed:
+            yield record
+
+
 def _lower(
-    cache: Cache,
-    names: Iterable[str],
-    closed: Collection[str],
-    priority: int,
-    spared: Collection[str],
+    cache: Cache, records: Iterable[Record], priority: int, spared: Collection[str]
 ) -> dict[str, list[Running]]:
     """{node: its pods that may go}, the nodes with the least to lose first."""
     found = {}
-    for name in names:
-        record = cache.records.get(name)
-        if record is None or name in closed:
-            continue
+    for record in records:
         kept = _union(record.kept.values())
         running = [
             _running(cache, tenant, kept)
@@ -240,7 +249,7 @@ def _lower(
             if tenant.chips & ~kept and _may_go(cache, tenant, priority, spared)
         ]
         if running:
-            found[name] = running
+            found[record.host.name] = running
     order = sorted(found, key=lambda name: (_worth(found[name]), name))
     return {name: found[name] for name in order[:MOST_NODES]}
 
@@ -320,7 +329,8 @@ def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
 
 def _chips(cache: Cache, uid: str) -> int:
     """What a pod would leave: the chips that nobody is promised already."""
-    record = cache.records.get(cache.pods[uid].node)
+    pod = cache.pods[uid]
+    record = cache.line(pod.node, pod.shape.resource)
     if record is None or uid not in record.tenants:
         return 0
     return record.tenants[uid].chips & ~_union(record.kept.values())
@@ -336,15 +346,16 @@ def _fits_besides(cache: Cache, pod: NpuPod, node: str, gone: Iterable[str]) -> 
 @contextmanager
 def _without(cache: Cache, gone: Collection[str]) -> Iterator[None]:
     """Let index and loads show the nodes as if these pods had gone."""
-    freed: dict[str, int] = {}
+    freed: dict[tuple[str, str], int] = {}
     for uid in gone:
-        node = cache.pods[uid].node
-        freed[node] = freed.get(node, 0) | _chips(cache, uid)
-    states = {
-        node: replace(state, free=state.free | mask & state.healthy)
-        for node, mask in freed.items()
-        if (state := cache.cluster.get(node)) is not None
-    }
+        pod = cache.pods[uid]
+        line = pod.node, pod.shape.resource
+        freed[line] = freed.get(line, 0) | _chips(cache, uid)
+    states = [
+        replace(state, free=state.free | mask & state.healthy)
+        for (node, resource), mask in freed.items()
+        if (state := cache.cluster.line(resource).get(node)) is not None
+    ]
     with planning.laid_over(cache, states), _loads_without(cache, gone):
         yield
 

@@ -178,8 +178,8 @@ class Volcano:
             wanted = _number(job.least.get(resource, 0))
             free = sum(
                 state.free.bit_count()
-                for state in self._cache.cluster
-                if not state.barred and state.product.resource == resource
+                for state in self._cache.cluster.line(resource).values()
+                if not state.barred
             )
             if wanted > free:
                 return f"needs {wanted} of {resource}, and {free} are free"
@@ -286,7 +286,7 @@ class Volcano:
 
 def _promise(cache: Cache, pod: NpuPod, node: str) -> Assumed | None:
     """The claim of a pod that is not bound yet; None: it has none that is free."""
-    state = cache.cluster.get(node)
+    state = cache.cluster.line(pod.shape.resource).get(node)
     if state is None:
         return None
     try:

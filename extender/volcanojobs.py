@@ -257,7 +257,7 @@ NO_PLAN = Verdict(label=Label.JOB, text="its job has no plan now: it is tried ag
 
 def every(cache: Cache) -> list[str]:
     """All nodes with NPUs."""
-    return [state.name for state in cache.cluster]
+    return cache.cluster.names
 
 
 def _single(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Verdict | None:

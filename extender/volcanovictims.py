@@ -36,7 +36,7 @@ def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[E
 def _of_node(
     cache: Cache, evictor: NpuPod, node: str, evictees: Sequence[Evictee]
 ) -> list[Evictee]:
-    record = cache.records.get(node)
+    record = cache.line(node, evictor.shape.resource)
     tenants = record.tenants if record is not None else {}
     having = [e for e in evictees if e.task.uid in tenants]
 

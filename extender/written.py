@@ -36,7 +36,7 @@ def on_pod(record: Record, pod: NpuPod, promise: Assumed) -> dict[str, str]:
     """All annotations that bind writes on a pod which gets what it was promised."""
     product = record.product
     if product is None:
-        raise TypeError(f"{record.name!r} has chips but no product")
+        raise TypeError(f"{record.host.name!r} has chips but no product")
     return {
         product.resource: annotations.render_chips(
             chips.ids_of(promise.chips), product
@@ -57,7 +57,7 @@ def _of_whole_node(record: Record, pod: NpuPod, promise: Assumed) -> dict[str, s
     text = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
-        host_ip=record.address,
+        host_ip=record.host.address,
         chips=chips.ids_of(promise.chips),
         addresses=addresses,
     )

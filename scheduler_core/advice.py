@@ -60,7 +60,7 @@ def for_pod(
     Cost:
         Some microseconds for each node, to copy it; more for those that lack few chips.
     """
-    trial = Trial(cluster, names, avoid)
+    trial = Trial(wanted, cluster, names, avoid)
 
     def serves(trial: Trial) -> bool:
         answer = place(
@@ -103,7 +103,7 @@ def for_job(
     row, pods = job.row, sorted((pod.chips for pod in job.npu_pods), reverse=True)
     if row is None or problems(job, terms.profile):
         return None
-    trial = Trial(cluster, names, ())
+    trial = Trial(row, cluster, names, ())
     in_network = len(pods) > 1
 
     def serves(trial: Trial) -> bool:
@@ -229,7 +229,8 @@ def _row_to_add(wanted: Product | str, count: int, cluster: Cluster) -> Product 
     """A kind of node that would serve; one that the cluster has, if it does."""
     if isinstance(wanted, Product):
         return wanted if count in wanted.ways else None
-    there = sorted({node.product for node in cluster}, key=lambda row: row.key)
+    nodes = cluster.line(wanted).values()
+    there = sorted({node.product for node in nodes}, key=lambda row: row.key)
     able = (
         row
         for row in (*there, *products.PRODUCTS)
@@ -241,5 +242,6 @@ def _row_to_add(wanted: Product | str, count: int, cluster: Cluster) -> Product 
 def _added(row: Product, cluster: Cluster, number: int) -> list[_Wish]:
     """So many more nodes, by names that no node has."""
     names = (f"new-{each}" for each in count_from(1))
-    free = (name for name in names if cluster.get(name) is None)
+    known = frozenset(cluster.names)
+    free = (name for name in names if name not in known)
     return [(Add(node=name, row=row),) for name in islice(free, number)]

@@ -7,13 +7,13 @@ date, one thread only.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, compress
 
 from scheduler_core.buckets import NEVER, NO_SUCH_NPU, Bucket
 from scheduler_core.census import Census, Censuses, Groups
-from scheduler_core.nodes import NodeState
+from scheduler_core.nodes import NodeState, resource_of
 from scheduler_core.products import Product
 from scheduler_core.rows import distributed
 from scheduler_core.sections import Section, first
@@ -24,6 +24,8 @@ __all__ = ["Cluster", "Found", "NodeState", "Survey"]
 
 class Cluster:
     """All nodes with NPUs, indexed.
+
+    A node with chips of several resources is there once for each.
 
     What is wanted is said as a resource, then each node serves by its own row; or as
     a row, then every node that can serve by that one does. With `in_network` the job
@@ -36,15 +38,18 @@ class Cluster:
     """
 
     __slots__ = (
-        *("_asked", "_censuses", "_guests", "_lying", "_own", "_sections"),
-        "_states",
+        *("_asked", "_censuses", "_further", "_guests", "_lying", "_own"),
+        *("_sections", "_states"),
     )
 
     def __init__(self, states: Iterable[NodeState] = ()) -> None:
-        """Begin with these nodes; of two with one name, the later."""
-        self._states: dict[str, NodeState] = {}
-        #: {in network: {name: bucket by the node's own row}}
-        self._lying: dict[bool, dict[str, Bucket]] = {False: {}, True: {}}
+        """Begin with these nodes; of two with one name and resource, the later."""
+        #: {resource: {name: node}}
+        self._states: dict[str, dict[str, NodeState]] = {}
+        #: how often a node is there for one more resource than its first
+        self._further = 0
+        #: {(resource, in network): {name: bucket by the node's own row}}
+        self._lying: dict[tuple[str, bool], dict[str, Bucket]] = {}
         #: {row that nodes have or had, in the order they came: where they all lie}
         self._own: dict[Product, list[Section]] = {}
         #: {resource: sections of guests}, where some of its nodes lie as well
@@ -60,49 +65,58 @@ class Cluster:
 
     def __len__(self) -> int:
         """How many nodes there are."""
-        return len(self._states)
+        return sum(map(len, self._states.values())) - self._further
 
     def __iter__(self) -> Iterator[NodeState]:
-        """All nodes, by name."""
-        return (self._states[name] for name in sorted(self._states))
+        """All nodes, by name; one of several resources once for each, by these."""
+        lines = [self._states[resource] for resource in sorted(self._states)]
+        return (line[name] for name in self.names for line in lines if name in line)
 
-    def __getitem__(self, name: str) -> NodeState:
-        """The node of that name.
+    @property
+    def names(self) -> list[str]:
+        """The names of all nodes, in order."""
+        return sorted(frozenset().union(*self._states.values()))
 
-        Raises:
-            KeyError: There is none.
+    def line(self, wanted: Product | str) -> Mapping[str, NodeState]:
+        """{name: node} of the nodes with chips of a resource, as they are from now on.
+
+        Args:
+            wanted: The Kubernetes resource, or a row of it.
         """
-        return self._states[name]
-
-    def get(self, name: str) -> NodeState | None:
-        """The node of that name, or None."""
-        return self._states.get(name)
+        return self._states.setdefault(resource_of(wanted), {})
 
     def put(self, state: NodeState) -> None:
         """Take in a node, or what has become of it."""
-        product = state.product
-        old = self._states.get(state.name)
+        name, product = state.name, state.product
+        line = self._states.setdefault(product.resource, {})
+        old = line.get(name)
         if old is not None and (
             old.product is not product or old.inventory != state.inventory
         ):
-            self.drop(state.name)
+            self.drop(name, product)
         homes = self._own.get(product)
         if homes is None:
             homes = self._move_in(product)
-        self._states[state.name] = state
+        if name not in line:
+            self._further += self._is_known(name)
+        line[name] = state
         for section in homes:
             section.put(state)
         for section in self._guests.get(product.resource, ()):
             if section.takes(state):
                 section.put(state)
 
-    def drop(self, name: str) -> None:
-        """Forget a node; nothing happens when it is not known."""
-        state = self._states.pop(name, None)
+    def drop(self, name: str, wanted: Product | str) -> None:
+        """Forget a node's chips of a resource; nothing happens when it is not known."""
+        state = self._states.get(resource_of(wanted), {}).pop(name, None)
         if state is not None:
+            self._further -= self._is_known(name)
             for section in self._sections[state.product.resource].values():
                 if section.takes(state):
                     section.drop(name)
+
+    def _is_known(self, name: str) -> bool:
+        return any(name in line for line in self._states.values())
 
     def _move_in(self, product: Product) -> list[Section]:
         """Make room for nodes of a row that no node had before."""
@@ -143,12 +157,13 @@ class Cluster:
                 return None
             name = min(compress(asked, map(best.__contains__, lying)))
             row = next(iter(best)).product
-            return Found(node=self._states[name], row=row, rank=least)
+            return Found(node=self.line(row)[name], row=row, rank=least)
         for sections in self._rows(wanted, in_network=in_network):
             head = first(sections, count, avoid)
             if head is not None:
                 rank, name = head
-                return Found(node=self._states[name], row=sections[0].row, rank=rank)
+                row = sections[0].row
+                return Found(node=self.line(row)[name], row=row, rank=rank)
         return None
 
     def ranked(
@@ -249,7 +264,7 @@ class Cluster:
                 for section in sections:
                     for why, nodes in section.shelf.refusals(count):
                         tally[why.text] += nodes
-            tally[NO_SUCH_NPU.text] += len(self._states) - tally.total()
+            tally[NO_SUCH_NPU.text] += len(self) - tally.total()
         else:
             lying = self._buckets(wanted, tuple(names), in_network=in_network)
             for place, nodes in Counter(lying).items():
@@ -347,14 +362,15 @@ class Cluster:
         sections = self._sections.setdefault(row.resource, {})
         section = sections.get((row, guests))
         if section is None:
-            bucket_of = {} if guests else self._lying[row.for_distributed]
+            kind = row.resource, row.for_distributed
+            bucket_of = {} if guests else self._lying.setdefault(kind, {})
             section = sections[row, guests] = Section(row, bucket_of, guests=guests)
             if guests:
                 self._guests.setdefault(row.resource, []).append(section)
             for product, homes in self._own.items():
                 if section.is_home(product):
                     homes.append(section)
-            for state in self._states.values():
+            for state in self._states.get(row.resource, {}).values():
                 if section.takes(state):
                     section.put(state)
         return section

@@ -108,6 +108,6 @@ class Draft:
                 yield (row.key, rank, name), row
 
     def _open(self, row: Product, name: str) -> _Used:
-        node = self._cluster[name]
+        node = self._cluster.line(row)[name]
         used = self._used[name] = _Used(row=row, node=node, free=node.free_for(row))
         return used

@@ -78,10 +78,12 @@ def explain(
     Cost:
         A step for each node that can serve, to say which come before.
     """
-    node = cluster.get(name)
+    node = cluster.line(wanted).get(name)
     row = None if node is None else node.row_for(wanted, in_network=in_network)
     if node is None or row is None:
-        return Verdict(node=name, steps=(_unknown(wanted, node),))
+        others = (each for each in cluster if each.name == name)
+        there = [node] if node is not None else list(others)
+        return Verdict(node=name, steps=(_unknown(wanted, there),))
     free, usable = node.free_for(row), node.usable(row)
     why = node.barred or chips.why_not(row, free, node.healthy, count, usable=usable)
     steps = list(_facts(node, row, count, why))
@@ -125,11 +127,12 @@ def _asked(job: Job, count: int) -> str:
     return f"{pods} pods of up to {count} chips, that talk over the network"
 
 
-def _unknown(wanted: Product | str, node: NodeState | None) -> Step:
-    if node is None:
+def _unknown(wanted: Product | str, there: Sequence[NodeState]) -> Step:
+    if not there:
         return Step(about="node", said="no node of that name has NPUs", holds=False)
     served = f"nodes with {wanted}" if isinstance(wanted, str) else wanted.name
-    said = f"{node.product.name}; the job wants {served}"
+    had = ", ".join(node.product.name for node in there)
+    said = f"{had}; the job wants {served}"
     return Step(about="node", said=said, holds=False)
 
 

@@ -125,7 +125,7 @@ def excess(
     for row, _, name in cluster.ranked(
         wanted, count, names=names, in_network=in_network
     ):
-        node = cluster[name]
+        node = cluster.line(row)[name]
         here = added(node, chips.choose(row, node.free_for(row), count))
         if ours is None:
             ours = here

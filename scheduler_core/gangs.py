@@ -112,6 +112,11 @@ class Question:
     names: tuple[str, ...] | None
     in_network: bool
 
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        """All nodes with chips of the wanted resource, by name."""
+        return self.cluster.line(self.wanted)
+
     def row(self, node: NodeState) -> Product:
         """The row by which a node serves."""
         row = node.product if isinstance(self.wanted, str) else self.wanted
@@ -153,7 +158,7 @@ class Question:
 def good_place(question: Question, member: Member) -> Placement | None:
     """The place of a pod that has one, if it is still good."""
     place = member.place
-    node = None if place is None else question.cluster.get(place.node)
+    node = None if place is None else question.nodes.get(place.node)
     if place is None or node is None or node.barred:
         return None
     row, mask = question.row(node), chips.mask_of(place.chips)
@@ -203,7 +208,7 @@ def _packed(question: Question, sizes: Mapping[int, int]) -> packing.Packing:
     for size in sorted(sizes, reverse=True):
         for row, _, name in question.serving(size):
             if name not in free:
-                free[name] = row, question.cluster[name].free_for(row)
+                free[name] = row, question.nodes[name].free_for(row)
     rows = {row for row, _ in free.values()}
     if all(packing.is_greedy_exact(row, tuple(sizes)) for row in rows):
         return packing.Packing(pods=None)
@@ -219,7 +224,7 @@ def _read(
     found: list[Placement] = []
     named = {size: iter(some) for size, some in pods.items()}
     for name, filling in sorted(packed.items()):
-        node = question.cluster[name]
+        node = question.nodes[name]
         row = question.row(node)
         free = node.free_for(row)
         for size, mask in filling:

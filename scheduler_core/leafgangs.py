@@ -61,7 +61,7 @@ def _place(
 ) -> Placement:
     name, leaf, part = port
     rank, member = pod
-    node = question.cluster[name]
+    node = question.nodes[name]
     row = question.row(node)
     free = node.free_for(row)
     chosen = chips.choose(row, free, member.chips)

@@ -7,6 +7,11 @@ from scheduler_core.reasons import Reason
 from scheduler_core.rows import distributed
 
 
+def resource_of(wanted: Product | str) -> str:
+    """The Kubernetes resource that is wanted as such, or as a row of it."""
+    return wanted if isinstance(wanted, str) else wanted.resource
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """One node at one moment. Masks of physical ids; free ⊆ healthy ⊆ inventory."""

@@ -133,11 +133,12 @@ def preempt(
     Cost:
         For each node a few steps for each set of up to `EXACT_UP_TO` pods.
     """
-    asked = [node.name for node in cluster] if names is None else sorted(set(names))
+    nodes = cluster.line(pod.wanted)
+    asked = sorted(nodes if names is None else set(names))
     best: tuple[_Key, str] | None = None
     found: Eviction | None = None
     for name in asked:
-        node = cluster.get(name)
+        node = nodes.get(name)
         here = node and evict(pod, node, running.get(name, ()), limits)
         if here:
             key = _key(here.victims, limits), name

@@ -117,7 +117,7 @@ def evict(case: Case) -> Eviction | None:
         return None
     pod = Preemptor(wanted=wanted, chips=case.job.chips, priority=case.job.priority)
     running: dict[str, list[Running]] = {}
-    for each in case.snapshot.pods:
+    for each in snapshot.pods_of(case.snapshot, case.job.resource):
         if not each.terminal and each.chips:
             running.setdefault(each.node, []).append(_running(each))
     limits = Limits(
@@ -133,7 +133,7 @@ def explain(case: Case, node: str) -> Verdict:
     there = node in {each.name for each in case.snapshot.nodes}
     if unclear := _unclear(case):
         return _failed(node, "job", unclear)
-    if there and cluster.get(node) is None:
+    if there and node not in cluster.names:
         return _failed(node, "selector", "the job's node selector does not allow it")
     if case.is_one_pod and wanted is not None:
         return explanation.explain(wanted, case.job.chips, cluster, node)

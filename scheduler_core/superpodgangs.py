@@ -187,7 +187,7 @@ def _place(
     if had is not None and had.node == name:
         place = had._replace(pod=member.name, rank=rank)
     else:
-        node = question.cluster[name]
+        node = question.nodes[name]
         row = question.row(node)
         free = node.free_for(row)
         chosen = chips.choose(row, free, member.chips)

@@ -103,18 +103,24 @@ class Trial:
     next only those nodes change of which other parts are done.
     """
 
-    __slots__ = ("_base", "_done", "_given", "avoid", "cluster", "names")
+    __slots__ = ("_base", "_done", "_given", "_wanted", "avoid", "cluster", "names")
 
     def __init__(
-        self, cluster: Cluster, names: Iterable[str] | None, avoid: Container[str]
+        self,
+        wanted: Product | str,
+        cluster: Cluster,
+        names: Iterable[str] | None,
+        avoid: Container[str],
     ) -> None:
-        """Copy an index. Arguments as for `Cluster.best`."""
+        """Copy of an index what is of one resource. Arguments as for `Cluster.best`."""
         asked = None if names is None else tuple(names)
-        shunned = frozenset(node.name for node in cluster if node.name in avoid)
+        line = cluster.line(wanted)
+        shunned = frozenset(name for name in line if name in avoid)
         self._given = asked, shunned
         self._base: dict[str, NodeState | None] = {}
         self._done: dict[str, list[Part]] = {}
-        self.cluster = Cluster(cluster)
+        self._wanted = wanted
+        self.cluster = Cluster(line.values())
         self.names: tuple[str, ...] | None = asked
         self.avoid: frozenset[str] = shunned
 
@@ -141,7 +147,8 @@ class Trial:
 
     def _do(self, name: str, parts: Iterable[Part]) -> None:
         """Make one node what it is when these parts are done, from what it was."""
-        node = self._base.setdefault(name, self.cluster.get(name))
+        now = self.cluster.line(self._wanted).get(name)
+        node = self._base.setdefault(name, now)
         # A chip can be let go of only when it is healthy: see `_better`.
         for part in sorted(parts, key=_is_free):
             if isinstance(part, Add):
@@ -149,7 +156,7 @@ class Trial:
             elif node is not None:
                 node = _better(node, part)
         if node is None:
-            self.cluster.drop(name)
+            self.cluster.drop(name, self._wanted)
         else:
             self.cluster.put(node)
 

@@ -25,6 +25,8 @@ matter. Everything that is wrong with a file is said at once, each with its path
      "profile": "seed"}
 
 Of a node only name and product must be there: the chips are then all of the product.
+A node with chips of several resources stands there once for each, and its pods say of
+which theirs are (`"resource": "huawei.com/Ascend310P"`).
 Of a pod only name, node and chips; of a job its name; of a leaf its servers, each at
 its position, `{}` where no node hangs. What is left out is the usual.
 """
@@ -45,6 +47,7 @@ from scheduler_core.wire.snapshot_values import (
     SnapshotSwitches,
     cluster_of,
     network_of,
+    pods_of,
     superpods_of,
 )
 
@@ -59,6 +62,7 @@ __all__ = [
     "cluster_of",
     "network_of",
     "parse",
+    "pods_of",
     "render",
     "superpods_of",
 ]
@@ -80,8 +84,10 @@ def parse(text: str) -> Snapshot:
         required=("nodes",),
         optional=("pods", "jobs", "budgets", "switches", "superpods", "profile"),
     )
-    nodes = parts.each(reader, root, "nodes", parts.node)
-    by_name = {node.name: node for node in nodes}
+    nodes = parts.each(reader, root, "nodes", parts.node, name_of=parts.node_key)
+    by_name: dict[str, dict[str, SnapshotNode]] = {}
+    for node in nodes:
+        by_name.setdefault(node.name, {})[node.product.resource] = node
     jobs = parts.each(reader, root, "jobs", parts.job)
     budgets = parts.each(reader, root, "budgets", parts.budget)
     known = parts.Known(
@@ -166,6 +172,7 @@ def _pod(pod: SnapshotPod) -> Mapping[str, object]:
         "name": pod.name,
         "node": pod.node,
         "chips": pod.chips,
+        **_said(resource=pod.resource),
         "phase": pod.phase,
         **({"terminating": True} if pod.terminating else {}),
         **({"priority": pod.priority} if pod.priority else {}),

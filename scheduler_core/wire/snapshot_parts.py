@@ -1,6 +1,6 @@
 """The parts of a snapshot, each read from its own object of the document."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -56,7 +56,8 @@ BARS: Mapping[str, Reason | None] = {
 class Known:
     """What a pod may refer to."""
 
-    nodes: Mapping[str, SnapshotNode]
+    #: {name: {resource: the node}}
+    nodes: Mapping[str, Mapping[str, SnapshotNode]]
     jobs: frozenset[str]
     budgets: frozenset[str]
 
@@ -66,12 +67,23 @@ _MOST_SHARED = 2
 _A_NODE = "the name of a node of this snapshot"
 
 
+def _name(part: _Named) -> Hashable:
+    return part.name
+
+
+def node_key(node: SnapshotNode) -> Hashable:
+    """What no two nodes have in common: name and resource."""
+    return node.name, node.product.resource
+
+
 def each(
     reader: Reader,
     root: Fields,
     name: str,
     parse: Callable[[Reader, object, str], N],
     path: str = "",
+    *,
+    name_of: Callable[[N], Hashable] = _name,
 ) -> tuple[N, ...]:
     """The items of the list `name`; no two may have the same name."""
     where = f"{path}.{name}" if path else name
@@ -80,10 +92,10 @@ def each(
     for index, item in enumerate(reader.items(root.get(name, []), where)):
         path = f"{where}[{index}]"
         part = parse(reader, item, path)
-        if part.name in seen:
+        if name_of(part) in seen:
             reader.say(f"{path}.name", "each name once", part.name)
         if part.name:
-            seen.add(part.name)
+            seen.add(name_of(part))
         found.append(part)
     return tuple(found)
 
@@ -157,18 +169,21 @@ def pod(reader: Reader, item: object, path: str, *, known: Known) -> SnapshotPod
     """One of `pods`."""
     optional = (
         *("phase", "terminating", "priority", "started_s", "job", "rank", "budgets"),
+        "resource",
     )
     fields = reader.fields(
         item, path, required=("name", "node", "chips"), optional=optional
     )
     name = reader.get(fields, "name", as_name, path=path, default="")
     where = _reference(reader, fields, "node", known.nodes, path)
-    on = known.nodes.get(where)
+    lines = known.nodes.get(where, {})
+    on = _line(reader, fields, lines, path)
     within = range(on.product.chip_count) if on else None
     return SnapshotPod(
         name=name,
         node=where,
         chips=reader.chips(fields.get("chips", []), within, f"{path}.chips"),
+        resource=on.product.resource if on and len(lines) > 1 else "",
         phase=word(reader, fields, "phase", PHASES, "Running", path),
         terminating=reader.get(
             fields, "terminating", as_boolean, path=path, default=False
@@ -179,6 +194,22 @@ def pod(reader: Reader, item: object, path: str, *, known: Known) -> SnapshotPod
         rank=reader.number(fields, "rank", path=path, least=0, default=None),
         budgets=_budgets(reader, fields, known.budgets, path),
     )
+
+
+def _line(
+    reader: Reader, fields: Fields, lines: Mapping[str, SnapshotNode], path: str
+) -> SnapshotNode | None:
+    """Of which of its node's resources a pod's chips are; of one that need not be said.
+
+    None if that cannot be told.
+    """
+    said = reader.get(fields, "resource", as_string, path=path, default=None)
+    if said is None and len(lines) == 1:
+        return next(iter(lines.values()))
+    if lines and said not in lines:
+        expected = f"a resource of its node: {', '.join(lines)}"
+        reader.say(f"{path}.resource", expected, said)
+    return lines.get(said or "")
 
 
 def job(reader: Reader, item: object, path: str) -> SnapshotJob:
@@ -215,7 +246,7 @@ def superpods(reader: Reader, root: Fields, usual: tuple[int, int]) -> tuple[int
 
 
 def switches(
-    reader: Reader, root: Fields, nodes: Mapping[str, SnapshotNode]
+    reader: Reader, root: Fields, nodes: Container[str]
 ) -> SnapshotSwitches | None:
     """The object `switches`, or None."""
     if "switches" not in root:

@@ -1,6 +1,6 @@
 """What a snapshot says, as values, and what decisions take of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -21,7 +21,10 @@ _NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotNode:
-    """One node. Chips are physical ids, ascending."""
+    """One node; one that has chips of several resources is there once for each.
+
+    Chips are physical ids, ascending.
+    """
 
     name: str
     product: Product
@@ -50,6 +53,8 @@ class SnapshotPod:
     node: str
     #: all that its annotations name, physical ids, ascending
     chips: tuple[int, ...]
+    #: of which resource these are, on a node that has several; "" is its node's
+    resource: str = ""
     phase: str = "Running"
     #: whether it has been told to end
     terminating: bool = False
@@ -121,11 +126,24 @@ class Snapshot:
 
 def cluster_of(snapshot: Snapshot) -> Cluster:
     """The index of a snapshot's nodes."""
-    claimed: dict[str, int] = {}
+    claimed: dict[tuple[str, str], int] = {}
     for pod in snapshot.pods:
         if not pod.terminal:
-            claimed[pod.node] = claimed.get(pod.node, 0) | mask_of(pod.chips)
-    return Cluster(_state(node, claimed.get(node.name, 0)) for node in snapshot.nodes)
+            line = pod.node, pod.resource
+            claimed[line] = claimed.get(line, 0) | mask_of(pod.chips)
+    return Cluster(
+        _state(
+            node,
+            claimed.get((node.name, ""), 0)
+            | claimed.get((node.name, node.product.resource), 0),
+        )
+        for node in snapshot.nodes
+    )
+
+
+def pods_of(snapshot: Snapshot, resource: str) -> Iterator[SnapshotPod]:
+    """The pods that have chips of a resource; those of other nodes do not matter."""
+    return (pod for pod in snapshot.pods if pod.resource in ("", resource))
 
 
 def network_of(snapshot: Snapshot) -> Network | None:

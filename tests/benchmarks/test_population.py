@@ -9,8 +9,10 @@ from extender.cache import Cache, step
 from extender.changes import PodSeen
 from kube import objects
 from scheduler_core.bits import ids_of
+from scheduler_core.products import ATLAS_800_TRAINING
 
 NOW_S = 1_764_000_000
+RESOURCE = ATLAS_800_TRAINING.resource
 SOME = Population(nodes=11, with_chip=6, without=2, gang=3, reported_s=NOW_S)
 
 
@@ -35,7 +37,7 @@ def cache_of(population: Population) -> Cache:
 def test_nodes_reports_and_pods_agree_on_what_is_free() -> None:
     cache = cache_of(SOME)
 
-    assert len(cache.records) == SOME.nodes
+    assert len(cache.hosts) == SOME.nodes
     assert not cache.waiting  # all claims have been served
     free = {state.name: ids_of(state.free) for state in cache.cluster}
     assert free == {
@@ -55,8 +57,8 @@ def test_a_report_of_broken_chips_leaves_nothing_free() -> None:
     step(cache, told, NOW_S)
 
     assert found.metadata.resource_version == "77"
-    assert cache.cluster[node_name(4)].free == 0
-    assert cache.cluster[node_name(5)].free != 0
+    assert cache.cluster.line(RESOURCE)[node_name(4)].free == 0
+    assert cache.cluster.line(RESOURCE)[node_name(5)].free != 0
 
 
 def test_the_pods_that_wait_are_one_job_in_their_order() -> None:

@@ -32,6 +32,7 @@ SPEAKING = (
     "extender/leading.py",
     "extender/planner.py",
     "extender/planning.py",
+    "extender/seen.py",
     "extender/server.py",
     "extender/storms.py",
     "extender/verdicts.py",

@@ -147,17 +147,13 @@ def apply(cache: Cache, *found: changes.Change, now_s: float = NOW_S) -> None:
         step(cache, change, now_s)
 
 
-def free(cache: Cache, name: str) -> tuple[int, ...]:
-    state = cache.cluster.get(name)
-    assert state is not None
-    return chips.ids_of(state.free)
+def free(cache: Cache, name: str, resource: str = RESOURCE) -> tuple[int, ...]:
+    return chips.ids_of(cache.cluster.line(resource)[name].free)
 
 
-def barred(cache: Cache, name: str = "n1") -> Reason | None:
+def barred(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> Reason | None:
     """Why the index takes no pod for a node; None: it does."""
-    state = cache.cluster.get(name)
-    assert state is not None
-    return state.barred
+    return cache.cluster.line(resource)[name].barred
 
 
 def running(name: str, ids: dict[str, str], where: str = "n1") -> changes.PodSeen:

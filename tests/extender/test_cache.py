@@ -117,7 +117,7 @@ def test_a_claim_with_an_unreadable_time_takes_its_chips(time: str) -> None:
     cache = cluster(running("a", claim((0,)) | {annotations.PREDICATE_TIME: time}))
 
     assert 0 not in free(cache, "n1")
-    assert cache.waiting == {}
+    assert not cache.waiting
 
 
 def test_a_node_without_the_resource_in_its_allocatable_is_barred() -> None:
@@ -130,7 +130,7 @@ def test_a_deleted_node_leaves_nothing_behind() -> None:
     apply(cache, changes.NodeSeen(name="n1"), changes.ReportSeen(node="n1"))
 
     assert len(cache.cluster) == 0
-    assert cache.records == {}
+    assert cache.hosts == {}
 
 
 def test_a_promise_takes_chips_until_the_watch_shows_the_pod() -> None:
@@ -216,10 +216,11 @@ def test_a_claim_waits_until_it_is_confirmed() -> None:
     bound = Spec(name="a", node="n1", annotations=made.annotations)
 
     apply(cache, changes.PodSeen(pod=pod(bound)))
-    assert cache.waiting == {pod(bound).shape: {"n1"}}
+    unlike = dataclasses.replace(pod(bound).shape, role="another")
+    assert cache.waiting.conflicts(unlike) == {"n1"}
 
     apply(cache, tenant("a", "n1", (0,)))
-    assert cache.waiting == {}
+    assert not cache.waiting
 
 
 def test_a_rejection_that_is_heard_of_twice_counts_once() -> None:

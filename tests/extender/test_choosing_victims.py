@@ -8,7 +8,7 @@ from extender.cache import Cache
 from extender.loads import Ask
 from extender.rooms import Room
 from scheduler_core import chips
-from tests.extender.clusters import Spec, apply, claim, cluster, free, pod
+from tests.extender.clusters import RESOURCE, Spec, apply, claim, cluster, free, pod
 from tests.extender.clusters import node as node_seen
 from tests.extender.jobpods import member
 
@@ -131,7 +131,9 @@ def test_chips_that_are_kept_for_another_are_freed_for_nobody_else() -> None:
     cache = cluster(low("a", "n1", range(8)), high(8))
     room = for_pod(cache)
     assert room is not None
-    mine = changes.RoomKept(owner="uid-other", chips=room.chips, said="")
+    mine = changes.RoomKept(
+        owner="uid-other", resource=RESOURCE, chips=room.chips, said=""
+    )
 
     apply(cache, mine)
 

@@ -284,7 +284,7 @@ class Promises(RuleBasedStateMachine):
         for where, waiting in self.reports.items():
             for found in waiting:
                 self.hear(found)
-            state = self.cache.cluster.get(where)
+            state = self.cache.cluster.line(RESOURCE).get(where)
             if state is None:
                 continue
             taken = 0

@@ -12,6 +12,7 @@ from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from tests.extender.clusters import (
     NOW_S,
+    RESOURCE,
     apply,
     barred,
     claim,
@@ -195,6 +196,6 @@ def test_chips_with_a_faulty_network_are_known_as_such() -> None:
         affinity=texts[deviceinfo.AFFINITY_KEY],
     )
 
-    state = cluster(tenant("a", "n1", (0,)), seen).cluster["n1"]
+    state = cluster(tenant("a", "n1", (0,)), seen).cluster.line(RESOURCE)["n1"]
 
     assert (state.network_unhealthy, state.taken) == (0b100, 0b11)

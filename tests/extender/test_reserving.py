@@ -11,6 +11,7 @@ from tests.extender.clusters import (
     ALL,
     NOW_NS,
     NOW_S,
+    RESOURCE,
     Spec,
     apply,
     cluster,
@@ -89,7 +90,7 @@ async def test_the_job_gets_its_nodes_and_then_they_are_everybodys() -> None:
 async def test_nodes_are_not_kept_for_ever(how: str) -> None:
     async with world(busy()) as w:
         await waiting(w)
-        assert set(w.cache.kept) == set(NAMES)
+        assert set(w.cache.kept[RESOURCE]) == set(NAMES)
 
         if how == "job":
             w.learn(*(changes.PodGone(uid=f"uid-{name}") for name in "ab"))
@@ -114,7 +115,9 @@ def test_as_few_nodes_as_will_do_and_the_freest_of_them() -> None:
     found = nodes_for(cache, gang, ("n1", "n2", "n3"), PLAIN)
 
     assert found == {"n2", "n3"}
-    assert cache.cluster["n2"].free == sum(1 << chip for chip in ALL) - 1  # as before
+    assert (
+        cache.cluster.line(RESOURCE)["n2"].free == sum(1 << chip for chip in ALL) - 1
+    )  # as before
 
 
 def test_nothing_is_kept_for_a_job_that_would_not_fit_anyway() -> None:

@@ -111,7 +111,7 @@ class Rooms(RuleBasedStateMachine):
             self.cache, pod, judged.fitting[0], now_s=self.now_s, now_ns=now_ns
         )
         if isinstance(made, Choice):
-            kept = self.cache.records[made.promise.node].kept
+            kept = self.cache.record(made.promise.node, pod.shape.resource).kept
             others = [mask for owner, mask in kept.items() if owner != pod.uid]
             assert _are_apart([made.promise.chips, *others])
             ids = chips.ids_of(made.promise.chips)
@@ -148,7 +148,7 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def no_chip_is_anybodys_twice(self) -> None:
-        for record in self.cache.records.values():
+        for record in self.cache.records():
             taken: defaultdict[str, int] = defaultdict(int)
             for uid, tenant in record.tenants.items():
                 taken[uid] |= tenant.chips
@@ -163,7 +163,7 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
-        kept = {owner for r in self.cache.records.values() for owner in r.kept}
+        kept = {owner for r in self.cache.records() for owner in r.kept}
         assert kept == set(self.cache.rooms)
 
     def teardown(self) -> None:

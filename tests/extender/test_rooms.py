@@ -1,7 +1,7 @@
 """Every phase of making room against everything that can happen then."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -35,11 +35,12 @@ ROOM = Room(
     owner="uid-high",
     title="pod default/high",
     priority=10,
+    resource="huawei.com/Ascend910",
     chips={"n1": 0b1111},
     victims=(A, B),
 )
 #: Nobody has to be evicted: who is in the way is ending already.
-ENDING = Room(owner="uid-high", title="", priority=10, chips={"n1": 0b1111}, victims=())
+ENDING = replace(ROOM, title="", victims=())
 OWNER = ROOM.owner
 #: Where each phase begins, and how long it may last.
 BEGINS = {"asking": (0.0, 15), "leaving": (10.0, 300), "ready": (100.0, 60)}
@@ -219,7 +220,7 @@ def test_the_scheduler_tries_again_when_a_pause_is_over() -> None:
 
 def test_four_victims_are_three_names_and_how_many_more() -> None:
     some = tuple(Victim(uid=x, namespace="default", name=x) for x in "abcd")
-    room = Room(owner="o", title="", priority=1, chips={}, victims=some)
+    room = replace(ROOM, victims=some)
 
     assert room.named == "default/a, default/b, default/c and 1 more"
     assert ROOM.named == "default/a, default/b"

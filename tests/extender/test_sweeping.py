@@ -15,7 +15,7 @@ from extender.feed import Feed
 from extender.metrics import Metrics
 from extender.sweeping import Sweeping
 from sandbox.faults.troubles import Trouble, What
-from tests.extender.clusters import NOW_S, free
+from tests.extender.clusters import NOW_S, RESOURCE, free
 from tests.extender.fed import PODS, World
 from tests.kube.fire import Bed, served
 
@@ -103,9 +103,10 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         cache = world.cache
         uid = cache.uids["default", name]
         # what an error of ours might do to it
-        cache.records["n1"].tenants.clear()
-        cache.compute("n1")
-        cache.records["n2"].allocatable = 0
+        first, second = (cache.record(name, RESOURCE) for name in ("n1", "n2"))
+        first.tenants.clear()
+        cache.compute(first)
+        second.allocatable = 0
         cache.switch_texts = ("old", "old")
         step(cache, changes.NodeSeen(name="n2"), NOW_S)
         ghost = changes.OtherSeen(uid="ghost", node="n1", ask=cache.loads.ask(uid))

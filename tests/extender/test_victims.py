@@ -7,7 +7,7 @@ import pytest
 
 from extender import changes, victims
 from scheduler_core.wire.pods import NpuPod
-from tests.extender.clusters import Spec, apply, cluster, pod, report, tenant
+from tests.extender.clusters import RESOURCE, Spec, apply, cluster, pod, report, tenant
 from tests.extender.jobpods import member
 from tests.extender.test_server import served
 
@@ -58,14 +58,16 @@ def test_pods_do_not_help_where_their_chips_are_no_good_or_not_known() -> None:
 
 def test_nodes_that_are_kept_for_a_job_are_no_place_for_others() -> None:
     cache = cluster(*TENANTS)
-    cache.kept = {"n1": ("Job/default/large", 0)}
+    cache.kept = {RESOURCE: {"n1": ("Job/default/large", 0)}}
 
     assert not victims.do_help(cache, wanting(4), "n1", ["uid-a", "uid-c"])
 
 
 def test_chips_that_are_freed_for_another_are_nobody_elses() -> None:
     cache = cluster(*TENANTS)
-    room = changes.RoomKept(owner="uid-first", chips={"n1": 0b0111}, said="leaving")
+    room = changes.RoomKept(
+        owner="uid-first", resource=RESOURCE, chips={"n1": 0b0111}, said="leaving"
+    )
     apply(cache, room)
     first = pod(Spec(name="first", count=4))
 

@@ -14,7 +14,7 @@ from agent import settings as agent_settings
 from agent.devices import driver_file
 from agent.journal import UnusableError
 from extender import settings as extender_settings
-from extender.record import report_of
+from extender.reported import report_of
 from kube.credentials import REREAD_S, FileTokens, direct, kubeconfig
 from kube.errors import CredentialsError
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT

@@ -113,7 +113,7 @@ def test_with_all_parts_there_is_a_place_and_without_any_one_there_is_none(
 
     found = advice.for_pod(row, count, cluster, avoid=avoid, in_network=in_network)
 
-    trial = Trial(cluster, None, avoid)
+    trial = Trial(row, cluster, None, avoid)
     if found is None:
         assert trial.holds((), fits) or count not in row.ways
         return
@@ -141,7 +141,7 @@ def test_no_fewer_parts_would_do(
 
     found = advice.for_pod(row, count, cluster, in_network=True)
 
-    trial = Trial(cluster, None, ())
+    trial = Trial(row, cluster, None, ())
     wishes = list(all_wishes(nodes, distributed(row)))
     fewer = len(found.parts) - 1 if found else -1
     for number in range(min(fewer, 2) + 1):
@@ -287,7 +287,7 @@ def check(given: Job, cluster: Cluster, terms: Terms) -> Advice | None:
 
     found = advice.for_job(given, cluster, terms=terms)
 
-    trial = Trial(cluster, None, ())
+    trial = Trial(given.row or ATLAS, cluster, None, ())
     if found is not None:
         assert not trial.holds((), fits)
         assert trial.holds(found.parts, fits)
@@ -376,7 +376,7 @@ def test_jobs_under_leaves_and_in_superpods_get_advice_that_keeps_its_promise(
 
     found = check(job(row, pods, 8), cluster, terms)
 
-    everything = Trial(cluster, None, ()).holds(
+    everything = Trial(row, cluster, None, ()).holds(
         [Free(node=n.name, chip=c) for n in cluster for c in EIGHT],
         lambda trial: isinstance(
             place_job(job(row, pods, 8), trial.cluster, terms=terms), JobPlacement

@@ -73,14 +73,14 @@ def test_a_census_that_was_followed_equals_one_made_anew(
     question: tuple[tuple[tuple[str, ...], ...], Product | str, int, bool],
 ) -> None:
     """Whenever the questions came, also of rows that no node had yet."""
-    cluster, model, asked = Cluster(), dict[str, NodeState](), [question]
+    cluster, model, asked = Cluster(), dict[tuple[str, str], NodeState](), [question]
     for change in changes:
         if isinstance(change, NodeState):
             cluster.put(change)
-            model[change.name] = change
+            model[change.name, change.product.resource] = change
         elif isinstance(change, str):
-            cluster.drop(change)
-            model.pop(change, None)
+            cluster.drop(change, ATLAS)
+            model.pop((change, ATLAS.resource), None)
         else:
             counted(cluster, change)
             asked.append(change)

@@ -34,6 +34,10 @@ def states(draw: st.DrawFn) -> NodeState:
     )
 
 
+def line_of(state: NodeState) -> tuple[str, str]:
+    return state.name, state.product.resource
+
+
 def rank(state: NodeState | None, count: int) -> int | None:
     """How good a node is, or None when it cannot serve; nothing is indexed here."""
     if state is None or state.barred or state.product.resource != RESOURCE:
@@ -72,18 +76,22 @@ def by_hand(model: Sequence[NodeState], count: int) -> Found | None:
 def test_the_index_answers_as_if_it_had_looked_at_every_node(
     changes: list[NodeState | str], count: int, asked: list[str], avoid: frozenset[str]
 ) -> None:
-    cluster, model = Cluster(), dict[str, NodeState]()
+    cluster, every = Cluster(), dict[tuple[str, str], NodeState]()
     for change in changes:
         if isinstance(change, str):
-            cluster.drop(change)
-            model.pop(change, None)
+            cluster.drop(change, RESOURCE)
+            every.pop((change, RESOURCE), None)
         else:
             cluster.put(change)
-            model[change.name] = change
+            every[change.name, change.product.resource] = change
+    model = {name: state for (name, of), state in every.items() if of == RESOURCE}
     outside = [state for name, state in model.items() if name not in avoid]
     known = [model[name] for name in asked if name in model and name not in avoid]
 
-    assert list(cluster) == [model[name] for name in sorted(model)]
+    assert list(cluster) == [every[each] for each in sorted(every)]
+    assert cluster.names == sorted({name for name, _ in every})
+    assert len(cluster) == len(cluster.names)
+    assert cluster.line(RESOURCE) == model
     assert cluster.best(RESOURCE, count) == by_hand(tuple(model.values()), count)
     assert cluster.best(RESOURCE, count, avoid=avoid) == by_hand(outside, count)
     assert cluster.best(RESOURCE, count, names=asked, avoid=avoid) == by_hand(
@@ -109,7 +117,7 @@ def test_the_index_answers_as_if_it_had_looked_at_every_node(
 
 
 @pytest.mark.property
-@given(st.lists(states(), min_size=1, unique_by=lambda state: state.name), counts)
+@given(st.lists(states(), min_size=1, unique_by=line_of), counts)
 def test_the_order_in_which_nodes_came_does_not_matter(
     some: list[NodeState], count: int
 ) -> None:
@@ -125,8 +133,7 @@ def test_taking_chips_and_giving_them_back_changes_nothing(
     some: list[NodeState], free: int, count: int
 ) -> None:
     cluster, untouched = Cluster(some), Cluster(some)
-    before = cluster.get(some[0].name)
-    assert before is not None
+    before = cluster.line(some[0].product)[some[0].name]
 
     cluster.put(
         NodeState(
@@ -189,7 +196,7 @@ def test_first_the_group_then_the_node_in_the_group_then_the_name() -> None:
     order = []
     while found := cluster.best(RESOURCE, 1):
         order.append(found.node)
-        cluster.drop(found.node.name)
+        cluster.drop(found.node.name, RESOURCE)
 
     assert order == wanted
 
@@ -234,23 +241,43 @@ def test_products_of_one_resource_are_tried_in_the_order_of_their_keys() -> None
 
 
 def test_a_node_that_becomes_another_product_leaves_its_old_place() -> None:
-    cluster = Cluster([atlas("a"), atlas("a", product=OTHER)])
+    cluster = Cluster([atlas("a"), atlas("a", product=SISTER)])
 
-    assert cluster.best(RESOURCE, 1) is None
-    assert cluster.best(OTHER.resource, 1) == Found(
-        node=atlas("a", product=OTHER),
-        row=OTHER,
-        rank=scoring.number(OTHER, Rank(0, 3, 4)),
+    assert cluster.best(RESOURCE, 1) == Found(
+        node=atlas("a", product=SISTER),
+        row=SISTER,
+        rank=scoring.number(SISTER, Rank(0, 3, 4)),
     )
     assert len(cluster) == 1
+
+
+def test_a_node_of_two_resources_is_found_for_each_with_its_own_chips() -> None:
+    both = [atlas("a", {0, 1}), atlas("a", {4}, product=OTHER)]
+    cluster = Cluster([*both, atlas("b", {0, 4})])
+
+    assert [cluster.best(of.resource, 1, names=["a"]) for of in (PRODUCT, OTHER)] == [
+        Found(node=node, row=node.product, rank=cluster.rank(node.product, 1, "a")[1])
+        for node in both
+    ]
+    assert cluster.refusals(RESOURCE, 4) == (("without 4 free chips", 2),)
+    assert cluster.refusals(OTHER.resource, 2) == (
+        ("no such NPU", 1),
+        ("without 2 free chips", 1),
+    )
+
+    cluster.drop("a", OTHER.resource)
+
+    assert (list(cluster), cluster.names) == ([both[0], atlas("b", {0, 4})], ["a", "b"])
+    assert cluster.refusals(OTHER.resource, 1) == (("no such NPU", 2),)
 
 
 def test_forgetting_an_unknown_node_does_nothing() -> None:
     cluster = Cluster([atlas("a")])
 
-    cluster.drop("b")
+    cluster.drop("b", RESOURCE)
+    cluster.drop("a", OTHER)
 
-    assert (list(cluster), cluster.get("b")) == ([atlas("a")], None)
+    assert (list(cluster), cluster.line(RESOURCE).get("b")) == ([atlas("a")], None)
 
 
 @pytest.mark.parametrize(

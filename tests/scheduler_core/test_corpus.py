@@ -315,7 +315,7 @@ def test_nodes_of_the_recorded_order_are_found_in_that_order() -> None:
     order = []
     while found := cluster.best(row.resource, case["input"]["request"]):
         order.append(found.node.name)
-        cluster.drop(found.node.name)
+        cluster.drop(found.node.name, row)
 
     assert order == [
         name for names in case["expect"]["order"] for name in sorted(names)

@@ -89,25 +89,25 @@ def test_whatever_is_asked_the_index_answers_as_if_it_had_looked_at_every_node(
     asked_at: int,
 ) -> None:
     """Also when the question came first, before or between the changes."""
-    cluster, model = Cluster(), dict[str, NodeState]()
+    cluster, model = Cluster(), dict[tuple[str, str], NodeState]()
     for index, change in enumerate(changes):
         if index == asked_at:
             place(wanted, count, cluster, in_network=in_network)
         if isinstance(change, str):
-            cluster.drop(change)
-            model.pop(change, None)
+            cluster.drop(change, ATLAS)
+            model.pop((change, ATLAS.resource), None)
         else:
             cluster.put(change)
-            model[change.name] = change
+            model[change.name, change.product.resource] = change
     expected = by_hand(list(model.values()), wanted, count, in_network=in_network)
 
     answer = place(wanted, count, cluster, in_network=in_network)
-    named = place(wanted, count, cluster, names=sorted(model), in_network=in_network)
+    named = place(wanted, count, cluster, names=cluster.names, in_network=in_network)
 
     assert named == answer
     if isinstance(answer, Rejection):
         assert expected is None
-        assert answer.nodes == len(model)
+        assert answer.nodes == len(cluster)
     else:
         assert (answer.node, answer.chips) == expected
 
@@ -121,15 +121,15 @@ def test_whatever_is_asked_the_index_answers_as_if_it_had_looked_at_every_node(
 def test_an_index_that_was_kept_up_to_date_answers_as_one_made_anew(
     changes: list[NodeState | str], wanted: Product | str, in_network: bool
 ) -> None:
-    cluster, model = Cluster(), dict[str, NodeState]()
+    cluster, model = Cluster(), dict[tuple[str, str], NodeState]()
     for change in changes:
         cluster.best(wanted, 1, in_network=in_network)
         if isinstance(change, str):
-            cluster.drop(change)
-            model.pop(change, None)
+            cluster.drop(change, ATLAS)
+            model.pop((change, ATLAS.resource), None)
         else:
             cluster.put(change)
-            model[change.name] = change
+            model[change.name, change.product.resource] = change
     anew = Cluster(model[name] for name in sorted(model))
 
     for count in range(66):
@@ -137,7 +137,7 @@ def test_an_index_that_was_kept_up_to_date_answers_as_one_made_anew(
         assert ranked == list(anew.ranked(wanted, count, in_network=in_network))
         said = cluster.refusals(wanted, count, in_network=in_network)
         assert said == anew.refusals(wanted, count, in_network=in_network)
-        asked = [*model, "unknown"]
+        asked = [*cluster.names, "unknown"]
         survey = cluster.survey(wanted, count, asked, in_network=in_network)
         assert survey == anew.survey(wanted, count, asked, in_network=in_network)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scheduler_core.answers import LeafUse
 from scheduler_core.jobs import Profile
 from scheduler_core.leaves import Leaf, Schema, Server, Version
-from scheduler_core.products import PRODUCTS
+from scheduler_core.products import PRODUCTS, Product
 from scheduler_core.reasons import Reason
 from scheduler_core.wire.snapshot import (
     Snapshot,
@@ -33,8 +33,10 @@ def _unique_names(most: int) -> st.SearchStrategy[list[str]]:
 
 
 @st.composite
-def _nodes(draw: st.DrawFn, name: str) -> SnapshotNode:
-    product = draw(st.sampled_from(PRODUCTS))
+def _nodes(
+    draw: st.DrawFn, name: str, rows: tuple[Product, ...] = PRODUCTS
+) -> SnapshotNode:
+    product = draw(st.sampled_from(rows))
     chips = draw(_some(tuple(range(product.chip_count))))
     part = _some(chips)
     return SnapshotNode(
@@ -54,14 +56,28 @@ def _nodes(draw: st.DrawFn, name: str) -> SnapshotNode:
 
 
 @st.composite
+def _lines(draw: st.DrawFn, name: str) -> list[SnapshotNode]:
+    """A node, once for each resource of which it has chips."""
+    first = draw(_nodes(name))
+    others = tuple(p for p in PRODUCTS if p.resource != first.product.resource)
+    return [first, draw(_nodes(name, others))] if draw(st.booleans()) else [first]
+
+
+@st.composite
 def _pods(
-    draw: st.DrawFn, name: str, on: list[SnapshotNode], jobs: list[str], some: list[str]
+    draw: st.DrawFn,
+    name: str,
+    on: list[list[SnapshotNode]],
+    jobs: list[str],
+    some: list[str],
 ) -> SnapshotPod:
-    node = draw(st.sampled_from(on))
+    lines = draw(st.sampled_from(on))
+    node = draw(st.sampled_from(lines))
     return SnapshotPod(
         name=name,
         node=node.name,
         chips=draw(_some(tuple(range(node.product.chip_count)))),
+        resource=node.product.resource if len(lines) > 1 else "",
         phase=draw(st.sampled_from(["Pending", "Running", "Succeeded"])),
         terminating=draw(st.booleans()),
         priority=draw(st.integers(-(2**31), 10**9)),
@@ -100,13 +116,14 @@ def _switches(draw: st.DrawFn, nodes: list[str]) -> SnapshotSwitches:
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """Up to four nodes and pods, whatever is said of them."""
-    nodes = [draw(_nodes(name)) for name in draw(_unique_names(4))]
+    on = [draw(_lines(name)) for name in draw(_unique_names(4))]
+    nodes = [node for lines in on for node in lines]
     jobs, budgets = draw(_unique_names(2)), draw(_unique_names(2))
     pods = draw(_unique_names(4)) if nodes else []
-    hung = [node.name for node in nodes]
+    hung = [lines[0].name for lines in on]
     return Snapshot(
         nodes=tuple(nodes),
-        pods=tuple(draw(_pods(name, nodes, jobs, budgets)) for name in pods),
+        pods=tuple(draw(_pods(name, on, jobs, budgets)) for name in pods),
         jobs=tuple(
             SnapshotJob(
                 name=name,

@@ -8,7 +8,7 @@ from scheduler_core.answers import LeafUse
 from scheduler_core.bits import ids_of
 from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.products import PRODUCTS
+from scheduler_core.products import PRODUCTS, by_key
 from scheduler_core.superpodgangs import SuperPods
 from scheduler_core.wire import snapshot
 from scheduler_core.wire.reader import SnapshotError
@@ -40,10 +40,10 @@ def test_free_held_and_unhealthy_chips_are_all_chips(some: Snapshot) -> None:
     cluster = snapshot.cluster_of(some)
 
     for node in some.nodes:
-        state = cluster.get(node.name)
-        assert state is not None
+        resource = node.product.resource
+        state = cluster.line(resource)[node.name]
         taken = {*node.held, *node.releasing}
-        for pod in some.pods:
+        for pod in snapshot.pods_of(some, resource):
             if pod.node == node.name and pod.phase != "Succeeded":
                 taken |= {*pod.chips}
         offered = {*node.chips} if node.listed is None else {*node.listed}
@@ -258,4 +258,47 @@ def test_a_key_that_stands_twice_is_refused() -> None:
 
     assert caught.value.problems == (
         "document: expected each key of an object once, found 'name'",
+    )
+
+
+def test_a_node_of_two_resources_stands_there_for_each() -> None:
+    cards = by_key("atlas-310p")
+    some = Snapshot(
+        nodes=(
+            SnapshotNode(name="a", product=PRODUCT, chips=EIGHT),
+            SnapshotNode(name="a", product=cards, chips=(8, 9), held=(9,)),
+        ),
+        pods=(
+            SnapshotPod(name="p", node="a", chips=(0, 1), resource=PRODUCT.resource),
+            SnapshotPod(name="q", node="a", chips=(8,), resource=cards.resource),
+        ),
+    )
+
+    read = snapshot.parse(snapshot.render(some))
+
+    assert read == some
+    free = [ids_of(node.free) for node in snapshot.cluster_of(read)]
+    assert free == [(), (2, 3, 4, 5, 6, 7)]
+    assert [pod.name for pod in snapshot.pods_of(read, cards.resource)] == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [({}, "None"), ({"resource": "huawei.com/npu"}, "'huawei.com/npu'")],
+)
+def test_a_pod_on_such_a_node_says_of_which_its_chips_are(
+    said: dict[str, str], found: str
+) -> None:
+    lines = ("atlas-800-training", "atlas-310p")
+    document = {
+        "version": 1,
+        "nodes": [{"name": "a", "product": product} for product in lines],
+        "pods": [{"name": "p", "node": "a", "chips": [0], **said}],
+    }
+
+    assert problems(document) == (
+        (
+            "pods[0].resource: expected a resource of its node: huawei.com/Ascend910, "
+            f"huawei.com/Ascend310P, found {found}"
+        ),
     )

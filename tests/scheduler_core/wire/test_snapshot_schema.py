@@ -27,6 +27,7 @@ BEYOND = (
     "expected each node once",
     "expected one of the chips",
     "expected the name of a ",
+    "expected a resource of its node",
 )
 #: everything that a file can have, once
 FULL: dict[str, Any] = {
@@ -47,6 +48,7 @@ FULL: dict[str, Any] = {
             "annotations": {"note": ""},
         },
         {"name": "node-2", "product": "flat-2"},
+        {"name": "node-2", "product": "atlas-310p", "chips": [8, 9]},
     ],
     "pods": [
         {
@@ -60,7 +62,13 @@ FULL: dict[str, Any] = {
             "job": "default/train",
             "rank": 0,
             "budgets": ["default/slow"],
-        }
+        },
+        {
+            "name": "default/serve-0",
+            "node": "node-2",
+            "chips": [9],
+            "resource": "huawei.com/Ascend310P",
+        },
     ],
     "jobs": [{"name": "default/train", "min_available": 1, "schema": "normal-schema"}],
     "budgets": [{"name": "default/slow", "allowed": 1}],
