@@ -8,14 +8,13 @@ decision and its promise there is no await.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from itertools import count
 from typing import Protocol, assert_never
 
 from prometheus_client import CollectorRegistry
 
 from extender import changes, choice, jobevents, planning, verdicts
 from extender.cache import Cache, step
+from extender.calls import Calls
 from extender.clocks import Clock
 from extender.gangs import Gang, Phase
 from extender.jobs import Told
@@ -49,15 +48,6 @@ class JobsApi(Protocol):
         """Have the scheduler try pods again."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A bind call at the gate."""
-
-    caller: jobevents.Caller
-    #: None: go on; else the sentence that refuses it
-    answer: asyncio.Future[str | None]
-
-
 class Planner:
     """Plans jobs and keeps their gates. Owner of the planned promises in the cache."""
 
@@ -84,8 +74,7 @@ class Planner:
         self._clock = clock
         self._world = world
         self._metrics = metrics or Metrics(CollectorRegistry())
-        self._calls: dict[int, _Waiting] = {}
-        self._numbers = count(1)
+        self._calls = Calls()
         #: jobs whose objects are being read
         self._reading: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -243,17 +232,15 @@ class Planner:
         gang = self._cache.gangs.of(caller.uid)
         if gang is None or self.is_under_way(caller.uid):
             return None
-        number = next(self._numbers)
-        waiting = _Waiting(caller, asyncio.get_running_loop().create_future())
         if len(gang.came) + (caller.uid not in gang.came) >= len(gang.places):
             self._sweep(gang)
-        self._calls[number] = waiting
+        number = self._calls.take(caller)
         self.note(jobevents.Came(uid=caller.uid, node=caller.node, call=number))
         try:
             with self._metrics.waiting_at_gate() as ended:
-                return ended(await waiting.answer)
+                return ended(await self._calls.of(number))
         finally:
-            self._calls.pop(number, None)
+            self._calls.forget(number)
             self.note(jobevents.Left(uid=caller.uid, call=number))
 
     def settled(self, uid: str, said: str) -> None:
@@ -278,10 +265,10 @@ class Planner:
     def _sweep(self, gang: Gang) -> None:
         """Drop the calls of a job whose callers have gone."""
         for uid, number in list(gang.came.items()):
-            waiting = self._calls.get(number)
-            if waiting is None or not waiting.caller.is_there():
+            caller = self._calls.caller(number)
+            if caller is None or not caller.is_there():
                 self.note(jobevents.Left(uid=uid, call=number))
-                self._answer(number, "the caller has gone")
+                self._calls.answer(number, "the caller has gone")
 
     # -- whatever else happens -------------------------------------------------
 
@@ -308,8 +295,7 @@ class Planner:
     async def stop(self) -> None:
         """Let no bind through any more, and refuse those that wait."""
         self._is_stopping = True
-        for number in list(self._calls):
-            self._answer(number, _STOPPING)
+        self._calls.answer_all(_STOPPING)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -332,7 +318,7 @@ class Planner:
             case jobevents.Open(job=job, calls=calls):
                 self._open(job, list(calls.values()))
             case jobevents.Answer(call=call, said=said):
-                self._answer(call, said)
+                self._calls.answer(call, said)
             case jobevents.GiveBack(uids=uids):
                 self._metrics.plans.labels("given back").inc()
                 self._give_back(uids)
@@ -354,23 +340,17 @@ class Planner:
     def _open(self, job: str, numbers: Sequence[int]) -> None:
         """Let these calls through, if all that was promised still holds."""
         now_s = self._clock.now_s()
-        for caller in [self._calls[number].caller for number in numbers]:
+        for caller in filter(None, map(self._calls.caller, numbers)):
             pod, node = self._cache.pods[caller.uid], caller.node
             refused = choice.why_not(self._cache, pod, node, now_s=now_s)
             if refused is not None:
                 text = refused.text
                 said = f"pod {pod.name} of the job can no longer be bound: {text}"
                 for each in numbers:
-                    self._answer(each, said)
+                    self._calls.answer(each, said)
                 self.note(jobevents.Broken(job=job, said=said))
                 return
-        for number in numbers:
-            self._answer(number, None)
-
-    def _answer(self, number: int, said: str | None) -> None:
-        waiting = self._calls.get(number)
-        if waiting is not None and not waiting.answer.done():
-            waiting.answer.set_result(said)
+        self._later(self._calls.let_go_on(numbers))
 
     def _give_back(self, uids: Sequence[str]) -> None:
         now_s = self._clock.now_s()
