@@ -50,6 +50,9 @@ _TICK_S = 1.0
 #: Between two events. They are for people, who read slowly; each costs the API server
 #: as much as the bind that it tells of, while other pods wait for theirs.
 _EVENT_SPACING_S = 0.05
+#: Objects that are made, and not let go of, between two looks of the garbage collector
+#: at them: a plan of thousands of pods makes tens of thousands that all stay.
+_YOUNG = 10_000
 
 
 class Extender:
@@ -247,6 +250,7 @@ class Extender:
             gc.unfreeze()  # what an earlier term has left
             gc.collect()
             gc.freeze()
+            gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
             log.info("in step with the cluster", extra=self._cache.sizes())
 
     def _learn(self, change: changes.Change) -> None:
