@@ -174,8 +174,13 @@ class Extender:
         if settings.preemption != "evict":
             return None
         evictions = KubeEvictions(self._client, metrics, tell=jobs.tell, wake=jobs.wake)
-        world = self._networks.world
-        return Evictor(self._cache, evictions, clock=self._wall, world=world)
+        return Evictor(
+            self._cache,
+            evictions,
+            clock=self._wall,
+            world=self._networks.world,
+            why_wait=self._planner.why_wait,
+        )
 
     def routes(self) -> list[web.RouteDef]:
         """What it answers over HTTP."""

@@ -238,6 +238,7 @@ def _step(
         case changes.SizeRead():
             cache.gangs.read(change.job, change.size, change.problem)
         case changes.Assumed():
+            _drop(cache, change.uid, computed=change.node)
             cache.assumed[change.uid] = change
             record = cache.record(change.node, change.shape.resource)
             record.put_assumed(change)

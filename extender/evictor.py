@@ -9,16 +9,16 @@ are kept in the cache until filter comes again for whom they were freed.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from extender import changes, choice, planning, rooms, victims
+from extender import changes, choice, planning, rooms, verdicts, victims
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
 from extender.gangs import Gang, Phase
 from extender.planning import World
 from extender.rooms import Outcome, Room, Victim
+from extender.verdicts import Verdict
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
@@ -40,15 +40,6 @@ class EvictionApi(Protocol):
         """Have the scheduler try pods again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
-    """A pod that filter has refused."""
-
-    uid: str
-    #: nodes where nothing but other pods is in its way
-    names: tuple[str, ...]
-
-
 class Evictor:
     """Makes room. Protects: the cache keeps the chips of the rooms on their way."""
 
@@ -59,6 +50,7 @@ class Evictor:
         *,
         clock: Clock,
         world: Callable[[Gang], World] = lambda _gang: planning.PLAIN,
+        why_wait: Callable[[Gang], Verdict | None] = lambda _gang: None,
         limits: rooms.Limits = rooms.Limits(),  # noqa: B008  # a frozen value
     ) -> None:
         """Make no room yet.
@@ -68,16 +60,18 @@ class Evictor:
             api: The world.
             clock: For all that depends on time.
             world: What is known of networks, asked for each job.
+            why_wait: Why no pod of a job could be placed now, whatever the nodes.
             limits: How long things may take.
         """
         self._cache = cache
         self._api = api
         self._clock = clock
         self._world = world
+        self._why_wait = why_wait
         self._limits = limits
         self._book = rooms.Book()
-        #: {owner: what filter has refused since the last tick}
-        self._wishes: dict[str, _Wish] = {}
+        #: {owner refused since the last tick: nodes where only pods are in its way}
+        self._wishes: dict[str, tuple[str, ...]] = {}
         #: {uid: until when a pod by itself may come for its chips}
         self._handed: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -87,10 +81,8 @@ class Evictor:
     def refused(self, pod: NpuPod, names: Iterable[str]) -> None:
         """Note that a pod found no node, though only pods are in its way on these."""
         owner = self.owner(pod.uid)
-        before = self._wishes.get(owner)
-        known = before.names if before else ()
-        both = tuple(dict.fromkeys([*known, *names]))
-        self._wishes[owner] = _Wish(uid=pod.uid, names=both)
+        known = self._wishes.get(owner, ())
+        self._wishes[owner] = tuple(dict.fromkeys([*known, *names]))
 
     def hand_over(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Give the chips that were freed for a pod or its job to it, as it comes.
@@ -98,18 +90,17 @@ class Evictor:
         A job is planned on them by the filter that asks; a pod is promised them, since
         another's bind may come before its own.
         """
-        making = self._book.making.get(self.owner(pod.uid))
+        owner = self.owner(pod.uid)
+        making = self._book.making.get(owner)
         if making is None or making.phase is not rooms.Phase.READY:
             return
-        gang = self._cache.gangs.of(pod.uid)
-        if gang is not None:
-            if self._clock.now_s() >= gang.again_s:
-                self._do(rooms.Over(owner=gang.job))
+        chips = making.room.chips
+        if not chips.keys() <= set(names) or self._is_held_up(owner):
+            return  # it could not take them: they stay kept
+        self._do(rooms.Over(owner=owner))
+        if self._gang(owner) is not None:
             return
-        (node,) = making.room.chips
-        if node not in names:
-            return
-        self._do(rooms.Over(owner=pod.uid))
+        (node,) = chips
         now_s = self._clock.now_s()
         made = choice.choose(
             self._cache, pod, node, now_s=now_s, now_ns=self._clock.now_ns()
@@ -142,42 +133,60 @@ class Evictor:
 
     def _decide(self) -> None:
         wishes, self._wishes = self._wishes, {}
-        order = sorted(wishes, key=lambda owner: self._order(wishes[owner]))
+        order = sorted(wishes, key=self._order)
         for owner in [each for each in order if self._is_due(each)][:_AT_ONCE]:
-            room = self._room(wishes.pop(owner))
+            room = self._room(owner, wishes.pop(owner))
             if room is not None:
                 self._do(rooms.Begun(room=room))
-        self._wishes = {o: wish for o, wish in wishes.items() if self._is_due(o)}
+        self._wishes = {o: names for o, names in wishes.items() if self._is_due(o)}
 
     def _is_due(self, owner: str) -> bool:
         known = owner in self._book.making or owner in self._book.resting
         return not known and self._waits(owner)
 
-    def _order(self, wish: _Wish) -> tuple[int, str, str]:
+    def _order(self, owner: str) -> tuple[int, str, str]:
         """Priority, then age, then UID, as jobs are planned."""
-        pod = self._cache.pods.get(wish.uid)
-        priority = self._cache.priorities.get(wish.uid, 0)
-        return -priority, pod.created if pod else "", wish.uid
+        gang = self._gang(owner)
+        if gang is not None:
+            return gang.turn(self._cache.pods)
+        pod = self._cache.pods.get(owner)
+        priority = self._cache.priorities.get(owner, 0)
+        return -priority, pod.created if pod else "", owner
 
-    def _room(self, wish: _Wish) -> Room | None:
+    def _room(self, owner: str, names: Sequence[str]) -> Room | None:
+        if self._is_held_up(owner):
+            return None
         spared = self._book.spared
-        gang = self._cache.gangs.of(wish.uid)
+        gang = self._gang(owner)
         if gang is None:
-            pod = self._cache.pods[wish.uid]
-            return victims.for_pod(self._cache, pod, wish.names, spared)
-        world = self._world(gang)
-        return victims.for_job(self._cache, gang, wish.names, spared, world)
+            pod = self._cache.pods[owner]
+            return victims.for_pod(self._cache, pod, names, spared)
+        return victims.for_job(self._cache, gang, names, spared, self._world(gang))
+
+    def _gang(self, owner: str) -> Gang | None:
+        """The job of several pods that an owner is; None: a pod by itself."""
+        gang = self._cache.gangs.jobs.get(owner)
+        return gang if gang is not None and gang.is_several else None
 
     def _waits(self, owner: str) -> bool:
         """Whether somebody still has no place."""
-        gang = self._cache.gangs.jobs.get(owner)
+        gang = self._gang(owner)
         if gang is not None:
             is_whole = gang.size is not None and not gang.missing
             return gang.phase is Phase.IDLE and is_whole and gang.unseated_count > 0
         pod = self._cache.pods.get(owner)
         if pod is None or pod.node or pod.terminal or pod.deleting:
             return False
-        return owner not in self._cache.assumed
+        return owner not in self._cache.assumed and self.owner(owner) == owner
+
+    def _is_held_up(self, owner: str) -> bool:
+        """Whether free chips would be of no use to whom they are for, as of now."""
+        gang = self._gang(owner)
+        if gang is not None and self._why_wait(gang) is not None:
+            return True
+        now_s, known = self._clock.now_s(), self._cache.pods
+        pods = [known[uid] for uid in self._members(owner) if uid in known]
+        return any(verdicts.pod_refusal(self._cache, pod, now_s) for pod in pods)
 
     def _is_cleared(self, owner: str) -> bool:
         room = self._book.making[owner].room
@@ -187,10 +196,11 @@ class Evictor:
     def _take_back(self, now_s: float) -> None:
         """Take chips back from pods that did not come to be bound."""
         for uid, until_s in list(self._handed.items()):
-            promise = self._cache.assumed.get(uid)
-            if promise is None or not promise.planned:
+            promise, gang = self._cache.assumed.get(uid), self._cache.gangs.of(uid)
+            is_planned = gang is not None and uid in gang.places  # it has joined a job
+            if promise is None or not promise.planned or is_planned:
                 del self._handed[uid]
-            elif now_s >= until_s:
+            elif now_s >= until_s or gang is not None:
                 del self._handed[uid]
                 step(self._cache, changes.Dropped(uid=uid), now_s)
                 self._book.resting[uid] = now_s + self._limits.rest_s
@@ -255,14 +265,17 @@ class Evictor:
                 self._api.tell(pod, reason, said)
 
     def _members(self, owner: str) -> list[str]:
-        gang = self._cache.gangs.jobs.get(owner)
+        gang = self._gang(owner)
         return [owner] if gang is None else gang.unseated
 
     def _later(self, effect: rooms.Evict) -> None:
         async def run() -> None:
             outcome = await self._api.evict(effect.victim, rehearse=effect.rehearse)
-            uid = effect.victim.uid
-            self._do(rooms.Answered(owner=effect.owner, uid=uid, outcome=outcome))
+            uid, owner = effect.victim.uid, effect.owner
+            if self._waits(owner):
+                self._do(rooms.Answered(owner=owner, uid=uid, outcome=outcome))
+            else:  # all may go now, and for nobody
+                self._do(rooms.Over(owner=owner))
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)

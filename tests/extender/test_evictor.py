@@ -81,6 +81,10 @@ class World:
         self.learn(changes.Ticked())
         self.planner.tick()
         self.evictor.tick()
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Let what was begun come to its end."""
         while self.evictor._tasks:
             await asyncio.gather(*self.evictor._tasks)
 
@@ -111,8 +115,8 @@ async def world(*seen: changes.Change) -> AsyncIterator[World]:
     clock = Clock(now_s=lambda: now_s[0], now_ns=lambda: int(now_s[0] * 1e9))
     cache = cluster(*seen, nodes=NAMES)
     api = Api()
-    evictor = Evictor(cache, api, clock=clock)
     planner = Planner(cache, Jobs(), clock=clock)
+    evictor = Evictor(cache, api, clock=clock, why_wait=planner.why_wait)
     yield World(cache, api, evictor, planner, clock, now_s)
     await evictor.stop()
     await planner.stop()
