@@ -27,6 +27,22 @@ def loop_s() -> float:
     return asyncio.get_running_loop().time()
 
 
+def until_beat_s(each_s: float) -> float:
+    """Return how long it is until the next multiple of a period of the loop's time.
+
+    Whoever looks after something each so many seconds may as well do so when all who
+    do look after theirs: the process then wakes once and not once for each.
+
+    Args:
+        each_s: Unit: seconds, above 0.
+
+    Returns:
+        More than 0, and at most that and a little: no beat has two looks.
+    """
+    left_s = each_s - loop_s() % each_s
+    return left_s if left_s > EARLY_S else left_s + each_s
+
+
 def rfc3339(seconds: float) -> str:
     """Return a wall time as Kubernetes writes it: UTC, whole seconds, `Z`.
 

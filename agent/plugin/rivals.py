@@ -23,9 +23,9 @@ KUBELET_SOCKET = "kubelet.sock"
 LOOK_EACH_S = 1.0
 #: How often the kubelet is asked while nothing happens in its directory: each plugin
 #: has a socket there, and registers soon after it has made that …
-CALM_LOOK_EACH_S = 5.0
+CALM_LOOK_EACH_S = 15.0
 #: … at the latest so long after.
-REGISTERS_WITHIN_S = 10.0
+REGISTERS_WITHIN_S = 30.0
 #: In a row, so that a list under way is no evidence.
 LOOKS = 3
 #: How long the kubelet may take to notice that our predecessor's stream has ended.

@@ -24,6 +24,7 @@ from agent.plugin.listing import ListServicer
 from agent.plugin.rivals import KUBELET_SOCKET, Offered, Own, Rivals
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products import Product
+from service import clock
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,10 @@ API_VERSION = "v1beta1"
 
 #: How often a kubelet that is not there is looked for. Two calls of stat() each time.
 LOOK_EACH_S = 0.25
-#: A kubelet that restarts is noticed within it even if the stream does not end.
-STALE_LOOK_EACH_S = 0.5
+#: A kubelet that restarts is noticed within it even if the stream does not end …
+STALE_LOOK_EACH_S = 1.0
+#: … and within this while there is none, whose end would tell at once.
+STREAMLESS_LOOK_EACH_S = 0.5
 #: A kubelet that has taken a registration opens the stream at once.
 STREAM_WITHIN_S = 10.0
 REGISTER_WITHIN_S = 5.0
@@ -252,8 +255,10 @@ class Server:
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
         while True:
+            is_open = bool(servicer.streams)
+            each_s = STALE_LOOK_EACH_S if is_open else STREAMLESS_LOOK_EACH_S
             with suppress(TimeoutError):
-                async with asyncio.timeout(STALE_LOOK_EACH_S):
+                async with asyncio.timeout(clock.until_beat_s(each_s)):
                     await servicer.stream_ended.wait()
             if servicer.stream_ended.is_set():
                 return "the kubelet ended the device list stream"
@@ -273,7 +278,7 @@ class Server:
         """
         self._outdated = ""
         while not self._outdated:
-            await asyncio.sleep(rivals.LOOK_EACH_S)
+            await asyncio.sleep(clock.until_beat_s(rivals.LOOK_EACH_S))
             self._outdated = await self._look_around(servicer, inode)
 
     async def _look_around(self, servicer: ListServicer, inode: int) -> str:
