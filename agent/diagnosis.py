@@ -68,6 +68,8 @@ class Diagnosis:
         self._news = news
         self._clocks = clocks
         self._config: FaultConfig = rules.DEFAULT
+        #: Whether nothing more would come of what was read last, by time or by pods.
+        self._is_at_rest = False
         #: As the driver gave it.
         self._raw = reading
         self._courses = escalation.State()
@@ -94,9 +96,10 @@ class Diagnosis:
         """
         if seen.reading is None or seen.is_stale:
             return True
-        self._raw = seen.reading
-        self.look()
-        return bool(self._courses.courses) or not is_settled(self.health, self.reading)
+        if seen.reading != self._raw or not self._is_at_rest:
+            self._raw = seen.reading
+            self.look()
+        return not self._is_at_rest
 
     def configured(self, config: FaultConfig) -> None:
         """Judge by another fault configuration from now on."""
@@ -166,6 +169,9 @@ class Diagnosis:
             self._current.apply(event)
         elif transitions or before != self.reading:
             self._current.wake()  # the report says more than the ledger
+        self._is_at_rest = not self._courses.courses and is_settled(
+            self.health, self.reading
+        )
 
     # What others read
 

@@ -23,11 +23,14 @@ class Driver(Protocol):
         """
         ...  # the body of a protocol method
 
-    async def news(self, within_s: float) -> None:
+    async def news(self, within_s: float) -> bool:
         """Wait until there may be something new to read, but no longer than so.
 
         Args:
             within_s: Unit: seconds, above 0.
+
+        Returns:
+            Whether there may be; else all is as it was last read.
         """
         ...  # the body of a protocol method
 

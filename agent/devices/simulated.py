@@ -4,18 +4,20 @@ A look asks the file system for the file's stamp, and reads the file only if tha
 changed or is young: of two edits within one tick of the file system's clock the second
 changes nothing but bytes. It is parsed only when its bytes have changed. So every edit
 is noticed, in place or by rename, and a file that nobody edits costs one call.
+Where the kernel tells of edits that is one call each second, else one each period.
 """
 
 import asyncio
 import os
 import stat
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.devices import driver_file
 from agent.devices.driver import DriverFileError, Flaw
+from agent.devices.edits import Edits
 from agent.devices.reading import ChipFault, Reading
 from service.worker import Worker
 
@@ -46,23 +48,29 @@ class SimulatedDriver:
     """A `Driver` whose hardware is a file. Protects the last look at it."""
 
     def __init__(
-        self, path: Path, *, poll_s: float, wall_ms: Callable[[], int]
+        self,
+        path: Path,
+        *,
+        poll_s: float,
+        wall_ms: Callable[[], int],
+        edits: Edits | None = None,
     ) -> None:
         """Remember where the file is; nothing is read yet.
 
         Args:
             path: The YAML file; see `agent.devices.driver_file`.
             poll_s: How often the file's stamp is looked at while somebody waits for
-                news. Unit: seconds, above 0.
+                news, where the kernel does not tell of edits. Unit: seconds, above 0.
             wall_ms: Unix milliseconds now: faults are stamped with the moment in
                 which they were first seen.
+            edits: Tells of edits of the file; None: the kernel does.
         """
         self._path = path
         self._worker = Worker("driver")  # a file can hang, and a large one takes time
         self._poll_s = poll_s
         self._wall_ms = wall_ms
-        self._watch: asyncio.Future[None] | None = None
-        self._is_over = threading.Event()
+        self._watch: asyncio.Future[bool] | None = None
+        self._edits = edits or Edits(path)
         self._last: _Look | None = None
         #: The latest usable reading: which faults are known, and since when.
         self._good: Reading | None = None
@@ -75,23 +83,37 @@ class SimulatedDriver:
         """
         return await self._worker.call(self._look)
 
-    async def news(self, within_s: float) -> None:
+    async def news(self, within_s: float) -> bool:
         """Wait until the file has been edited, but no longer than so."""
         if self._watch is None or self._watch.done():
             self._watch = self._worker.call(self._watched, within_s)
-        await asyncio.wait({self._watch}, timeout=within_s + _LATE_S)
+        watch = self._watch
+        await asyncio.wait({watch}, timeout=within_s + _LATE_S)
+        return not watch.done() or watch.result()
 
     async def close(self) -> None:
         """Let the thread end, which then goes when nobody needs it."""
-        self._is_over.set()
+        self._edits.end()
 
-    def _watched(self, for_s: float) -> None:
-        """Look at the stamp again and again, in the thread: nobody else wakes."""
-        for _ in range(max(1, round(for_s / self._poll_s))):
-            if self._is_over.wait(self._poll_s):
-                return
-            if self._last is None or not self._is_unchanged(self._last):
-                return
+    def _watched(self, for_s: float) -> bool:
+        """Wait for an edit, in the thread: nobody else wakes. Return if there is one.
+
+        What the kernel tells says no more than that the stamp is worth a look.
+        """
+        is_told = self._edits.tell()
+        if not self._is_known():  # it has to be read again in any case, but not at once
+            self._edits.wait(min(for_s, self._poll_s))
+            return True
+        until_s = time.monotonic() + for_s
+        while self._is_known():
+            left_s = until_s - time.monotonic()
+            pause_s = left_s if is_told else min(left_s, self._poll_s)
+            if pause_s <= 0 or not self._edits.wait(pause_s):
+                return False
+        return True
+
+    def _is_known(self) -> bool:
+        return self._last is not None and self._is_unchanged(self._last)
 
     def _look(self) -> Reading:
         if self._last is None or not self._is_unchanged(self._last):

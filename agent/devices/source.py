@@ -48,7 +48,8 @@ class Source:
         Args:
             driver: Whom to ask.
             poll_s: Longest pause between two looks while something is to be expected;
-                otherwise that is `CALM_S`, if it is longer. Unit: seconds, above 0.
+                otherwise that is `CALM_S`, if it is longer, and at the beat of all
+                who look each second. Unit: seconds, above 0.
             deadline_s: How long one look may take before what is known is called
                 stale. Unit: seconds, above 0.
         """
@@ -67,14 +68,24 @@ class Source:
         Args:
             deliver: Takes each; says whether one is wanted soon though nothing changes.
         """
-        calm_s = max(self._poll_s, CALM_S)
+        seen = await self.look()
         try:
             while True:
-                is_wanted = deliver(await self.look())
-                await self._driver.news(self._poll_s if is_wanted else calm_s)
+                pause_s = self._poll_s if deliver(seen) else self._until_calm_look_s()
+                seen = await self._next(pause_s)
         finally:
             if self._call is not None:
                 self._call.cancel()
+
+    def _until_calm_look_s(self) -> float:
+        return self._poll_s if self._poll_s > CALM_S else clock.until_beat_s(CALM_S)
+
+    async def _next(self, within_s: float) -> Observation:
+        """Look again when the driver has news; else all is as it was, only later."""
+        has_news = await self._driver.news(within_s)
+        if has_news or self._known.problem:
+            return await self.look()
+        return replace(self._known, read_at=clock.loop_s(), took_s=None)
 
     async def look(self) -> Observation:
         """Look once; returns after the deadline at the latest."""

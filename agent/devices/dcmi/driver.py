@@ -101,12 +101,13 @@ class DcmiDriver:
             else:
                 return self._said
 
-    async def news(self, within_s: float) -> None:
+    async def news(self, within_s: float) -> bool:
         """Wait until there may be something new to read, but no longer than so."""
         if self._worker is None:
             await asyncio.sleep(within_s)
-        else:
-            await self._worker.news(within_s)
+            return True
+        await self._worker.news(within_s)
+        return bool(self._worker.waiting or self._worker.problem(self._call_s))
 
     async def close(self) -> None:
         """End the worker."""

@@ -16,7 +16,13 @@ from agent.devices.reading import (
 )
 from scheduler_core.products import ATLAS_800_TRAINING
 from tests.agent.devices import fake_machine
-from tests.agent.devices.asking import NOW_MS, driver_on, problem_with, reading_with
+from tests.agent.devices.asking import (
+    NOW_MS,
+    PATIENCE_S,
+    driver_on,
+    problem_with,
+    reading_with,
+)
 from tests.agent.devices.fake_machine import FakeMachine
 
 
@@ -224,6 +230,18 @@ async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
 
     assert codes(seen) == [(5, "80E01801")]
     assert over.unread == ()
+
+
+async def test_a_machine_on_which_nothing_changes_has_no_news(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+
+        assert not await driver.news(0.05)
+        machine.event(2, "80E01801", 3, 1)
+        assert await driver.news(PATIENCE_S)
 
 
 async def test_without_events_faults_are_polled(libdcmi: Path, script: Path) -> None:

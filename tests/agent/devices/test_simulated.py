@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.devices.driver import DriverFileError
+from agent.devices.edits import Edits
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated import SimulatedDriver
 from scheduler_core.products import PRODUCTS
@@ -125,22 +126,30 @@ def replaced_by_one_of_the_same_date(path: Path) -> None:
     new.rename(path)
 
 
+class Untold(Edits):
+    """A kernel that cannot tell of edits."""
+
+    def tell(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("kernel", [Edits, Untold])
 @pytest.mark.parametrize(
     "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
 )
 async def test_news_of_an_old_file_is_any_edit_of_it(
-    tmp_path: Path, edit: Callable[[Path], None]
+    tmp_path: Path, edit: Callable[[Path], None], kernel: type[Edits]
 ) -> None:
     path = tmp_path / "npu.yaml"
     path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after, edits=kernel(path))
     before = await faults_after(driver)
     told = asyncio.create_task(driver.news(3600.0))
     await asyncio.sleep(0.05)
     was_told = told.done()
     edit(path)
-    await told
 
+    assert await told
     assert (was_told, before, await faults_after(driver)) == (False, [3], [5])
     await driver.close()
 
@@ -151,9 +160,9 @@ async def test_without_news_nobody_waits_longer_than_asked(tmp_path: Path) -> No
     driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
     await driver.read()
 
-    await driver.news(0.02)
-
+    assert not await driver.news(0.02)
     assert await faults_after(driver) == [3]
+    await driver.close()
 
 
 async def test_an_absent_file_is_an_error_with_its_path(tmp_path: Path) -> None:

@@ -21,9 +21,11 @@ class FakeDriver:
         self.calls = 0
         self.answer: Reading | Exception = READING
         self.takes_s = 0.0
+        self.has_news = True
 
-    async def news(self, within_s: float) -> None:
+    async def news(self, within_s: float) -> bool:
         await asyncio.sleep(within_s)
+        return self.has_news
 
     async def close(self) -> None:
         raise AssertionError("whoever has made a driver closes it")
@@ -112,12 +114,18 @@ async def test_an_unknown_failure_is_not_swallowed() -> None:
 
 
 async def collected(
-    source: Source, for_s: float, *, is_wanted: bool = True
+    source: Source,
+    for_s: float,
+    seen: list[Observation] | None = None,
+    *,
+    is_wanted: bool = False,
 ) -> list[float]:
     moments: list[float] = []
 
-    def deliver(_seen: Observation) -> bool:
+    def deliver(each: Observation) -> bool:
         moments.append(loop_s())
+        if seen is not None:
+            seen.append(each)
         return is_wanted
 
     task = asyncio.create_task(source.run(deliver))
@@ -130,8 +138,9 @@ async def collected(
 @pytest.mark.looptime
 async def test_run_looks_each_period_whether_or_not_something_changed() -> None:
     started = loop_s()
+    source = Source(FakeDriver(), poll_s=0.2, deadline_s=1.0)
 
-    moments = await collected(Source(FakeDriver(), poll_s=0.2, deadline_s=1.0), 0.5)
+    moments = await collected(source, 0.5, is_wanted=True)
 
     assert [round(moment - started, 3) for moment in moments] == [0.0, 0.2, 0.4]
 
@@ -146,9 +155,31 @@ async def test_run_looks_less_often_while_nothing_is_to_be_expected(
     started = loop_s()
     source = Source(FakeDriver(), poll_s=poll_s, deadline_s=1.0)
 
-    moments = await collected(source, 2.5, is_wanted=False)
+    moments = await collected(source, 2.5)
 
     assert [round(moment - started, 3) for moment in moments] == calm
+
+
+@pytest.mark.looptime
+async def test_a_driver_without_news_is_not_asked_and_all_is_as_it_was() -> None:
+    driver, seen = FakeDriver(), list[Observation]()
+    driver.has_news = False
+
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 3.5, seen)
+
+    assert [each.reading for each in seen] == [READING] * 4
+    assert seen[-1].read_at == pytest.approx(loop_s() - 0.5)
+    assert driver.calls == 1
+
+
+@pytest.mark.looptime
+async def test_a_driver_that_could_not_be_read_is_asked_again_without_news() -> None:
+    driver = FakeDriver()
+    driver.has_news, driver.answer = False, DriverError("torn")
+
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 3.5)
+
+    assert driver.calls == 4
 
 
 @pytest.mark.looptime
