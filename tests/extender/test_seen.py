@@ -8,6 +8,7 @@ from extender.loads import A_PLACE
 from kube import objects
 from scheduler_core.products import ATLAS_800_TRAINING
 from tests.extender.clusters import RESOURCE
+from tests.extender.lined import CARD, CARDS
 
 
 def node(**status: dict[str, Any]) -> objects.Node:
@@ -100,3 +101,70 @@ def test_a_device_configmap_speaks_of_its_node() -> None:
 def test_another_configmap_with_that_label_is_passed_by() -> None:
     assert seen.report_change(configmap("mindx-dl-other")) is None
     assert seen.report_gone(configmap("mindx-dl-other")) is None
+
+
+def of_two(**annotated: str) -> objects.Node:
+    has = {RESOURCE: "8", CARD: "2"}
+    found = {
+        "metadata": {"name": "n1", "annotations": annotated},
+        "status": {"capacity": has, "allocatable": has | {RESOURCE: "7"}},
+    }
+    return msgspec.convert(found, objects.Node)
+
+
+def test_a_node_that_offers_two_resources_has_two_products() -> None:
+    assert seen.node_change(of_two()) == changes.NodeSeen(
+        name="n1",
+        product=ATLAS_800_TRAINING,
+        allocatable=7,
+        beside=(changes.Offer(product=CARDS, allocatable=2),),
+    )
+
+
+def test_what_the_kubelet_does_not_offer_yet_is_told_by_the_names_of_chips() -> None:
+    listed = '{"Ascend310P-8":{},"Ascend910-0":{}}'
+    meta = {"name": "n1", "annotations": {"baseDeviceInfos": listed}}
+
+    found = seen.node_change(msgspec.convert({"metadata": meta}, objects.Node))
+
+    assert found.offers == (
+        changes.Offer(product=ATLAS_800_TRAINING),
+        changes.Offer(product=CARDS),
+    )
+
+
+@pytest.mark.parametrize(
+    ("listed", "lines"), [("", 1), ('{"Ascend310P-8":{}}', 2), ('{"x":{}}', 1)]
+)
+def test_a_resource_of_a_plugin_that_has_gone_is_no_line(
+    listed: str, lines: int
+) -> None:
+    has = {RESOURCE: "8", CARD: "0"}
+    found = msgspec.convert(
+        {
+            "metadata": {"name": "n1", "annotations": {"baseDeviceInfos": listed}},
+            "status": {"capacity": has, "allocatable": has},
+        },
+        objects.Node,
+    )
+
+    assert len(seen.node_change(found).offers) == lines
+
+
+def test_a_pod_that_asks_for_two_kinds_goes_nowhere_and_says_why() -> None:
+    asked = ({RESOURCE: "1"}, {CARD: "1"})
+    for limits in ([asked[0] | asked[1]], asked):
+        some = [
+            {"name": f"c{at}", "resources": {"limits": each}}
+            for at, each in enumerate(limits)
+        ]
+        found = {"metadata": {"name": "p"}, "spec": {"containers": some}}
+
+        made = seen.npu_pod(msgspec.convert(found, objects.Pod))
+
+        assert made is not None
+        assert made.shape.resource == RESOURCE
+        assert made.problem == (
+            "a pod gets NPUs of one kind: ask for huawei.com/Ascend910 or "
+            "huawei.com/Ascend310P"
+        )

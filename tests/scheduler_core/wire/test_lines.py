@@ -17,6 +17,7 @@ from scheduler_core.wire.annotations import (
     parse_chip_names,
 )
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from tests.joined import joined
 
 LINES = tuple(
     by_key(key)
@@ -59,30 +60,6 @@ def said_of(draw: st.DrawFn, product: Product) -> Said:
     return Said(product, tuple(there), info, affinity, addresses)
 
 
-def merged(texts: list[str]) -> str:
-    """One document of several: objects and lists joined, other values the last."""
-
-    def join(one: object, other: object) -> object:
-        if isinstance(one, dict) and isinstance(other, dict):
-            keys = one | other
-            return {
-                key: join(one[key], other[key])
-                if key in one and key in other
-                else keys[key]
-                for key in keys
-            }
-        if isinstance(one, list) and isinstance(other, list):
-            return one + other
-        if isinstance(one, str) and isinstance(other, str) and one[:1] == "[":
-            return json.dumps(json.loads(one) + json.loads(other))
-        return other
-
-    first, *others = (json.loads(text) for text in texts)
-    for each in others:
-        first = join(first, each)
-    return json.dumps(first)
-
-
 @pytest.mark.property
 @given(
     st.sampled_from(list(permutations(LINES, 2))).flatmap(
@@ -91,9 +68,9 @@ def merged(texts: list[str]) -> str:
 )
 def test_any_mix_of_two_lines_is_read_as_each_alone(lines: tuple[Said, ...]) -> None:
     alone = [deviceinfo.render(one.info, one.affinity, one.product) for one in lines]
-    device_info = merged([each["DeviceInfoCfg"] for each in alone])
-    affinity = merged([each["AscendAffinity"] for each in alone])
-    listed = merged(
+    device_info = joined([each["DeviceInfoCfg"] for each in alone])
+    affinity = joined([each["AscendAffinity"] for each in alone])
+    listed = joined(
         [inventory.render(one.there, one.product, one.addresses) for one in lines]
     )
 
@@ -158,5 +135,5 @@ def test_faults_of_two_lines_that_share_a_key_are_told_apart() -> None:
     ]
 
     for product in (cards, INFERENCE):
-        found = deviceinfo.parse_device_info(merged(texts), product)
+        found = deviceinfo.parse_device_info(joined(texts), product)
         assert found.faults == (fault,)

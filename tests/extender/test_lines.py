@@ -1,0 +1,265 @@
+"""A node with chips of two product lines: each is decided about as if it were alone."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender import changes, victims
+from extender.cache import Cache
+from extender.capacity import left_on
+from extender.loads import Ask
+from extender.record import UNSHOWN_S
+from extender.sweep import wrong
+from scheduler_core.reasons import Reason
+from tests.extender.clusters import NOW_S, RESOURCE, apply, barred, bind, free
+from tests.extender.lined import (
+    BOTH,
+    CARD,
+    CARDS,
+    INFERENCE,
+    TRAINING,
+    Line,
+    asking,
+    lined,
+    living,
+    node_of,
+    report_of,
+)
+
+EIGHT = tuple(range(8))
+
+
+def test_each_line_has_its_own_free_chips() -> None:
+    cache = lined(living("a", TRAINING, (0, 1)), living("b", INFERENCE, (8,)))
+
+    assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
+    assert free(cache, "n1", CARD) == (9,)
+    assert cache.sizes() == {"nodes": 1, "pods": 2}
+
+
+def test_what_is_held_or_broken_of_one_line_is_free_of_the_other() -> None:
+    training = replace(TRAINING, held=(0,), releasing=(1,), unhealthy=(7,))
+    cache = lined(report_of("n1", training, INFERENCE))
+
+    assert (free(cache, "n1"), free(cache, "n1", CARD)) == ((2, 3, 4, 5, 6), (8, 9))
+
+
+def test_lost_ids_bar_their_own_line_only() -> None:
+    cache = lined(report_of("n1", TRAINING, replace(INFERENCE, lost=(8,))))
+
+    assert (barred(cache), barred(cache, resource=CARD)) == (None, Reason.IDS_LOST)
+
+
+def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
+    none = replace(node_of("n1", *BOTH), beside=(changes.Offer(product=CARDS),))
+    cache = lined(none)
+
+    assert barred(cache) is None
+    assert barred(cache, resource=CARD) is Reason.NO_ALLOCATABLE
+
+
+def test_an_agent_that_is_silent_is_silent_for_all_its_lines() -> None:
+    cache = lined()
+    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+
+    assert [barred(cache, resource=of) for of in (RESOURCE, CARD)] == [
+        Reason.AGENT_SILENT,
+        Reason.AGENT_SILENT,
+    ]
+
+    told = report_of("n1", *BOTH, update_time=NOW_S + 902)
+    apply(cache, told, now_s=NOW_S + 902)
+
+    assert [barred(cache, resource=of) for of in (RESOURCE, CARD)] == [None, None]
+
+
+def test_a_line_that_goes_and_comes_leaves_the_other_as_it_is() -> None:
+    cache = lined(living("a", TRAINING, (0,)), living("b", INFERENCE, (8,)))
+    before = cache.cluster.line(RESOURCE)["n1"]
+
+    apply(cache, node_of("n1", TRAINING))
+    assert "n1" not in cache.cluster.line(CARD)
+    assert wrong(cache, node_of("n1", TRAINING)) == ""
+    apply(cache, node_of("n1", *BOTH))
+
+    assert free(cache, "n1", CARD) == (9,)
+    assert cache.cluster.line(RESOURCE)["n1"] == before
+
+
+def test_a_deleted_node_of_two_lines_leaves_nothing_behind() -> None:
+    cache = lined(living("a", INFERENCE, (8,)))
+
+    apply(cache, changes.PodGone(uid="uid-a"), now_s=NOW_S)
+    apply(cache, changes.NodeSeen(name="n1"), changes.ReportSeen(node="n1"))
+    apply(cache, changes.Ticked(), now_s=NOW_S + 10)
+
+    assert (cache.hosts, list(cache.cluster)) == ({}, [])
+
+
+def test_predicate_times_grow_on_each_line() -> None:
+    cache = lined(living("a", INFERENCE, (8,)))
+    first = bind(cache, asking("b", TRAINING), "n1").promise
+    second = bind(cache, asking("c", TRAINING), "n1").promise
+    other = bind(cache, asking("d", INFERENCE), "n1").promise
+
+    assert first.predicate_time < second.predicate_time
+    assert (first.chips | second.chips) & other.chips == 0
+    assert other.chips == 1 << 9
+    assert free(cache, "n1", CARD) == ()
+    assert len(free(cache, "n1")) == 6
+
+
+def test_pods_of_different_lines_are_never_taken_for_each_other() -> None:
+    cache = lined()
+    bind(cache, asking("a", TRAINING), "n1")
+
+    assert cache.conflicts(asking("b", INFERENCE)) == frozenset()
+
+
+def test_room_besides_chips_is_one_for_all_lines() -> None:
+    room = Ask(10_000, 1 << 30, 110)
+    cache = lined(replace(node_of("n1", *BOTH), room=room))
+    ask = Ask(3_000, 1 << 20)
+    for name, line in (("a", TRAINING), ("b", INFERENCE)):
+        apply(cache, changes.PodSeen(pod=asking(name, line), ask=ask))
+        bind(cache, asking(name, line), "n1")
+    runs = living("c", INFERENCE, (9,))
+    apply(cache, replace(runs, ask=ask))
+
+    assert left_on(cache, "n1") == room.minus(ask.plus(ask).plus(ask))
+
+
+def test_nodes_that_are_kept_for_a_job_are_kept_in_its_line() -> None:
+    cache = lined()
+    for name, line in (("a", TRAINING), ("b", INFERENCE)):
+        apply(cache, changes.PodSeen(pod=asking(name, line)))
+    cache.kept = {RESOURCE: {"n1": ("Job/default/large", 0)}}
+
+    assert cache.kept_from("uid-a") == {"n1"}
+    assert cache.kept_from("uid-b") == frozenset()
+    assert cache.kept_from("uid-never-seen") == {"n1"}
+
+
+def test_nobody_goes_for_chips_of_another_line() -> None:
+    cache = lined(living("a", TRAINING, EIGHT), living("b", INFERENCE, (8, 9)))
+    wanting = asking("c", INFERENCE, 2)
+    apply(cache, changes.PodSeen(pod=wanting, priority=5))
+
+    room = victims.for_pod(cache, wanting, ["n1"])
+
+    assert room is not None
+    assert [victim.name for victim in room.victims] == ["b"]
+    assert (room.resource, room.chips) == (CARD, {"n1": 0b11 << 8})
+    assert not victims.do_help(cache, wanting, "n1", ["uid-a"])
+    kept = changes.RoomKept(
+        owner=room.owner, resource=room.resource, chips=room.chips, said=room.said
+    )
+    apply(cache, kept, changes.PodGone(uid="uid-b"))
+    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
+    assert free(cache, "n1", CARD) == ()
+    assert cache.record("n1", CARD).is_cleared(room.owner)
+    assert cache.record("n1", RESOURCE).kept == {}
+    apply(cache, changes.RoomGivenUp(owner=room.owner))
+    assert free(cache, "n1", CARD) == (8, 9)
+
+
+def test_bare_chips_of_each_line_are_there_if_as_many_are_offered() -> None:
+    whole = replace(INFERENCE, there=tuple(range(CARDS.chip_count)))
+    cache = Cache(bare_nodes=True)
+    apply(cache, replace(node_of("n1", TRAINING, whole), inventory=""))
+    apply(cache, replace(node_of("n2", *BOTH), inventory=""), node_of("n3", *BOTH))
+
+    assert (free(cache, "n1"), free(cache, "n1", CARD)) == (EIGHT, whole.there)
+    assert (free(cache, "n2"), barred(cache, "n2", CARD)) == (
+        EIGHT,
+        Reason.BAD_NODE_REPORT,
+    )
+    assert (free(cache, "n3"), free(cache, "n3", CARD)) == (EIGHT, (8, 9))
+
+
+#: What can happen to a line, by the fields of what it says, or by pods.
+_STEPS = st.one_of(
+    st.tuples(
+        st.sampled_from(["held", "releasing", "unhealthy", "lost"]),
+        st.sets(st.integers(0, 7), max_size=3),
+    ),
+    st.tuples(
+        st.sampled_from(
+            ["claims", "claims", "runs", "ends", "gone", "promised", "off"]
+        ),
+        st.sets(st.integers(0, 7), min_size=1, max_size=3),
+    ),
+    st.just(("node", set[int]())),
+)
+
+
+def happened(
+    kind: str, name: str, line: Line, ids: tuple[int, ...]
+) -> list[changes.Change]:
+    """What happens to a pod of a line."""
+    match kind:
+        case "claims" | "runs":
+            time = 7 if kind == "claims" else 2**64 - 1
+            pod = asking(name, line, node="n1", ids=ids, time=time)
+            return [changes.PodSeen(pod=pod)]
+        case "ends":
+            pod = asking(name, line, node="n1", ids=ids)
+            return [changes.PodSeen(pod=replace(pod, phase="Succeeded"))]
+        case "gone":
+            return [changes.PodGone(uid=f"uid-{name}")]
+        case "promised":
+            return [
+                changes.Assumed(
+                    uid=f"uid-{name}",
+                    node="n1",
+                    chips=sum(1 << chip for chip in ids),
+                    predicate_time=9,
+                    shape=asking(name, line).shape,
+                )
+            ]
+        case _:
+            return [changes.Dropped(uid=f"uid-{name}")]
+
+
+def shift(line: Line, some: set[int]) -> tuple[int, ...]:
+    """Of these positions the chips that the line has."""
+    return tuple(line.there[at] for at in sorted(some) if at < len(line.there))
+
+
+@pytest.mark.property
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), _STEPS), max_size=20)
+)
+def test_each_line_of_two_is_as_if_it_were_alone(
+    some: list[tuple[int, str, tuple[str, set[int]]]],
+) -> None:
+    lines, alone = list(BOTH), [Cache(), Cache()]
+    both = Cache()
+    for which, letter, (kind, positions) in some:
+        line, name = lines[which], f"{letter}{which}"
+        ids = shift(line, positions)
+        if kind == "node":
+            apply(both, node_of("n1", *lines))
+            for cache, one in zip(alone, lines, strict=True):
+                apply(cache, node_of("n1", one))
+        elif kind in {"held", "releasing", "unhealthy", "lost"}:
+            said: Mapping[str, tuple[int, ...]] = {kind: ids}
+            lines[which] = replace(line, **said)  # type: ignore[arg-type]  # masks only
+            apply(both, report_of("n1", *lines))
+            for cache, one in zip(alone, lines, strict=True):
+                apply(cache, report_of("n1", one))
+        elif ids:
+            found = happened(kind, name, line, ids)
+            apply(both, *found)
+            apply(alone[which], *found)
+
+    for cache, line in zip(alone, BOTH, strict=True):
+        resource = line.product.resource
+        assert both.cluster.line(resource) == cache.cluster.line(resource)
+        here, there = cache.record("n1", resource), both.record("n1", resource)
+        assert there.tenants == here.tenants
+        assert there.last_time == here.last_time
+        assert there.unconfirmed() == here.unconfirmed()
