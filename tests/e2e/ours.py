@@ -28,9 +28,14 @@ class Extender:
     url: str
 
 
-def give_rights(cluster: BareCluster) -> None:
-    """Give the extender the rights that an installation gives it."""
-    rendered = cluster.kubectl("kustomize", REPOSITORY / "daemonset" / "base")
+def give_rights(cluster: BareCluster, folder: str = "base") -> None:
+    """Give the extender the rights that an installation gives it.
+
+    Args:
+        cluster: Where.
+        folder: What is installed, below `daemonset`.
+    """
+    rendered = cluster.kubectl("kustomize", REPOSITORY / "daemonset" / folder)
     access = [each for each in yaml.safe_load_all(rendered) if each["kind"] in _ACCESS]
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(access))
 

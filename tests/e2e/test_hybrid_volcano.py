@@ -1,0 +1,259 @@
+"""The real Volcano scheduler, with our extender behind its plugin `extender`.
+
+A control plane without a machine below it; what agents would report is written here.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+import pytest_asyncio
+
+from sandbox.apiclient import Object
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from service import clock
+from tests.e2e import npu_nodes, ours, volcanos
+from tests.e2e.bare import BareCluster, bare_cluster, until
+from tests.e2e.ours import Extender
+from tests.e2e.volcanos import GROUPS, PODS, History, Recorder
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NODES = ("node-0", "node-1")
+#: Sessions are held each second; several of them, on a slow machine, are this.
+_WITHIN_S = 240.0
+_SESSIONS = 8
+_EVENTS = "/api/v1/namespaces/default/events"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+#: Words of which we have need only if chips are wanting.
+_SHORTAGE = ("free", "room", "chip", "AscendNoRoom")
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """A cluster whose Volcano asks our extender."""
+
+    cluster: BareCluster
+    calls: Recorder
+    extender: Extender
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def whole_site() -> AsyncIterator[Site]:
+    """API server, Volcano, extender, and two nodes on paper."""
+    calls = Recorder()
+    async with bare_cluster(ours.USERS) as cluster, calls.serving() as url:
+        ours.give_rights(cluster, "overlays/volcano")
+        for name in NODES:
+            await npu_nodes.create(cluster.api, name)
+        extender = await ours.start_extender(cluster)
+        calls.url = extender.url
+        await volcanos.start(cluster, url)
+        yield Site(cluster=cluster, calls=calls, extender=extender)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(whole_site: Site) -> AsyncIterator[Site]:
+    """The same, with nothing on it but the nodes."""
+    yield whole_site
+    api = whole_site.cluster.api
+    for path in (GROUPS, PODS):
+        for each in await api.items(path):
+            await api.delete(f"{path}/{each['metadata']['name']}", grace_s=0)
+
+    async def is_empty() -> bool:
+        return not await api.items(PODS)
+
+    await until(is_empty, "all pods gone")
+
+
+async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before(
+    site: Site,
+) -> None:
+    history = History(site.cluster)
+    async with history.following():
+        await volcanos.make(site.cluster, "fits", {"fits-0": 8, "fits-1": 8})
+        await _bound(site, {"fits-0", "fits-1"})
+
+        async def is_told() -> bool:
+            last = [history.steps.get(pod, [None])[-1] for pod in ("fits-0", "fits-1")]
+            return all(step is not None and step.node for step in last)
+
+        await until(is_told, "the watch tells it")
+    assert len(await _taken(site)) == 16
+    for steps in history.steps.values():
+        allocated, bound = steps[-2:]
+        assert (allocated.node, allocated.chips) == ("", bound.chips)
+        assert allocated.predicate_time == bound.predicate_time != ""
+        assert {step.node for step in steps[:-1]} == {""}
+
+
+async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_free(
+    site: Site,
+) -> None:
+    await volcanos.make(site.cluster, "first", {"first": 8})
+    await _bound(site, {"first"})
+    await volcanos.make(site.cluster, "waits", {"waits-0": 8, "waits-1": 8})
+
+    await until(lambda: _is_told(site, "waits"), "an event on the PodGroup")
+    await site.calls.sessions("jobEnqueueable", 2)  # what was under way is over
+    before = await _pods(site, "waits")
+    counts = site.calls.counts.copy()
+    await site.calls.sessions("jobEnqueueable", _SESSIONS)
+
+    later = site.calls.counts - counts
+    assert set(later) <= {"jobEnqueueable", "predicate"}
+    assert await _pods(site, "waits") == before
+    assert [_is_untouched(pod) for pod in before] == [True, True]
+    assert "room for 1 of 2 pods" in await _said(site, "waits")
+
+    for path in (PODS, GROUPS):
+        await site.cluster.api.delete(f"{path}/first", grace_s=0)
+    await _bound(site, {"waits-0", "waits-1"})
+    assert len(await _taken(site)) == 16
+
+
+async def test_pods_of_their_own_never_share_chips(site: Site) -> None:
+    counts = (4, 2, 1, 1, 4, 2, 1, 1)
+    for number, chips in enumerate(counts):
+        await volcanos.make(site.cluster, f"lone-{number}", {f"lone-{number}": chips})
+    await _bound(site, {f"lone-{number}" for number in range(len(counts))})
+    assert len(await _taken(site)) == sum(counts)
+
+
+async def test_what_volcano_takes_back_loses_its_annotations(site: Site) -> None:
+    await site.cluster.api.create(GROUPS, volcanos.group("torn", 2, 16))
+    await site.cluster.api.create(PODS, volcanos.member("torn-0", "torn", 8))
+    alone = volcanos.member("torn-1", "torn", 8)
+    alone["spec"]["affinity"] = {"podAffinity": _next_to("nobody")}
+    await site.cluster.api.create(PODS, alone)
+
+    history = History(site.cluster)
+    async with history.following():
+        await site.calls.sessions("deallocateFunc", 1)
+
+        async def is_bare() -> bool:
+            return not any(
+                PRODUCT.resource in pod["metadata"]["annotations"]
+                for pod in await _pods(site, "torn")
+            )
+
+        await until(is_bare, "no annotations any more", within_s=_WITHIN_S)
+    steps = [step for some in history.steps.values() for step in some]
+    assert any(step.chips for step in steps)  # it had chips in between
+    assert not any(step.node for step in steps)
+
+
+async def test_an_extender_that_is_away_is_not_taken_for_chips_that_are(
+    site: Site,
+) -> None:
+    site.calls.url = "http://127.0.0.1:1"  # nobody is there
+    await volcanos.make(site.cluster, "away", {"away-0": 8, "away-1": 8})
+    await site.calls.sessions("jobEnqueueable", _SESSIONS)
+    said = await _said(site, "away")
+    assert not any(word in said for word in _SHORTAGE), said
+
+    site.calls.url = site.extender.url
+    await _bound(site, {"away-0", "away-1"})
+
+
+async def test_an_extender_that_may_not_decide_says_so_and_not_that_there_is_no_room(
+    site: Site,
+) -> None:
+    await site.cluster.api.create(_LEASES, _held_by("somebody"))
+    told = ("--lease", "ascend-extender", "--identity", "standby")
+    standby = await ours.start_extender(site.cluster, *told, name="standby", waits=True)
+    site.calls.url = standby.url
+    await volcanos.make(site.cluster, "stands", {"stands-0": 8, "stands-1": 8})
+
+    async def is_said() -> bool:
+        return "somebody leads" in await _said(site, "stands")
+
+    await until(is_said, "why it waits", within_s=_WITHIN_S)
+    said = await _said(site, "stands")
+    assert not any(word in said for word in _SHORTAGE), said
+    assert all(_is_untouched(pod) for pod in await _pods(site, "stands"))
+
+    site.calls.url = site.extender.url
+    await _bound(site, {"stands-0", "stands-1"})
+
+
+def _is_untouched(pod: Object) -> bool:
+    return list(pod["metadata"]["annotations"]) == ["scheduling.k8s.io/group-name"]
+
+
+def _held_by(identity: str) -> Object:
+    """A Lease that nobody else gets for an hour."""
+    now = datetime.fromtimestamp(clock.wall_s(), UTC).isoformat()
+    now = now.replace("+00:00", "Z")
+    spec = {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": 3600,
+        "acquireTime": now,
+        "renewTime": now,
+    }
+    return {"metadata": {"name": "ascend-extender"}, "spec": spec}
+
+
+async def _said(site: Site, group: str) -> str:
+    """All that is said of a PodGroup: its conditions, its and its pods' events."""
+    status = (await site.cluster.api.get(f"{GROUPS}/{group}")).get("status") or {}
+    events = await site.cluster.api.items(_EVENTS)
+    told = [c.get("message", "") for c in status.get("conditions", ())]
+    told += [
+        event["message"]
+        for event in events
+        if event["involvedObject"]["name"].startswith(group)
+    ]
+    return " | ".join(told)
+
+
+def _next_to(app: str) -> Object:
+    term = {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+async def _is_told(site: Site, group: str) -> bool:
+    """Whether an event on the PodGroup says why it waits."""
+    events = await site.cluster.api.items(_EVENTS)
+    return any(
+        event["reason"] == "AscendNoRoom"
+        and event["involvedObject"]["kind"] == "PodGroup"
+        and event["involvedObject"]["name"] == group
+        for event in events
+    )
+
+
+async def _pods(site: Site, group: str) -> list[Object]:
+    return [
+        pod
+        for pod in await site.cluster.api.items(PODS)
+        if pod["metadata"]["name"].startswith(f"{group}-")
+    ]
+
+
+async def _bound(site: Site, names: Iterable[str]) -> None:
+    wanted = set(names)
+
+    async def are_bound() -> bool:
+        pods = await site.cluster.api.items(PODS)
+        return wanted <= {
+            p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")
+        }
+
+    await until(are_bound, f"{sorted(wanted)} bound", within_s=_WITHIN_S)
+
+
+async def _taken(site: Site) -> set[tuple[str, str]]:
+    """{(node, chip)}; fails if two pods have one."""
+    taken = [
+        (pod["spec"]["nodeName"], chip)
+        for pod in await site.cluster.api.items(PODS)
+        for chip in pod["metadata"]["annotations"][PRODUCT.resource].split(",")
+    ]
+    assert len(taken) == len(set(taken)), sorted(taken)
+    return set(taken)

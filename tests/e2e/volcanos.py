@@ -1,0 +1,213 @@
+"""Volcano's scheduler beside a bare control plane, configured as we ship it.
+
+Its controllers and its webhook do not run: PodGroups are what a test makes of them.
+Between it and the extender stands a recorder, which leads to whoever is the extender.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from sandbox.apiclient import Listed, Object
+from sandbox.world.programs import Program
+from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from tests.e2e import npu_nodes, programs
+from tests.e2e.bare import BareCluster, answers, free_port, until
+from tests.e2e.places import REPOSITORY, chosen
+from tests.e2e.stages import CannotError
+
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+PODS = "/api/v1/namespaces/default/pods"
+_QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
+_SHIPPED = REPOSITORY / "daemonset/overlays/volcano/scheduler-configmap.yaml"
+_FILE = "volcano-scheduler.conf"
+_LARGEST = 64 << 20
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Passes Volcano's calls on, and keeps what was said.
+
+    Protects: each call is kept whole, in the order in which it came.
+    """
+
+    #: where the extender is; "" is nowhere
+    url: str = ""
+    #: {verb: how often it was called}
+    counts: Counter[str] = field(default_factory=Counter)
+    #: {verb: the last body that was sent with it}
+    bodies: dict[str, bytes] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Listen while the context lasts; gives the address."""
+        app = web.Application(client_max_size=_LARGEST)
+        app.router.add_post("/volcano/{verb}", self._pass_on)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            host, port = runner.addresses[0][:2]
+            yield f"http://{host}:{port}/volcano"
+        finally:
+            await runner.cleanup()
+
+    async def sessions(self, verb: str, count: int) -> None:
+        """Wait until a verb has been called so often again."""
+        wanted = self.counts[verb] + count
+
+        async def is_reached() -> bool:
+            return self.counts[verb] >= wanted
+
+        await until(is_reached, f"{count} more calls of {verb}")
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        verb = request.match_info["verb"]
+        self.counts[verb] += 1
+        self.bodies[verb] = body = await request.read()
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(f"{self.url}/volcano/{verb}", data=body) as answer,
+            ):
+                return web.Response(status=answer.status, body=await answer.read())
+        except (aiohttp.ClientError, ValueError):  # nobody is there
+            raise web.HTTPBadGateway from None
+
+
+async def start(cluster: BareCluster, extender_url: str) -> Program:
+    """Start Volcano's scheduler and wait until it schedules.
+
+    Args:
+        cluster: It ends with this.
+        extender_url: What takes the place of the shipped configuration's.
+
+    Raises:
+        CannotError: It has not been built, or does not come up.
+    """
+    places = chosen()
+    if not programs.volcano_crds(places).exists():
+        raise CannotError(
+            f"{programs.volcano(places)} is not there: `make e2e` builds it"
+        )
+    cluster.kubectl("apply", "-f", programs.volcano_crds(places))
+    path = cluster.places.cache / _FILE
+    path.write_text(configuration(extender_url), encoding="utf-8")
+    port = free_port()
+    command = (
+        str(programs.volcano(places)),
+        *("--kubeconfig", str(cluster.places.kubeconfig())),
+        *("--scheduler-conf", str(path)),
+        "--leader-elect=false",
+        "--disable-default-scheduler-config=true",
+        "--cache-dumper=false",
+        "--enable-healthz=true",
+        f"--healthz-address=127.0.0.1:{port}",
+    )
+    log = cluster.places.logs / f"{programs.VOLCANO}.log"
+    program = cluster.programs.start(programs.VOLCANO, command, log=log, env={})
+    await answers(f"http://127.0.0.1:{port}/healthz", program)
+
+    async def is_open() -> bool:
+        await cluster.api.patch(f"{_QUEUE}/status", {"status": {"state": "Open"}})
+        return True
+
+    # The scheduler makes it, and a controller, which does not run here, opens it.
+    await until(is_open, "Volcano's queue `default`")
+    return program
+
+
+def configuration(extender_url: str) -> str:
+    """What ships, but for the address: here is no DNS."""
+    shipped = yaml.safe_load(_SHIPPED.read_text(encoding="utf-8"))
+    found = yaml.safe_load(shipped["data"][_FILE])
+    for plugin in found["tiers"][0]["plugins"]:
+        if plugin["name"] == "extender":
+            plugin["arguments"]["extender.urlPrefix"] = extender_url
+    text: str = yaml.safe_dump(found)
+    return text
+
+
+def group(name: str, members: int, chips: int) -> Object:
+    """A PodGroup whose pods ask for so many chips together, or are not to run."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {
+            "minMember": members,
+            "queue": "default",
+            "minResources": {PRODUCT.resource: str(chips)},
+        },
+    }
+
+
+def member(name: str, of: str, chips: int) -> Object:
+    """A pod of a PodGroup."""
+    pod = npu_nodes.pod(name, chips)
+    pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": of}
+    pod["spec"]["schedulerName"] = "volcano"
+    return pod
+
+
+async def make(cluster: BareCluster, name: str, counts: Mapping[str, int]) -> None:
+    """Make a PodGroup and its pods: {pod: how many chips it asks for}."""
+    await cluster.api.create(GROUPS, group(name, len(counts), sum(counts.values())))
+    for pod, chips in counts.items():
+        await cluster.api.create(PODS, member(pod, name, chips))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a pod was like at one moment."""
+
+    node: str
+    chips: str
+    predicate_time: str
+
+
+class History:
+    """What pods have been through, as the API server told it.
+
+    Protects: nothing that was told is missed.
+    """
+
+    def __init__(self, cluster: BareCluster) -> None:
+        """Follow the pods of a cluster from `following` on."""
+        self._api = cluster.api
+        #: {pod: what it was like, each change once}
+        self.steps: dict[str, list[Step]] = {}
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Follow while the context lasts."""
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        async for event in self._api.follow(PODS):
+            pods = event.items if isinstance(event, Listed) else (event.item,)
+            for pod in pods:
+                self._take(pod)
+
+    def _take(self, pod: Object) -> None:
+        said = pod["metadata"].get("annotations") or {}
+        found = Step(
+            node=pod["spec"].get("nodeName", ""),
+            chips=said.get(PRODUCT.resource, ""),
+            predicate_time=said.get("predicate-time", ""),
+        )
+        steps = self.steps.setdefault(pod["metadata"]["name"], [])
+        if not steps or steps[-1] != found:
+            steps.append(found)
