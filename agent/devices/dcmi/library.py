@@ -75,6 +75,7 @@ _VERSION_BYTES = 64
 _TYPE_BYTES = 64
 _CPUS_BYTES = 1024
 _ALL = -1
+_NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * layout.MOST_CODES)
 
 
 class CallError(Exception):
@@ -206,6 +207,8 @@ class Library:
             found,
             ctypes.c_uint(layout.MOST_CODES),
         )
+        if bytes(found) == _NO_CODES:  # the rule, and each second of each chip
+            return ()
         return tuple(dict.fromkeys(filter(None, found[:])))
 
     def network(self, card: int, device: int) -> int:

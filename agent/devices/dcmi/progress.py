@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 #: beats, card, device, name of the function
 _NOTE = struct.Struct("<Qii48s")
+#: The first of them alone.
+_BEATS = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Progress:
     def __init__(self, descriptor: int) -> None:
         """Map the page of an open file; the file may be closed afterwards."""
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
+        #: As last written from here.
+        self._beats = self.beats
 
     @staticmethod
     def create() -> int:
@@ -46,7 +50,7 @@ class Progress:
     @property
     def beats(self) -> int:
         """How many calls were begun and ended so far: odd within one."""
-        return int(_NOTE.unpack_from(self._page)[0])
+        return int(_BEATS.unpack_from(self._page)[0])
 
     @property
     def call(self) -> Call | None:
@@ -63,17 +67,18 @@ class Progress:
     def begin(self, call: Call) -> None:
         """Note a call that is about to be made."""
         name = call.function.encode()
-        _NOTE.pack_into(self._page, 0, self.beats + 1, call.card, call.device, name)
+        self._beats += 1
+        _NOTE.pack_into(self._page, 0, self._beats, call.card, call.device, name)
 
     def end(self) -> None:
         """Note that it has come back."""
-        beats, card, device, name = _NOTE.unpack_from(self._page)
-        _NOTE.pack_into(self._page, 0, beats + 1, card, device, name)
+        self._beats += 1
+        _BEATS.pack_into(self._page, 0, self._beats)
 
     def beat(self) -> None:
         """Note that all is well, though there was nothing to call."""
-        beats, card, device, name = _NOTE.unpack_from(self._page)
-        _NOTE.pack_into(self._page, 0, beats + 2, card, device, name)
+        self._beats += 2
+        _BEATS.pack_into(self._page, 0, self._beats)
 
     def close(self) -> None:
         """Let go of the page."""

@@ -1,5 +1,6 @@
 /* A libdcmi.so without hardware, for tests: it reads what to say from the file that
- * FAKE_DCMI names, anew at each call, so that a test edits it while it is in use.
+ * FAKE_DCMI names, anew whenever it is another, so that a test edits it while it is
+ * in use.
  *
  *   version 24.1.rc2
  *   chip CARD DEVICE KEY=VALUE …       phy logic name board cores type unit ip ip6
@@ -22,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dcmi.h"
@@ -45,17 +48,42 @@ _Static_assert(sizeof(unsigned long) == 8, "unsigned long");
 #define ANY (-1)
 #define LINE 4096
 
-static char said[1 << 16];
+static char said[1 << 16]; /* behind a line feed, so that each line has one before it */
 static size_t said_size;
+static int misbehaves;    /* whether it says anything but what chips there are */
+static struct stat known; /* the file of which this is; without an inode if too young */
 
-/* Read the script: once for each call, because a driver costs little. */
+/* Two edits within one tick of a file system's clock may look alike. */
+static int is_young(const struct stat *file) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec - file->st_ctim.tv_sec < 2;
+}
+
+static int is_known(const struct stat *file) {
+  return file->st_ino == known.st_ino && file->st_size == known.st_size &&
+         file->st_ctim.tv_sec == known.st_ctim.tv_sec &&
+         file->st_ctim.tv_nsec == known.st_ctim.tv_nsec;
+}
+
+/* Read the script if it is another: at each call, but a driver costs little. */
 static void look(void) {
   const char *path = getenv("FAKE_DCMI");
+  struct stat found;
+  if (path && !stat(path, &found) && is_known(&found)) return;
   FILE *file = path ? fopen(path, "r") : NULL;
   said_size = 0;
+  said[0] = 0;
+  known.st_ino = 0;
   if (!file) return;
-  said_size = fread(said, 1, sizeof said, file);
+  fstat(fileno(file), &known);
+  if (is_young(&known)) known.st_ino = 0;
+  said[0] = '\n';
+  said_size = 1 + fread(said + 1, 1, sizeof said - 1, file);
   if (said_size == sizeof said) abort(); /* more than was ever written */
+  said[said_size] = 0;
+  misbehaves = strstr(said, "\ncrash ") || strstr(said, "\nhang ") ||
+               strstr(said, "\nanswer ") || strstr(said, "\nnumber ");
   fclose(file);
 }
 
@@ -68,7 +96,7 @@ static int told(const char *verb, const char *function, int card, int device,
                 long *number) {
   char line[LINE], word[64], of[128];
   int on_card, on_device, found = 0;
-  FILE *file = script();
+  FILE *file = misbehaves ? script() : NULL;
   if (!file) return 0;
   while (!found && fgets(line, sizeof line, file)) {
     long value = 0;
@@ -101,26 +129,20 @@ static int misbehave(const char *function, int card, int device) {
 /* The text behind " key=" in the line of a chip; 0 when there is no such chip. */
 static int chip(int card, int device, const char *key, char *text, size_t size) {
   char line[LINE], wanted[64];
-  int on_card, on_device, found = 0;
-  FILE *file = script();
   text[0] = 0;
-  if (!file) return 0;
+  snprintf(wanted, sizeof wanted, "\nchip %d %d ", card, device);
+  const char *found = strstr(said, wanted);
+  if (!found) return 0;
+  snprintf(line, sizeof line, "%.*s", (int)strcspn(found + 1, "\n"), found + 1);
   snprintf(wanted, sizeof wanted, " %s=", key);
-  while (!found && fgets(line, sizeof line, file)) {
-    if (sscanf(line, "chip %d %d", &on_card, &on_device) != 2) continue;
-    if (on_card != card || on_device != device) continue;
-    found = 1;
-    char *at = strstr(line, wanted);
-    if (!at) continue;
-    at += strlen(wanted);
-    /* a blank within a value is written as a + */
-    size_t n = strcspn(at, " \n");
-    snprintf(text, size, "%.*s", (int)n, at);
-    for (char *c = text; *c; c++)
-      if (*c == '+') *c = ' ';
-  }
-  fclose(file);
-  return found;
+  const char *at = strstr(line, wanted);
+  if (!at) return 1;
+  at += strlen(wanted);
+  /* a blank within a value is written as a + */
+  snprintf(text, size, "%.*s", (int)strcspn(at, " "), at);
+  for (char *c = text; *c; c++)
+    if (*c == '+') *c = ' ';
+  return 1;
 }
 
 static int number(int card, int device, const char *key, long *value) {
