@@ -17,7 +17,7 @@ from typing import NoReturn
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from agent import equipment, holdbook, status, statussocket
+from agent import equipment, picture, status, statussocket
 from agent.api import Api
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
@@ -168,7 +168,17 @@ class Agent:
             host_ip=lambda: self._reporter.host_ip,
             readings=lambda: [line.diagnosis.reading for line in self._lines],
         )
-        self._lines = [Line(shared, reading, on_rival=self._hush)]
+        readings = equipment.lines(settings, reading)
+        products = [each.product for each in readings]
+        self._lines = [
+            Line(
+                shared,
+                each,
+                beside=[row for row in products if row is not each.product],
+                on_rival=self._hush,
+            )
+            for each in readings
+        ]
         ready.ask(self._reporter.problem)
         self._sight = Sight(
             [line.diagnosis for line in self._lines], news=self._news, metrics=metrics
@@ -215,19 +225,19 @@ class Agent:
 
     def status(self) -> dict[str, object]:
         """What a person at the node is told."""
-        (line,) = self._lines
-        return status.document(
-            View(
-                version=version(),
-                mode=self._settings.mode,
-                waiting_for=self._ready(),
-                driver_problem=self._sight.problem,
-                ledger=line.current.ledger,
-                reading=line.diagnosis.reading,
-                health=line.diagnosis.health,
-                changes=tuple(line.diagnosis.changes),
-                leftovers=line.leftovers.found,
-            )
+        return status.document(*map(self._view, self._lines))
+
+    def _view(self, line: Line) -> View:
+        return View(
+            version=version(),
+            mode=self._settings.mode,
+            waiting_for=self._ready(),
+            driver_problem=self._sight.problem,
+            ledger=line.current.ledger,
+            reading=line.diagnosis.reading,
+            health=line.diagnosis.health,
+            changes=tuple(line.diagnosis.changes),
+            leftovers=line.leftovers.found,
         )
 
     async def close(self) -> None:
@@ -249,8 +259,14 @@ class Agent:
             else:
                 self._news.journal_unusable(str(found))
             return
+        unclaimed = list(found.entries)
         for line in self._lines:
-            line.restore([holdbook.hold(each) for each in found.entries])
+            line.restore(entry for entry in unclaimed if line.owns(entry))
+            unclaimed = [entry for entry in unclaimed if not line.owns(entry)]
+        if unclaimed:
+            text = f"{len(unclaimed)} holds of chips that this agent does not serve"
+            log.warning("holds kept in the journal", extra={"reason": text})
+            self._holdbook.keep(unclaimed)
 
     async def _learn_separated(self) -> None:
         """Know which chips are separated by name before the kubelet hears of any."""
@@ -284,5 +300,6 @@ class Agent:
         """Have the newest state published."""
         while True:
             version = line.current.version
-            self._reporter.publish(line.picture())
+            drawn = picture.of_node([each.picture() for each in self._lines])
+            self._reporter.publish(drawn)
             await line.current.changed(version)

@@ -6,7 +6,7 @@ ConfigMap's separated chips^
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.claims import values
@@ -23,6 +23,7 @@ from agent.observe.news import News
 from agent.picture import Findings, Separated
 from agent.status import MOST_CHANGES, Change
 from scheduler_core import chips as chip_sets
+from scheduler_core.products import Product
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
@@ -53,6 +54,7 @@ class Diagnosis:
         recover_s: float,
         news: News,
         clocks: Clocks,
+        beside: Sequence[Product] = (),
     ) -> None:
         """Take a first look.
 
@@ -62,7 +64,10 @@ class Diagnosis:
             recover_s: The hold-off. Unit: seconds.
             news: Who is told of changes.
             clocks: Where times come from.
+            beside: The node's other product lines: people name their chips as well.
         """
+        self.product = reading.product
+        self._beside = tuple(beside)
         self._current = current
         self._recover_s = recover_s
         self._news = news
@@ -132,7 +137,8 @@ class Diagnosis:
         self.look()
 
     def _chips_in(self, text: str | None) -> frozenset[int]:
-        return frozenset(faults.parse_separated(text or "", self._raw.product))
+        named = faults.parse_separated(text or "", self.product, self._beside)
+        return frozenset(named)
 
     def look(self) -> None:
         """Judge what was read last, and tell the ledger what it has to know."""
@@ -183,7 +189,7 @@ class Diagnosis:
         }
         by_hand = sorted(self._named.separated - by_rule)
         return Findings(
-            separated=Separated(text=self._separated_text(), read=self._read),
+            separated=self._separated(),
             upgrades=(
                 *(self._reason(upgrade) for upgrade in self._courses.upgrades),
                 *(_by_hand(chip, self._by_hand_ms.get(chip, 0)) for chip in by_hand),
@@ -191,12 +197,13 @@ class Diagnosis:
             switch=self._switch(),
         )
 
-    def _separated_text(self) -> str:
+    def _separated(self) -> Separated:
         """Return the names of separated chips, spelled as they stand if they do."""
-        wanted, product = self._named.separated, self._raw.product
-        if self._read is not None and wanted == self._chips_in(self._read):
-            return self._read
-        return faults.render_separated(wanted, product)
+        wanted, read = self._named.separated, self._read
+        names = faults.render_separated(wanted, self.product)
+        if read is None or wanted != self._chips_in(read):
+            return Separated(text=names, read=read, names=names)
+        return Separated(text=read, read=read, names=names)
 
     def _reason(self, upgrade: Upgrade) -> UpgradeReason:
         return UpgradeReason(
@@ -285,7 +292,7 @@ class Diagnosis:
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
-            reasons = faults.parse_upgrades(text, self._raw.product)
+            reasons = faults.parse_upgrades(text, self.product, self._beside)
         except WireError as error:
             self._news.not_restored(str(error))
             reasons = ()

@@ -20,7 +20,7 @@ from agent.plugin.server import Server
 from agent.readiness import Readiness
 from agent.settings import Settings
 from agent.standing import Quiet
-from scheduler_core.products import Product
+from scheduler_core.products import PRODUCTS, Product
 from service import clock
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,17 @@ async def first_reading(
             log.error("driver cannot be read", extra={"reason": said})
             ready.lacks("driver", f"driver: {said}")
         await asyncio.sleep(settings.driver_poll_s)
+
+
+def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
+    """Return what was seen of each product line that this agent serves.
+
+    Told a product it serves that line alone, if the node has it.
+    """
+    rows = [row for row in PRODUCTS if row.key == settings.product]
+    told = [row.resource for row in rows]
+    named = tuple(each for each in reading.lines if each.product.resource in told)
+    return named or reading.lines
 
 
 def mount(settings: Settings, reading: Reading) -> Mount:

@@ -22,6 +22,7 @@ from math import inf
 from types import MappingProxyType
 
 from agent.devices.reading import ChipFault, Level, Reading, worst
+from scheduler_core import chips as chip_sets
 
 
 class Condition(Enum):
@@ -192,7 +193,7 @@ def step(
     """
     chips: dict[int, ChipHealth] = {}
     transitions: list[Transition] = []
-    all_chips = range(look.reading.product.chip_count)
+    all_chips = chip_sets.ids_of(look.reading.product.all_chips)
     for chip in sorted({*all_chips, *state.chips, *look.reading.chips}):
         before = state.chips.get(chip, ChipHealth())
         after = _chip_step(before, chip, look, now)

@@ -7,21 +7,22 @@ pod-resources ----+                    +-> picture
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from agent import equipment, picture
+from agent import equipment, holdbook, picture
 from agent.api import Api
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, settling
 from agent.claims.events import Effect, Noted
 from agent.claims.publishing import affinity
-from agent.claims.values import Hold, Ledger
+from agent.claims.values import Ledger
 from agent.current import Current
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
 from agent.diagnosis import Clocks, Diagnosis
 from agent.holdbook import Holdbook
+from agent.journal import HoldEntry
 from agent.leftovers import Leftovers
 from agent.nodepods import NodePods
 from agent.observe.metrics import Metrics
@@ -40,6 +41,7 @@ from agent.reconciler import Reconciler
 from agent.settings import STANDALONE, Settings
 from agent.standing import Standing
 from scheduler_core import chips as chip_sets
+from scheduler_core.products import Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class Shared:
     mount: Mount
     #: The node's InternalIP, as far as it is known.
     host_ip: Callable[[], str]
-    #: What the driver last said of each product line.
+    #: The last look at each product line.
     readings: Callable[[], Sequence[Reading]]
 
 
@@ -67,13 +69,19 @@ class Line:
     """The parts of one product line, put together; what they protect is theirs."""
 
     def __init__(
-        self, shared: Shared, reading: Reading, *, on_rival: Callable[[], None]
+        self,
+        shared: Shared,
+        reading: Reading,
+        *,
+        beside: Sequence[Product],
+        on_rival: Callable[[], None],
     ) -> None:
         """Put the parts together; nothing runs yet.
 
         Args:
             shared: What the node has.
             reading: The first look at the chips of this line.
+            beside: The node's other product lines.
             on_rival: Told that another plugin serves this line, or no longer does.
         """
         settings, metrics = shared.settings, shared.metrics
@@ -97,11 +105,13 @@ class Line:
             recover_s=settings.recover_s,
             news=shared.news,
             clocks=Clocks(loop_s=loop_s, wall_ms=equipment.wall_ms),
+            beside=beside,
         )
         self.mounting = Mounting(
             shared.mount,
             hardware=lambda: self.diagnosis.reading,
             cdi_dir=settings.cdi_dir,
+            beside=lambda: _others(shared.readings(), self.product),
         )
         self._resources = Resources(
             settings.pod_resources_socket,
@@ -143,8 +153,15 @@ class Line:
         for part in (self.mounting, self.server):
             shared.ready.ask(part.problem)
 
-    def restore(self, holds: Sequence[Hold]) -> None:
+    def owns(self, entry: HoldEntry) -> bool:
+        """Tell whether what the last agent gave out is of this line."""
+        return any(
+            id_.startswith(self.product.chip_prefix) for id_ in entry.kubelet_ids
+        )
+
+    def restore(self, entries: Iterable[HoldEntry]) -> None:
         """Take over what the last agent gave out of this line."""
+        holds = [holdbook.hold(entry) for entry in entries]
         self.current.replace(ledgers.restore(self.current.ledger, holds))
 
     async def settle(self) -> None:
@@ -223,3 +240,7 @@ class Line:
     def _parts(self) -> Parts:
         found = self.diagnosis
         return Parts(reading=found.reading, in_service=found.health.in_service)
+
+
+def _others(readings: Iterable[Reading], product: Product) -> tuple[Reading, ...]:
+    return tuple(each for each in readings if each.product is not product)

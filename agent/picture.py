@@ -5,7 +5,7 @@ node, without the moment in which it is written. Two equal pictures need no writ
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -34,6 +34,8 @@ class Separated:
     #: The text that was read when this was decided; None before any. Over another
     #: text, which somebody has written since, nothing is written.
     read: str | None = field(default=None, compare=False)
+    #: The names of the chips of one product line that are to stand in it.
+    names: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,13 @@ class Picture:
     upgrades: tuple[UpgradeReason, ...] = ()
     #: None on servers without switches of their own.
     switch: SwitchInfo | None = None
+    #: Of the node's other product lines; these have none in turn.
+    beside: tuple["Picture", ...] = ()
+
+    @property
+    def lines(self) -> tuple["Picture", ...]:
+        """What is published of each product line, the first before the others."""
+        return self, *self.beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +125,28 @@ def picture(
     )
 
 
+def of_node(lines: Sequence[Picture]) -> Picture:
+    """What is to be published about a node, from what is of each product line.
+
+    Args:
+        lines: At least one; the first names the node in what can be said but once.
+    """
+    first, *beside = lines
+    if not beside:
+        return first
+    separated = _separated([line.separated for line in lines])
+    return replace(first, separated=separated, beside=tuple(beside))
+
+
+def _separated(lines: Sequence[Separated]) -> Separated:
+    """What stands is left as it is spelled while it is right for every line."""
+    read = lines[0].read
+    if read is not None and all(line.text == read for line in lines):
+        return Separated(text=read, read=read)
+    names = ",".join(line.names for line in lines if line.names)
+    return Separated(text=names, read=read)
+
+
 def _reported(reading: Reading) -> tuple[Fault, ...]:
     return tuple(
         Fault(
@@ -147,13 +178,18 @@ def wanted(picture: Picture, *, update_time: int) -> dict[str, str]:
         update_time: When it is said. Unit: Unix seconds.
     """
     info = replace(picture.info, update_time=update_time)
-    data = deviceinfo.render(info, picture.affinity, picture.product)
+    beside = [
+        deviceinfo.Line(product=line.product, info=line.info, affinity=line.affinity)
+        for line in picture.beside
+    ]
+    data = deviceinfo.render(info, picture.affinity, picture.product, beside)
     data[MANUAL_KEY] = picture.separated.text
-    data[faults.UPGRADES_KEY] = faults.render_upgrades(
-        picture.upgrades, picture.product
+    data[faults.UPGRADES_KEY] = faults.render_upgrades_of(
+        (line.upgrades, line.product) for line in picture.lines
     )
-    if picture.switch is not None:
-        data[faults.SWITCH_KEY] = faults.render_switch(picture.switch, update_time)
+    for line in picture.lines:
+        if line.switch is not None:
+            data[faults.SWITCH_KEY] = faults.render_switch(line.switch, update_time)
     return data
 
 
@@ -175,7 +211,7 @@ def node_marks(picture: Picture) -> NodeMarks:
     Source:
         MindCluster's device plugin, `pkg/server/manager.go` (at 22bb3d98).
     """
-    product, where = picture.product, picture.addresses
+    product = picture.product
     family = product.chip_prefix.removesuffix("-")
     labels = {
         "accelerator": f"huawei-{family}",
@@ -184,16 +220,19 @@ def node_marks(picture: Picture) -> NodeMarks:
     }
     if picture.memory_mb:
         labels["mind-cluster/npu-chip-memory"] = f"{picture.memory_mb // 1024}G"
-    if product.key.startswith("atlas-300i-duo"):
+    if any(line.product.key.startswith("atlas-300i-duo") for line in picture.lines):
         labels["infer-card-type"] = "card-300i-duo"
     defaults = {}
     if picture.ai_core_count:
         real = _real_card(picture)
         defaults["servertype"] = f"{real}-{picture.ai_core_count}"
-    annotations = {
-        inventory.BASE_DEVICE_INFOS: inventory.render(picture.chips, product, where)
-    }
-    if _is_a3(product):
+    beside = [
+        inventory.Line(line.chips, line.product, line.addresses)
+        for line in picture.beside
+    ]
+    chips = inventory.render(picture.chips, product, picture.addresses, beside)
+    annotations = {inventory.BASE_DEVICE_INFOS: chips}
+    for where in (line.addresses for line in picture.lines if _is_a3(line.product)):
         if where.super_pod_id >= 0:
             labels["huawei.com/topotree.superpodid"] = str(where.super_pod_id)
         annotations |= {

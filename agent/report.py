@@ -206,12 +206,14 @@ def _is_health_new(state: State) -> bool:
     """Whether a chip has come into another condition since the last write."""
     if state.picture is None or state.published is None:
         return False
-    now, then = state.picture.info, state.published.info
-    return (now.unhealthy, now.network_unhealthy, now.recovering) != (
-        then.unhealthy,
-        then.network_unhealthy,
-        then.recovering,
-    )
+    return _conditions(state.picture) != _conditions(state.published)
+
+
+def _conditions(picture: Picture) -> list[tuple[tuple[int, ...], ...]]:
+    return [
+        (line.info.unhealthy, line.info.network_unhealthy, line.info.recovering)
+        for line in picture.lines
+    ]
 
 
 def _after(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:

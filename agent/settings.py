@@ -91,7 +91,8 @@ class Settings:
     product: str = option(
         "",
         "kind of server by which the driver dcmi's chips are given out, a key of "
-        "`python -m scheduler_core products`; '' tells it from the chips",
+        "`python -m scheduler_core products`; '' tells it from the chips. Of several "
+        "product lines it serves that one's chips alone",
         check=_product,
     )
     driver_file: Path = option(

@@ -1,7 +1,9 @@
 """What is seen of the hardware: counted, told, and given to each product line."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from agent.devices.reading import Reading
 from agent.devices.source import Observation
 from agent.diagnosis import Diagnosis
 from agent.observe.metrics import Metrics
@@ -40,5 +42,13 @@ class Sight:
             self._metrics.driver_failures.inc()
         self._news.driver(seen.problem)
         self.problem = seen.problem
-        wanted = [line.observed(seen) for line in self._lines]
+        found = {each.product.resource: each for each in _lines(seen)}
+        wanted = [
+            line.observed(replace(seen, reading=found.get(line.product.resource)))
+            for line in self._lines
+        ]
         return any(wanted)
+
+
+def _lines(seen: Observation) -> Sequence[Reading]:
+    return seen.reading.lines if seen.reading is not None else ()

@@ -13,6 +13,7 @@ from agent.devices.processes import Occupant
 from agent.devices.reading import Reading
 from agent.health import Health, Transition
 from scheduler_core import chips as chip_sets
+from scheduler_core.wire import annotations
 from service import clock
 
 #: Changes of chips that are remembered.
@@ -47,30 +48,32 @@ class View:
     leftovers: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
 
 
-def document(view: View) -> dict[str, Any]:
-    """Return the status as JSON has it."""
-    ledger = view.ledger
-    releasing = set(chip_sets.ids_of(values.releasing(ledger)))
+def document(view: View, *beside: View) -> dict[str, Any]:
+    """Return the status as JSON has it.
+
+    Args:
+        view: Of the node's first product line.
+        beside: Of its others; only then chips have names beside their numbers.
+    """
+    views = (view, *beside)
+    changes = sorted((c for each in views for c in each.changes), key=_moment)
     return {
-        "node": ledger.node,
+        "node": view.ledger.node,
         "version": view.version,
         "mode": view.mode,
-        "product": view.reading.product.key,
+        "product": ", ".join(each.reading.product.key for each in views),
         "waitingFor": view.waiting_for,
         "driverProblem": view.driver_problem or None,
         "chips": [
-            {
-                "chip": chip,
-                "condition": health.condition.value,
-                "owners": _owners(ledger, chip),
-                "releasing": chip in releasing,
-                "processes": list(view.reading.pids_of(chip)),
-                "usedBy": _used_by(view, chip) if chip in releasing else [],
-                "faults": _faults(view.reading, chip),
-            }
-            for chip, health in sorted(view.health.chips.items())
+            {"name": annotations.chip_name(chip["chip"], each.reading.product), **chip}
+            if beside
+            else chip
+            for each in views
+            for chip in _chips(each)
         ],
-        "claims": [_claim(ledger, uid) for uid in _waiting(ledger)],
+        "claims": [
+            _claim(each.ledger, uid) for each in views for uid in _waiting(each.ledger)
+        ],
         "changes": [
             {
                 "at": clock.rfc3339(change.at_ms / 1000),
@@ -79,9 +82,29 @@ def document(view: View) -> dict[str, Any]:
                 "after": change.transition.after.value,
                 "reason": change.transition.reason,
             }
-            for change in view.changes
+            for change in changes
         ],
     }
+
+
+def _moment(change: Change) -> int:
+    return change.at_ms
+
+
+def _chips(view: View) -> Iterator[dict[str, Any]]:
+    """Yield what is known of each chip of one product line."""
+    ledger = view.ledger
+    releasing = set(chip_sets.ids_of(values.releasing(ledger)))
+    for chip, health in sorted(view.health.chips.items()):
+        yield {
+            "chip": chip,
+            "condition": health.condition.value,
+            "owners": _owners(ledger, chip),
+            "releasing": chip in releasing,
+            "processes": list(view.reading.pids_of(chip)),
+            "usedBy": _used_by(view, chip) if chip in releasing else [],
+            "faults": _faults(view.reading, chip),
+        }
 
 
 def _owners(ledger: Ledger, chip: int) -> list[str]:
@@ -172,7 +195,7 @@ def _row(chip: Mapping[str, Any]) -> tuple[str, str, str, str]:
         for fault in chip["faults"]
     ]
     return (
-        str(chip["chip"]),
+        chip.get("name") or str(chip["chip"]),
         chip["condition"],
         "; ".join(owners) or "-",
         "; ".join(faults) or "-",

@@ -1,7 +1,5 @@
 """From what the API server shows to what the cache understands: pure translation."""
 
-from dataclasses import replace
-
 from extender import changes, jobs, loads
 from kube import objects, pods
 from scheduler_core import finding, products
@@ -28,16 +26,10 @@ _REJECTION_PREFIX = "OutOf"
 def npu_pod(pod: objects.Pod) -> NpuPod | None:
     """The pod as the core sees it; None if it asks for no NPU that we serve.
 
-    One that asks for several kinds is of the first, and goes nowhere: its chips would
-    have to be chosen, and given, as one.
+    One that asks for several kinds is of the first, and goes nowhere.
     """
     asking = (pods.npu_pod(pod, resource) for resource in RESOURCES)
-    found = [each for each in asking if each is not None]
-    if len(found) > 1:
-        named = " or ".join(each.shape.resource for each in found)
-        problem = f"a pod gets NPUs of one kind: ask for {named}"
-        return replace(found[0], problem=problem)
-    return found[0] if found else None
+    return next((each for each in asking if each is not None), None)
 
 
 def pod_change(

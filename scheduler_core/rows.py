@@ -115,6 +115,8 @@ class Product:
     order: Order = Order.GROUP
     #: whether pods of a job with several must not get chips whose network is faulty
     network_health: bool
+    #: mask of ids that no chip of this server has: those of its other product lines
+    absent: int = 0
     #: whether this is a row as jobs of several pods see it (`distributed`)
     for_distributed: bool = False
     job_rule: JobRule = JobRule.EACH_POD
@@ -150,7 +152,8 @@ class Product:
         group = (1 << self.group_size) - 1
         firsts = range(0, self.chip_count, self.group_size)
         object.__setattr__(self, "counts", tuple(sorted(self.ways)))
-        object.__setattr__(self, "all_chips", (1 << self.chip_count) - 1)
+        every = (1 << self.chip_count) - 1
+        object.__setattr__(self, "all_chips", every & ~self.absent)
         object.__setattr__(self, "groups", tuple(group << first for first in firsts))
         object.__setattr__(self, "group_loss", tuple(self._losses()))
         in_pairs = any(Way.PAIRS in ways for ways in self.ways.values())

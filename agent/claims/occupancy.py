@@ -25,7 +25,7 @@ def device_id(product: Product, chip: int) -> str:
 
 def chip_of(product: Product, kubelet_id: str) -> int:
     """Return the chip whose own id this is; -1 for an id that is not ours."""
-    for chip in range(product.chip_count):
+    for chip in chip_sets.ids_of(product.all_chips):
         if device_id(product, chip) == kubelet_id:
             return chip
     return -1
@@ -127,9 +127,9 @@ def chips_behind(ledger: Ledger) -> dict[str, int]:
             may_be = chip_sets.mask_of(hold.reserved)
             behind[kubelet_id] = behind.get(kubelet_id, 0) | may_be
     taken = values.held(ledger)
-    count = ledger.product.chip_count
+    every = ledger.product.all_chips
     strangers = []
-    for chip in range(count):
+    for chip in chip_sets.ids_of(every):
         own = device_id(ledger.product, chip)
         if own in behind:
             continue
@@ -138,7 +138,7 @@ def chips_behind(ledger: Ledger) -> dict[str, int]:
         else:
             behind[own] = 1 << chip
             taken |= 1 << chip
-    left = [chip for chip in range(count) if not taken >> chip & 1]
+    left = chip_sets.ids_of(every & ~taken)
     for position, own in enumerate(strangers):
         behind[own] = 1 << left[position] if position < len(left) else 0
     return behind
@@ -153,5 +153,6 @@ def devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
     """
     behind = chips_behind(ledger)
     bad = ledger.unhealthy | values.releasing(ledger)
-    own = (device_id(ledger.product, chip) for chip in range(ledger.product.chip_count))
+    every = chip_sets.ids_of(ledger.product.all_chips)
+    own = (device_id(ledger.product, chip) for chip in every)
     return tuple((name, bool(behind[name]) and not behind[name] & bad) for name in own)

@@ -15,12 +15,12 @@ _LONG_S = 1.0
 
 def bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
     """Say which ids the kubelet cannot have from us."""
-    last = ledger.product.chip_count - 1
+    every = chip_sets.ids_of(ledger.product.all_chips)
     found = ", ".join(strangers or ids) or "none"
     return (
         f"the kubelet asked for devices that this node does not have: expected "
-        f"distinct ids from {occupancy.device_id(ledger.product, 0)} to "
-        f"{occupancy.device_id(ledger.product, last)}, found {found}"
+        f"distinct ids from {occupancy.device_id(ledger.product, every[0])} to "
+        f"{occupancy.device_id(ledger.product, every[-1])}, found {found}"
     )
 
 

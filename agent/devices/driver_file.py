@@ -13,6 +13,9 @@
       - {chip: 7, number: 100, kind: 4c.3cpu}
     stand_in: /dev/null             # optional: what containers get as /dev/davinciN
     numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
+    beside:                         # optional: further product lines; each chip has
+      - product: atlas-310p         # an id of its own, by which all of the above
+        chips: [8, 9]               # name it
 
 Strict: what is not understood is an error, because a mistyped key would otherwise
 be a chip that is silently healthy. All errors of one file are reported at once.
@@ -20,6 +23,7 @@ be a chip that is silently healthy. All errors of one file are reported at once.
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeGuard, TypeVar
 
 from agent.devices.driver import Flaw
@@ -30,7 +34,10 @@ from agent.devices.reading import (
     Reading,
     VirtualDevice,
 )
+from agent.devices.sizing import UnknownMachineError, ordered, sized
+from scheduler_core import chips as chip_sets
 from scheduler_core import products
+from scheduler_core.products import Product
 from service import yaml_files
 from service.shown import shown, shown_key
 from service.yaml_files import YamlError
@@ -47,7 +54,7 @@ _CHIPS = {"atlas-800-training": ("910A", 32)}
 
 _KEYS = (
     *("product", "faults", "unreachable", "processes", "vanished"),
-    *("virtual", "stand_in", "numa"),
+    *("virtual", "stand_in", "numa", "beside"),
 )
 _FAULT_KEYS = ("chip", "code", "level", "severity", "network")
 
@@ -59,6 +66,9 @@ _KIND = re.compile(r"[0-9]+c(\.[0-9a-z.]+)?")
 
 #: The first and the last number that a driver gives a virtual device.
 VIRTUAL_NUMBERS = (100, 1123)
+
+#: Of one server, all product lines together.
+_MOST_CHIPS = 128
 
 #: Linux counts at most 1,024 of them (MAX_NUMNODES).
 _LAST_NUMA_NODE = 1023
@@ -116,15 +126,18 @@ class _Reader:
         self.flaws: list[Flaw] = []
         #: How many there were, those that are not told included.
         self.count = 0
-        #: How many chips the product has; None while it is not known.
-        self._chip_count: int | None = None
+        #: Ids of all chips, ascending; None while they are not known.
+        self._chips: tuple[int, ...] | None = None
 
     def reading(self, document: object) -> Reading | None:
         fields = self._mapping("", document, _KEYS)
         if fields is None:
             return None
-        product = self._product(fields.get("product"))
-        self._chip_count = None if product is None else product.chip_count
+        product = self._product("product", fields.get("product"))
+        rows = () if product is None else self._rows(product, fields.get("beside"))
+        if product is not None:
+            every = {c for row in rows for c in chip_sets.ids_of(row.all_chips)}
+            self._chips = tuple(sorted(every))
         faults = self._list("faults", fields.get("faults"), self._fault)
         unreachable = self._list("unreachable", fields.get("unreachable"), self._chip)
         processes = self._list("processes", fields.get("processes"), self._process)
@@ -139,25 +152,64 @@ class _Reader:
         numa = self._numa(fields.get("numa"))
         if product is None:
             return None
-        chip_name, ai_core_count = _CHIPS.get(product.key, ("", 0))
-        return Reading(
-            product=product,
-            chip_name=chip_name,
-            ai_core_count=ai_core_count,
-            chips=tuple(c for c in range(product.chip_count) if c not in vanished),
-            numa=numa,
-            faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
-            unreachable=tuple(sorted(unreachable)),
-            processes=tuple(sorted(processes, key=lambda use: (use.chip, use.pid))),
-            virtual=tuple(sorted(virtual, key=lambda device: device.number)),
-            stand_in=stand_in,
+        first, *beside = (
+            _of_line(
+                row,
+                Reading(
+                    product=row,
+                    chips=tuple(c for c in self._chips or () if c not in vanished),
+                    numa=numa,
+                    faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
+                    unreachable=tuple(sorted(unreachable)),
+                    processes=tuple(
+                        sorted(processes, key=lambda use: (use.chip, use.pid))
+                    ),
+                    virtual=tuple(sorted(virtual, key=lambda device: device.number)),
+                    stand_in=stand_in,
+                ),
+            )
+            for row in rows
         )
+        return replace(first, beside=tuple(beside))
 
-    def _product(self, value: object) -> products.Product | None:
+    def _product(self, at: str, value: object) -> Product | None:
         keys = {product.key: product for product in products.PRODUCTS}
         if isinstance(value, str) and value in keys:
             return keys[value]
-        self._flaw("product", f"one of {', '.join(sorted(keys))}", value)
+        self._flaw(at, f"one of {', '.join(sorted(keys))}", value)
+        return None
+
+    def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
+        """The rows of all product lines, those beside the first cut to their chips."""
+        rows = [first, *self._list("beside", value, self._beside)]
+        self._distinct("beside", [row.resource for row in rows], "resource")
+        every = [chip for row in rows for chip in chip_sets.ids_of(row.all_chips)]
+        self._distinct("beside", every, "chip")
+        return ordered(rows)
+
+    def _beside(self, at: str, value: object) -> Product | None:
+        fields = self._mapping(at, value, ("product", "chips"))
+        if fields is None:
+            return None
+        product = self._product(f"{at}.product", fields.get("product"))
+        chips = self._list(f"{at}.chips", fields.get("chips"), self._id)
+        self._distinct(f"{at}.chips", chips, "chip")
+        if product is None or not chips:
+            if not chips:
+                self._flaw(f"{at}.chips", "the ids of its chips", None)
+            return None
+        mask = chip_sets.mask_of(chips)
+        try:
+            row = sized(product.key, max(chips), (1 << max(chips)) - 1 & ~mask)
+        except UnknownMachineError as error:
+            self._add(Flaw(at=f"{at}.chips", expected="its ids", found=str(error)))
+            return None
+        return row
+
+    def _id(self, at: str, value: object) -> int | None:
+        if _is_int(value) and 0 <= value < _MOST_CHIPS:
+            return value
+        self._flaw(at, f"a chip number below {_MOST_CHIPS}", value)
         return None
 
     def _device(self, value: object) -> str:
@@ -218,9 +270,10 @@ class _Reader:
 
     def _numa(self, value: object) -> tuple[int, ...]:
         nodes = self._list("numa", value, self._numa_node)
-        if nodes and self._chip_count not in (None, len(nodes)):
+        count = None if self._chips is None else self._chips[-1] + 1
+        if nodes and count not in (None, len(nodes)):
             found = f"{len(nodes)} of them"
-            expected = f"a NUMA node for each of {self._chip_count} chips"
+            expected = f"a NUMA node for each of {count} chips"
             self._add(Flaw(at="numa", expected=expected, found=found))
         return tuple(nodes)
 
@@ -231,11 +284,10 @@ class _Reader:
         return None
 
     def _chip(self, at: str, value: object) -> int | None:
-        count = self._chip_count
-        if _is_int(value) and value >= 0 and (count is None or value < count):
+        chips = self._chips
+        if _is_int(value) and (value >= 0 if chips is None else value in chips):
             return value
-        known = "a chip number" if count is None else f"a chip from 0 to {count - 1}"
-        self._flaw(at, known, value)
+        self._flaw(at, "a chip number" if chips is None else _any_of(chips), value)
         return None
 
     def _code(self, at: str, value: object) -> str:
@@ -300,6 +352,29 @@ class _Reader:
         self.count += 1
         if self.count <= _MOST_FLAWS:
             self.flaws.append(flaw)
+
+
+def _of_line(row: Product, every: Reading) -> Reading:
+    """What a reading of all chips says of those of one product line."""
+    ours = set(chip_sets.ids_of(row.all_chips))
+    chip_name, ai_core_count = _CHIPS.get(row.key, ("", 0))
+    return replace(
+        every,
+        chip_name=chip_name,
+        ai_core_count=ai_core_count,
+        chips=tuple(chip for chip in every.chips if chip in ours),
+        numa=every.numa[: row.chip_count],
+        faults=tuple(fault for fault in every.faults if fault.chip in ours),
+        unreachable=tuple(chip for chip in every.unreachable if chip in ours),
+        processes=tuple(use for use in every.processes if use.chip in ours),
+        virtual=tuple(device for device in every.virtual if device.chip in ours),
+    )
+
+
+def _any_of(chips: tuple[int, ...]) -> str:
+    if chips == tuple(range(len(chips))):
+        return f"a chip from 0 to {chips[-1]}"
+    return f"one of the chips {', '.join(map(str, chips))}"
 
 
 def _is_int(value: object) -> TypeGuard[int]:

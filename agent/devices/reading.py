@@ -6,7 +6,7 @@ Two readings of an unchanged machine are equal, so that a change is a comparison
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from scheduler_core.products import Product
@@ -167,9 +167,17 @@ class Reading:
     processes: tuple[Process, ...] = ()
     #: Ordered by number. A chip with any of them is not given out whole.
     virtual: tuple[VirtualDevice, ...] = ()
+    #: What the same look shows of the node's other product lines, each its own chips
+    #: and what is said of them; of no further ones in turn.
+    beside: tuple["Reading", ...] = ()
     #: Device of the host that containers get in the place of each chip's own; "" where
     #: the container runtime mounts the chips.
     stand_in: str = ""
+
+    @property
+    def lines(self) -> tuple["Reading", ...]:
+        """What it shows of each product line: the first, and those beside it."""
+        return (replace(self, beside=()) if self.beside else self, *self.beside)
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
         """The faults of one chip, in the order in which they were reported."""

@@ -19,6 +19,7 @@ from agent.devices import driver_file
 from agent.devices.driver import DriverFileError, Flaw
 from agent.devices.edits import Edits
 from agent.devices.reading import ChipFault, Reading
+from scheduler_core import chips as chip_sets
 from service.worker import Worker
 
 #: Far more than 64 chips with 128 faults each need. Unit: bytes.
@@ -159,11 +160,9 @@ class SimulatedDriver:
             return DriverFileError(str(self._path), (flaw,))
         except driver_file.FlawsError as error:
             return DriverFileError(str(self._path), error.flaws)
-        if self._good is not None and parsed.product != self._good.product:
-            return DriverFileError(
-                str(self._path),
-                (_other_product(self._good.product.key, parsed.product.key),),
-            )
+        if self._good is not None and _keys(parsed) != _keys(self._good):
+            flaw = _other_product(_keys(self._good), _keys(parsed))
+            return DriverFileError(str(self._path), (flaw,))
         self._good = _stamped(parsed, self._good, self._wall_ms())
         return self._good
 
@@ -178,6 +177,17 @@ def _stamp(found: os.stat_result) -> _Stamp:
     )
 
 
+def _keys(reading: Reading) -> str:
+    """Which product lines there are, and of several which chips they have."""
+    if not reading.beside:
+        return reading.product.key
+    return ", ".join(f"{line.product.key} {_ids(line)}" for line in reading.lines)
+
+
+def _ids(line: Reading) -> list[int]:
+    return list(chip_sets.ids_of(line.product.all_chips))
+
+
 def _other_product(known: str, found: str) -> Flaw:
     return Flaw(
         at="product",
@@ -188,12 +198,19 @@ def _other_product(known: str, found: str) -> Flaw:
 
 def _stamped(reading: Reading, before: Reading | None, now_ms: int) -> Reading:
     """Date each fault: as before when it is known already, else now."""
-    known = {_key(fault): fault.since_ms for fault in before.faults} if before else {}
-    faults = tuple(
-        replace(fault, since_ms=known.get(_key(fault), now_ms))
-        for fault in reading.faults
+    old = before.lines if before else ()
+    known = {_key(fault): fault.since_ms for line in old for fault in line.faults}
+    first, *beside = (
+        replace(
+            line,
+            faults=tuple(
+                replace(fault, since_ms=known.get(_key(fault), now_ms))
+                for fault in line.faults
+            ),
+        )
+        for line in reading.lines
     )
-    return replace(reading, faults=faults)
+    return replace(first, beside=tuple(beside))
 
 
 def _key(fault: ChipFault) -> tuple[int, str]:

@@ -108,7 +108,8 @@ class Source:
         except DriverError as error:
             return self._stale(str(error))
         now = clock.loop_s()
-        why = "; ".join(f"chip {each.chip}: {each.why}" for each in reading.unread)
+        unread = (each for line in reading.lines for each in line.unread)
+        why = "; ".join(f"chip {each.chip}: {each.why}" for each in unread)
         return Observation(reading=reading, read_at=now, problem=why, partly=bool(why))
 
     def _stale(self, problem: str) -> Observation:

@@ -10,15 +10,17 @@ could be mounted; else `native`. Never `cdi`: whether a container runtime reads 
 cannot be seen from here, and one that does not refuses every pod.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
 from agent.claims.values import Hold
 from agent.devices.reading import Reading, VirtualDevice
 from agent.plugin import cdi, host_devices
-from agent.plugin.host_devices import DEV, DeviceNode
+from agent.plugin.host_devices import DEV, DeviceNode, HostDevices
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
+from scheduler_core import chips as chip_sets
 
 #: What Ascend Docker Runtime reads to mount the chips of a container.
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
@@ -72,6 +74,7 @@ class Mounting:
         hardware: Callable[[], Reading],
         cdi_dir: Path,
         dev: Path = DEV,
+        beside: Callable[[], Iterable[Reading]] = tuple,
     ) -> None:
         """Write nothing yet.
 
@@ -80,7 +83,10 @@ class Mounting:
             hardware: The last look at the chips.
             cdi_dir: Where container runtimes look for CDI specs.
             dev: Where devices are, as we see them.
+            beside: The last look at the node's other product lines, of whose chips
+                the node's spec tells as well.
         """
+        self._beside = beside
         self._mount = mount
         self._hardware = hardware
         self._cdi_dir = cdi_dir
@@ -101,13 +107,28 @@ class Mounting:
             return f"this node has no {names}: its driver is not loaded"
         if self._mount is Mount.CDI:
             try:
-                spec = cdi.render(
-                    devices, range(reading.product.chip_count), reading.virtual
-                )
-                cdi.put(self._cdi_dir, spec)
+                cdi.put(self._cdi_dir, self._spec(devices))
             except OSError as error:
                 return f"the CDI spec cannot be written to {self._cdi_dir}: {error}"
         return None
+
+    def _spec(self, devices: HostDevices) -> str:
+        """Say how each chip of the node is mounted, whatever its product line."""
+        lines = sorted(
+            (self._hardware(), *self._beside()),
+            key=lambda line: line.product.resource,
+        )
+        common = dict.fromkeys(
+            node for line in lines for node in host_devices.look(line, self._dev).common
+        )
+        chips = {
+            chip for line in lines for chip in chip_sets.ids_of(line.product.all_chips)
+        }
+        return cdi.render(
+            replace(devices, common=tuple(common)),
+            sorted(chips),
+            [part for line in lines for part in line.virtual],
+        )
 
     def answer(self, hold: Hold) -> api_pb2.ContainerAllocateResponse:
         """Render what a container gets: its chips by physical id, ascending."""

@@ -80,8 +80,8 @@ def parse_chip(name: object, product: Product, *, path: str) -> int:
         WireError: It is not the name of a chip of this product, letter for letter.
     """
     chip = _id(name, product.chip_prefix, product.chip_count)
-    if chip is None:
-        raise WireError(path, expected=_chips_of(product), found=name)
+    if chip is None or not product.all_chips >> chip & 1:
+        raise WireError(path, expected=chips_of(product), found=name)
     return chip
 
 
@@ -212,6 +212,8 @@ def annotation_path(key: str) -> str:
     return f"metadata.annotations[{key!r}]"
 
 
-def _chips_of(product: Product) -> str:
-    last = chip_name(product.chip_count - 1, product)
-    return f"a chip from {chip_name(0, product)} to {last}"
+def chips_of(product: Product) -> str:
+    """What a chip of this product may be called, for errors."""
+    every = product.all_chips
+    first = chip_name((every & -every).bit_length() - 1, product)
+    return f"a chip from {first} to {chip_name(every.bit_length() - 1, product)}"

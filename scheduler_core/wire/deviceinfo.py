@@ -6,8 +6,7 @@ released yet, beside `DeviceInfoCfg` and outside its CheckCode.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -20,6 +19,8 @@ from scheduler_core.wire.annotations import (
     parse_chip_names,
     render_chips,
 )
+from scheduler_core.wire.gojson import go_json
+from scheduler_core.wire.levels import seriousness
 from scheduler_core.wire.shown import shown
 from scheduler_core.wire.typed import (
     as_array,
@@ -35,27 +36,13 @@ DEVICE_INFO_KEY = "DeviceInfoCfg"
 AFFINITY_KEY = "AscendAffinity"
 
 _AFFINITY_VERSION = 1
+#: SuperPoD of a server that cannot be in one
+_NOWHERE = -2
 #: resources of chips without a parameter plane, which have fewer lists
 _INFERENCE = ("huawei.com/Ascend310", "huawei.com/Ascend310P")
 _DESCRIPTION = (
     "The list under huawei.com/<resource> is kept for schedulers that read it; it is "
     "going to be removed, because a scheduler keeps the free chips of a node itself."
-)
-#: levels of a fault, the most serious first
-_LEVELS = (
-    "ManuallySeparateNPU",
-    "SeparateNPU",
-    "PreSeparateNPU",
-    "RestartNPU",
-    "FreeRestartNPU",
-    "RestartBusiness",
-    "RestartRequest",
-    "SubHealthFault",
-    "NotHandleFault",
-)
-#: what Go's JSON escapes besides what JSON demands
-_GO_ESCAPES = str.maketrans(
-    {c: f"\\u{ord(c):04x}" for c in ("<", ">", "&", "\u2028", "\u2029")}
 )
 
 
@@ -88,8 +75,8 @@ class DeviceInfo:
     faults: tuple[Fault, ...] = ()
     #: seconds since 1970
     update_time: int
-    super_pod_id: int = -2
-    server_index: int = -2
+    super_pod_id: int = _NOWHERE
+    server_index: int = _NOWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,23 +96,47 @@ class Affinity:
     lost: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What is said of the chips of one product line beside the first of a node."""
+
+    product: Product
+    info: DeviceInfo
+    affinity: Affinity
+
+
 def configmap_name(node: str) -> str:
     """The name of a node's ConfigMap."""
     return f"mindx-dl-deviceinfo-{node}"
 
 
-def render(info: DeviceInfo, affinity: Affinity, product: Product) -> dict[str, str]:
+def render(
+    info: DeviceInfo,
+    affinity: Affinity,
+    product: Product,
+    beside: Sequence[Line] = (),
+) -> dict[str, str]:
     """All data keys of the ConfigMap.
+
+    Args:
+        info: What is said of the chips; its moment is that of the whole.
+        affinity: What the agent says of them.
+        product: Their row.
+        beside: The node's other product lines. SuperPoD and server are those of the
+            first line that has them; the sequence grows when any of theirs does.
 
     Source:
         MindCluster device plugin, `DeviceInfoCfg`: order of keys, lists ordered as
         text, UpdateTime in seconds, JSON as Go writes it.
     """
-    listed = render_device_list(info, product)
+    lines = (Line(product=product, info=info, affinity=affinity), *beside)
+    listed = _device_list(lines)
+    placed = (line.info for line in lines if line.info.super_pod_id != _NOWHERE)
+    place = next(placed, info)
     document = {
         "DeviceInfo": {"DeviceList": listed, "UpdateTime": info.update_time},
-        "SuperPodID": info.super_pod_id,
-        "ServerIndex": info.server_index,
+        "SuperPodID": place.super_pod_id,
+        "ServerIndex": place.server_index,
         "CheckCode": check_code(listed, info.update_time),
     }
     return {
@@ -133,20 +144,36 @@ def render(info: DeviceInfo, affinity: Affinity, product: Product) -> dict[str, 
         "ManuallySeparateNPU": "",
         "UpgradeFaultReason": "{}",
         "Description": _DESCRIPTION,
-        AFFINITY_KEY: render_affinity(affinity, product),
+        AFFINITY_KEY: _affinity(lines),
     }
 
 
 def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
     """The entries of `DeviceList`, ordered by key."""
+    return _device_list(
+        [Line(product=product, info=info, affinity=Affinity(sequence=0))]
+    )
+
+
+def _device_list(lines: Sequence[Line]) -> dict[str, str]:
+    """The entries of all lines, ordered by key; the 310 and the 310P share one."""
+    listed: dict[str, str] = {}
+    faults: dict[str, list[object]] = {}
+    for line in lines:
+        listed |= _lists(line.info, line.product)
+        found = faults.setdefault(_fault_key(line.product), [])
+        found += _fault_objects(line.info.faults, line.product)
+    listed |= {key: go_json(found) for key, found in faults.items()}
+    return {key: listed[key] for key in sorted(listed)}
+
+
+def _lists(info: DeviceInfo, product: Product) -> dict[str, str]:
+    """The lists of chips of one line."""
 
     def text(chips: Iterable[int]) -> str:
         return render_chips(chips, product, lexicographic=True)
 
-    listed = {
-        product.resource: text(info.available),
-        _fault_key(product): go_json(_fault_objects(info.faults, product)),
-    }
+    listed = {product.resource: text(info.available)}
     if _is_inference(product):
         # they have no lists for these: a chip that recovers is not to be used yet
         listed[f"{product.resource}-Unhealthy"] = text(
@@ -158,7 +185,7 @@ def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
             f"{product.resource}-Recovering": text(info.recovering),
             f"{product.resource}-Unhealthy": text(info.unhealthy),
         }
-    return {key: listed[key] for key in sorted(listed)}
+    return listed
 
 
 def _is_inference(product: Product) -> bool:
@@ -184,18 +211,30 @@ def check_code(device_list: Mapping[str, str], update_time: int) -> str:
 
 def render_affinity(affinity: Affinity, product: Product) -> str:
     """The text under `AscendAffinity`; `lost` only when there is any."""
+    return _affinity(
+        [Line(product=product, info=DeviceInfo(update_time=0), affinity=affinity)]
+    )
 
-    def names(chips: Iterable[int]) -> list[str]:
-        return [chip_name(chip, product) for chip in sorted(chips)]
+
+def _affinity(lines: Sequence[Line]) -> str:
+    """The text that names the chips of all lines, those of one after the other."""
+
+    def names(chips_of: Callable[[Affinity], Iterable[int]]) -> list[str]:
+        return [
+            chip_name(chip, line.product)
+            for line in lines
+            for chip in sorted(chips_of(line.affinity))
+        ]
 
     document: dict[str, object] = {
         "version": _AFFINITY_VERSION,
-        "held": names(affinity.held),
-        "releasing": names(affinity.releasing),
-        "sequence": affinity.sequence,
+        "held": names(lambda said: said.held),
+        "releasing": names(lambda said: said.releasing),
+        "sequence": sum(line.affinity.sequence for line in lines),
     }
-    if affinity.lost:
-        document["lost"] = names(affinity.lost)
+    lost = names(lambda said: said.lost)
+    if lost:
+        document["lost"] = lost
     return go_json(document)
 
 
@@ -296,7 +335,7 @@ def _fault_objects(faults: Iterable[Fault], product: Product) -> list[object]:
 
 
 def _fault_object(faults: tuple[Fault, ...], product: Product) -> dict[str, object]:
-    worst = min((fault.level for fault in faults), key=_seriousness)
+    worst = min((fault.level for fault in faults), key=seriousness)
     first = faults[0]
     coded = {fault.code.upper(): fault for fault in faults if fault.code}
     return {
@@ -311,11 +350,6 @@ def _fault_object(faults: tuple[Fault, ...], product: Product) -> dict[str, obje
             for code in sorted(coded)
         },
     }
-
-
-def _seriousness(level: str) -> int:
-    """Smaller is worse; a level that we do not know is taken for the worst."""
-    return _LEVELS.index(level) if level in _LEVELS else -1
 
 
 def _parse_faults(
@@ -355,9 +389,3 @@ def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
             time_ms=as_integer(detail.get("fault_time", 0), f"{where}.fault_time"),
             network=network,
         )
-
-
-def go_json(document: object) -> str:
-    """The JSON of a document as Go writes it: compact, with its escapes."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    return text.translate(_GO_ESCAPES)

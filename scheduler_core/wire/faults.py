@@ -14,12 +14,14 @@ from dataclasses import dataclass
 
 from scheduler_core.products import Product
 from scheduler_core.wire.annotations import (
+    WireError,
     chip_name,
+    chips_of,
     parse_chip,
     parse_chip_names,
     render_chips,
 )
-from scheduler_core.wire.deviceinfo import go_json
+from scheduler_core.wire.gojson import go_json
 from scheduler_core.wire.typed import (
     as_array,
     as_integer,
@@ -85,18 +87,41 @@ class SwitchInfo:
     level: str = ""
 
 
-def parse_separated(text: str, product: Product) -> tuple[int, ...]:
+def parse_separated(
+    text: str, product: Product, beside: Iterable[Product] = ()
+) -> tuple[int, ...]:
     """The chips that a person or a program has separated, ascending.
 
     Blanks, empty elements and a name that stands twice are forgiven: people write it.
 
+    Args:
+        text: As it stands.
+        product: Whose chips are wanted.
+        beside: The node's other product lines, whose chips may be named as well.
+
     Raises:
-        WireError: A name is not that of a chip of this product.
+        WireError: A name is not that of a chip of any of these products.
     """
-    names = dict.fromkeys(part.strip() for part in text.split(","))
-    return parse_chip_names(
-        [name for name in names if name], product, path=SEPARATED_KEY
-    )
+    parts = dict.fromkeys(part.strip() for part in text.split(","))
+    names = [name for name in parts if name]
+    every = sorted((product, *beside), key=lambda row: row.resource)
+    for index, name in enumerate(names):
+        if not _is_of(name, every):
+            path, expected = f"{SEPARATED_KEY}[{index}]", map(chips_of, every)
+            raise WireError(path, expected=" or ".join(expected), found=name)
+    own = [name for name in names if _is_of(name, [product])]
+    return parse_chip_names(own, product, path=SEPARATED_KEY)
+
+
+def _is_of(name: str, products: Iterable[Product]) -> bool:
+    """Whether a name is that of a chip of any of these products."""
+    for product in products:
+        try:
+            parse_chip(name, product, path="")
+        except WireError:
+            continue
+        return True
+    return False
 
 
 def render_separated(chips: Iterable[int], product: Product) -> str:
@@ -106,21 +131,36 @@ def render_separated(chips: Iterable[int], product: Product) -> str:
 
 def render_upgrades(reasons: Iterable[UpgradeReason], product: Product) -> str:
     """The text under `UpgradeFaultReason`."""
+    return render_upgrades_of([(reasons, product)])
+
+
+def render_upgrades_of(
+    lines: Iterable[tuple[Iterable[UpgradeReason], Product]],
+) -> str:
+    """The text under `UpgradeFaultReason` of a node with several product lines."""
     listed: dict[str, list[dict[str, object]]] = {}
-    for reason in reasons:
-        listed.setdefault(chip_name(reason.chip, product), []).append(
-            {
-                "upgrade_time": reason.time_ms,
-                "fault_code": reason.code,
-                "fault_level": reason.level,
-                "upgrade_type": reason.type,
-            }
-        )
+    for reasons, product in lines:
+        for reason in reasons:
+            listed.setdefault(chip_name(reason.chip, product), []).append(
+                {
+                    "upgrade_time": reason.time_ms,
+                    "fault_code": reason.code,
+                    "fault_level": reason.level,
+                    "upgrade_type": reason.type,
+                }
+            )
     return go_json({name: listed[name] for name in sorted(listed)})
 
 
-def parse_upgrades(text: str, product: Product) -> tuple[UpgradeReason, ...]:
+def parse_upgrades(
+    text: str, product: Product, beside: Iterable[Product] = ()
+) -> tuple[UpgradeReason, ...]:
     """What the text under `UpgradeFaultReason` says.
+
+    Args:
+        text: As it stands.
+        product: Whose chips are wanted.
+        beside: The node's other product lines, whose chips may be named as well.
 
     Raises:
         WireError: Not JSON, a field of the wrong type, a chip that is not one.
@@ -129,6 +169,7 @@ def parse_upgrades(text: str, product: Product) -> tuple[UpgradeReason, ...]:
     return tuple(
         _reason(item, product, name, f"{UPGRADES_KEY}[{name!r}][{index}]")
         for name, listed in root.items()
+        if not _is_of(name, beside)
         for index, item in enumerate(as_array(listed, f"{UPGRADES_KEY}[{name!r}]"))
     )
 

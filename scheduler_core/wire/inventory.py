@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from scheduler_core.products import PRODUCTS, Product
 from scheduler_core.wire.addresses import UNKNOWN, Address, Addresses
@@ -22,8 +23,21 @@ _PREFIXES = sorted({re.escape(row.chip_prefix) for row in PRODUCTS})
 _VIRTUAL = re.compile(f"(?:{'|'.join(_PREFIXES)})[0-9]+c[-.].*")
 
 
+class Line(NamedTuple):
+    """The chips of one product line of a node."""
+
+    #: physical ids, in any order
+    chips: Iterable[int]
+    product: Product
+    #: of its chips, as far as they are known
+    addresses: Addresses
+
+
 def render(
-    chips: Iterable[int], product: Product, addresses: Addresses | None = None
+    chips: Iterable[int],
+    product: Product,
+    addresses: Addresses | None = None,
+    beside: Iterable[Line] = (),
 ) -> str:
     """The annotation's text for a node with these chips, in any order.
 
@@ -31,14 +45,19 @@ def render(
         chips: Physical ids.
         product: The node's row.
         addresses: Of its chips, as far as they are known.
+        beside: The node's other product lines.
     """
-    known = addresses or Addresses()
+    known = {
+        chip_name(chip, line.product): line.addresses.of(chip)
+        for line in (Line(chips, product, addresses or Addresses()), *beside)
+        for chip in line.chips
+    }
     document = {
-        chip_name(chip, product): {
-            "IP": known.of(chip).ip,
-            "SuperDeviceID": known.of(chip).super_device_id,
+        name: {
+            "IP": known[name].ip,
+            "SuperDeviceID": known[name].super_device_id,
         }
-        for chip in sorted(chips, key=lambda chip: chip_name(chip, product))
+        for name in sorted(known)
     }
     return json.dumps(document, separators=(",", ":"))
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_core import shapes
+from scheduler_core.products import PRODUCTS
 from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
 from scheduler_core.wire import annotations as keys
 from scheduler_core.wire.marks import RANK_INDEX
@@ -20,6 +21,8 @@ CHOICE_KEYS = ("huawei.com/schedule_policy", "sp-block")
 #: the variable by which a container tells the runtime what to mount
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 
+#: resources of whole chips
+_LINES = tuple(dict.fromkeys(row.resource for row in PRODUCTS))
 _COUNT = re.compile("[0-9]{1,9}")
 
 
@@ -131,7 +134,10 @@ def npu_pod(
         created=meta.created,
         needs=needs,
         shape=shape,
-        problem=_problem(ordered, ours, resource) or shapes.refusal(shape) or "",
+        problem=_problem(ordered, ours, resource)
+        or _mixture(ordered, meta.dra)
+        or shapes.refusal(shape)
+        or "",
     )
 
 
@@ -178,6 +184,18 @@ def _reads_annotation(container: RawContainer, resource: str) -> bool:
     return any(
         env.name == VISIBLE_DEVICES and env.field_path == path for env in container.env
     )
+
+
+def _mixture(containers: Iterable[RawContainer], dra: Iterable[str]) -> str:
+    """Say that a pod asks for whole chips of several product lines, if it does.
+
+    It has one predicate-time, and one annotation of what was mounted.
+    """
+    ours = [container for container in containers if container.name not in dra]
+    asked = [line for line in _LINES if any(_asks(each, line) for each in ours)]
+    if len(asked) < 2:
+        return ""
+    return f"a pod gets NPUs of one kind: ask for {' or '.join(asked)}"
 
 
 def _problem(

@@ -4,11 +4,10 @@ A chip that cannot be read keeps what was last known of it. What is kept here is
 with the process and found again by the next look.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agent.devices.dcmi import machine
-from agent.devices.dcmi.machine import UnknownMachineError
 from agent.devices.dcmi.survey import ChipLook, Code, Identity, Survey
 from agent.devices.reading import (
     UNKNOWN,
@@ -19,6 +18,8 @@ from agent.devices.reading import (
     Unread,
     VirtualDevice,
 )
+from agent.devices.sizing import UnknownMachineError, sized
+from scheduler_core import chips as chip_sets
 from scheduler_core.products import Product
 
 #: Faults of the parameter-plane network and not of the chip.
@@ -37,11 +38,14 @@ class Conversion:
         """Know nothing yet.
 
         Args:
-            product: Key of the row of the table; "" to tell it from the chips.
+            product: Key of the row of the table, whose chips alone are served; "" to
+                tell the rows from the chips.
         """
         self._key = product
-        self._product: Product | None = None
+        self._products: tuple[Product, ...] = ()
         self._known: dict[int, ChipLook] = {}
+        #: {chip that was ever seen: the row by which it is served}
+        self._rows: dict[int, Product] = {}
         self._since_ms: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
@@ -55,16 +59,31 @@ class Conversion:
             UnknownMachineError: It shows no server that we could serve.
         """
         looks = _by_id(survey.chips)
-        product = self._product = self._product or self._product_of(looks.values())
-        looks = {
-            chip: look
-            for chip, look in looks.items()
-            if chip < product.chip_count and _is_of(product, look.identity)
-        }
+        self._products = self._products or self._products_of(looks.values())
+        late = () if self._key else tuple(self._late(looks))
+        rows = {chip: self._row_of(look.identity) for chip, look in looks.items()}
+        self._rows |= {chip: row for chip, row in rows.items() if row is not None}
+        looks = {chip: look for chip, look in looks.items() if rows[chip] is not None}
         unread = self._carried(looks, survey)
-        chips = tuple(sorted(looks))
         self._known |= looks
         self._date(looks.values(), now_ms)
+        first, *beside = (
+            self._of_line(product, looks, unread, survey) for product in self._products
+        )
+        return replace(first, beside=tuple(beside), unread=(*first.unread, *late))
+
+    def _of_line(
+        self,
+        product: Product,
+        looks: Mapping[int, ChipLook],
+        unread: Iterable[Unread],
+        survey: Survey,
+    ) -> Reading:
+        """What is known of the chips of one product line."""
+        looks = {
+            chip: look for chip, look in looks.items() if self._rows[chip] is product
+        }
+        chips = tuple(sorted(looks))
         first = looks[chips[0]].identity if chips else None
         return Reading(
             product=product,
@@ -86,19 +105,31 @@ class Conversion:
                 for chip in chips
                 for pid in looks[chip].pids
             ),
-            unread=unread,
-            virtual=tuple(
-                sorted(
-                    (
-                        VirtualDevice(chip=chip, number=number, kind=kind)
-                        for chip in chips
-                        for number, name in looks[chip].identity.virtual or ()
-                        if (kind := machine.kind_of(name))
-                    ),
-                    key=lambda device: device.number,
-                )
-            ),
+            unread=tuple(each for each in unread if self._rows[each.chip] is product),
+            virtual=tuple(_parts(looks[chip].identity for chip in chips)),
         )
+
+    def _row_of(self, chip: Identity) -> Product | None:
+        """The row by which a chip is served; None: by none.
+
+        One of no family is of the only line that there is, or of what it was before.
+        """
+        if not machine.line_of(chip) and len(self._products) > 1:
+            return self._rows.get(chip.physical_id)
+        rows = (row for row in self._products if row.all_chips >> chip.physical_id & 1)
+        return next((row for row in rows if _is_of(row, chip)), None)
+
+    def _late(self, looks: Mapping[int, ChipLook]) -> Iterator[Unread]:
+        """Yield the chips of product lines that were not there at the start."""
+        ours = {row.chip_prefix.rstrip("-") for row in self._products}
+        for chip, look in sorted(looks.items()):
+            line = machine.line_of(look.identity)
+            if line and line not in ours:
+                yield Unread(
+                    chip=chip,
+                    why=f"there was no {line} on this node when the agent started, "
+                    "which has to be started again to serve it",
+                )
 
     def _carried(
         self, looks: dict[int, ChipLook], survey: Survey
@@ -124,19 +155,20 @@ class Conversion:
             looks[chip] = _completed(look, self._known.get(chip, look))
         return tuple(Unread(chip=chip, why=why[chip]) for chip in sorted(why))
 
-    def _product_of(self, looks: Iterable[ChipLook]) -> Product:
+    def _products_of(self, looks: Iterable[ChipLook]) -> tuple[Product, ...]:
         identities = [look.identity for look in looks]
         if not identities:
             raise UnknownMachineError("the driver shows no chip")
-        if self._key:
-            row = machine.sized(self._key, 0)
-            ours = [chip for chip in identities if _is_of(row, chip)]
-            if not ours:
-                raise UnknownMachineError(
-                    f"the driver shows no chip that could be of --product {self._key}"
-                )
-            return machine.sized(self._key, max(chip.physical_id for chip in ours))
-        return machine.product_of(identities)
+        if not self._key:
+            return machine.products_of(identities)
+        row = sized(self._key, 0)
+        ours = {chip.physical_id for chip in identities if _is_of(row, chip)}
+        if not ours:
+            raise UnknownMachineError(
+                f"the driver shows no chip that could be of --product {self._key}"
+            )
+        others = {chip.physical_id for chip in identities} - ours
+        return (sized(self._key, max(ours), chip_sets.mask_of(others)),)
 
     def _date(self, looks: Iterable[ChipLook], now_ms: int) -> None:
         """Date each fault: as before when it is known already, else by its event."""
@@ -169,6 +201,16 @@ class Conversion:
         return nodes if len(nodes) == product.chip_count else ()
 
 
+def _parts(chips: Iterable[Identity]) -> list[VirtualDevice]:
+    found = [
+        VirtualDevice(chip=chip.physical_id, number=number, kind=kind)
+        for chip in chips
+        for number, name in chip.virtual or ()
+        if (kind := machine.kind_of(name))
+    ]
+    return sorted(found, key=lambda device: device.number)
+
+
 def _completed(look: ChipLook, known: ChipLook) -> ChipLook:
     """Put into a look what single calls could not tell."""
     if look.unread_pids:
@@ -182,8 +224,7 @@ def _completed(look: ChipLook, known: ChipLook) -> ChipLook:
 
 def _is_of(product: Product, chip: Identity) -> bool:
     """Whether a chip is of the product line of a row; one of no line is of any."""
-    line = machine.line_of(chip)
-    return line in (chip.name, product.chip_prefix.rstrip("-"))
+    return machine.line_of(chip) in ("", product.chip_prefix.rstrip("-"))
 
 
 def _by_id(looks: Iterable[ChipLook]) -> dict[int, ChipLook]:

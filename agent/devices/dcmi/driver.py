@@ -15,11 +15,11 @@ from typing import Any
 
 from agent.devices.dcmi import finding, survey
 from agent.devices.dcmi.conversion import Conversion
-from agent.devices.dcmi.machine import UnknownMachineError
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.worker import Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
+from agent.devices.sizing import UnknownMachineError
 from service import clock
 from service.backoff import Backoff
 

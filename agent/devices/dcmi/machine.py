@@ -20,16 +20,13 @@ Source:
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
-from functools import cache
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 
 from agent.devices.dcmi.survey import Identity
+from agent.devices.sizing import UnknownMachineError, ordered, sized
+from scheduler_core import chips as chip_sets
 from scheduler_core import products
-from scheduler_core.errors import UnknownProductError
-from scheduler_core.products import GroupKind, Product
+from scheduler_core.products import Product
 
 _A3_BOARDS = frozenset({*range(0xB0, 0xB5), 0x81, 0x83, 0xD1, 0xD3})
 _INFERENCE_BOARDS = frozenset({0x28, 0x29})
@@ -45,49 +42,41 @@ _DUO = "Duo"
 _300T = "300T"
 
 
-class UnknownMachineError(ValueError):
-    """No row of the table of products is like these chips."""
+def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
+    """The rows of the table by which a server's chips are given out.
 
-
-def product_of(chips: Iterable[Identity]) -> Product:
-    """The row of the table by which a server's chips are given out.
+    One for each product line: the one with the most chips first, then by resource.
 
     Args:
-        chips: All of one product line; at least one.
+        chips: At least one.
 
     Raises:
-        UnknownMachineError: They are of no family that is served, or too many.
+        UnknownMachineError: Some are of no family that is served, or too many.
     """
-    chips = tuple(chips)
-    lines = lines_of(chips)
-    if len(lines) > 1:
-        found = ", ".join(f"{count} {name}" for name, count in lines.items())
-        raise UnknownMachineError(
-            f"chips of several product lines ({found}); --product says which of them "
-            "this agent serves"
-        )
-    highest = max(chip.physical_id for chip in chips)
-    key = _key(
-        chips[0], highest, in_superpod=any(_is_id(c.super_pod_id) for c in chips)
-    )
+    lines: dict[str, list[Identity]] = {}
+    for chip in chips:
+        lines.setdefault(line_of(chip), []).append(chip)
+    every = chip_sets.mask_of(c.physical_id for line in lines.values() for c in line)
+    return ordered(_product_of(line, every) for line in lines.values())
+
+
+def _product_of(line: Sequence[Identity], every: int) -> Product:
+    """The row of the chips of one line, on a server with all of these ids."""
+    ids = [chip.physical_id for chip in line]
+    is_in_superpod = any(_is_id(chip.super_pod_id) for chip in line)
+    key = _key(line[0], max(ids), in_superpod=is_in_superpod)
     if not key:
-        chip = chips[0]
         raise UnknownMachineError(
-            f"chips {chip.name!r} on board {chip.board_id:#x} are of no family that "
-            "is served; --product says how to treat them"
+            f"chips {line[0].name!r} on board {line[0].board_id:#x} are of no family "
+            "that is served; --product says how to treat them"
         )
-    return sized(key, highest)
-
-
-def lines_of(chips: Iterable[Identity]) -> dict[str, int]:
-    """The product lines of some chips, and how many chips each has."""
-    return dict(sorted(Counter(map(line_of, chips)).items()))
+    return sized(key, max(ids), every & ~chip_sets.mask_of(ids))
 
 
 def line_of(chip: Identity) -> str:
-    """The product line of a chip: the beginning of its row's names."""
+    """The product line of a chip: the beginning of its row's names; "" for none."""
     key = _key(chip, 0, in_superpod=False)
-    return products.by_key(key).chip_prefix.rstrip("-") if key else chip.name
+    return products.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 
 def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:
@@ -121,41 +110,6 @@ def _key_of_910(chip: Identity, highest: int) -> str:
     if _300T in chip.product_type:
         return "a300t"
     return "atlas-800-training-half" if highest < 4 else "atlas-800-training"
-
-
-@cache
-def sized(key: str, highest: int) -> Product:
-    """A row of the table, cut to the chips of this server where the row is a limit.
-
-    Servers of cards have as many chips as somebody has put in: their row says how
-    many there may be, and the kubelet must not be told of more than there are.
-
-    Args:
-        key: Of the row.
-        highest: The highest physical id that was seen.
-
-    Raises:
-        UnknownMachineError: There is no such row, or it has no such chip.
-    """
-    try:
-        row = products.by_key(key)
-    except UnknownProductError as error:
-        raise UnknownMachineError(str(error)) from error
-    if highest >= row.chip_count:
-        raise UnknownMachineError(
-            f"expected chips 0 to {row.chip_count - 1} of a {row.name}, found chip "
-            f"{highest}"
-        )
-    if row.group_kind not in (GroupKind.CARD, GroupKind.NONE) or row.capacity_staged:
-        return row
-    group = row.group_size if row.group_kind is GroupKind.CARD else 1
-    count = (highest // group + 1) * group
-    return replace(
-        row,
-        chip_count=count,
-        group_size=row.group_size if row.group_kind is GroupKind.CARD else count,
-        ways=MappingProxyType({n: w for n, w in row.ways.items() if n <= count}),
-    )
 
 
 def _is_id(said: int) -> bool:

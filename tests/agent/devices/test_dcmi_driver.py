@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.devices.dcmi.machine import sized
 from agent.devices.reading import (
     ChipDetails,
     ChipFault,
@@ -14,6 +13,7 @@ from agent.devices.reading import (
     Unread,
     VirtualDevice,
 )
+from agent.devices.sizing import sized
 from scheduler_core.products import ATLAS_800_TRAINING
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
@@ -167,24 +167,6 @@ async def test_parts_of_chips_are_known_by_their_templates(
         VirtualDevice(chip=2, number=101, kind="4c.3cpu"),
         VirtualDevice(chip=2, number=102, kind="16c"),
     )
-
-
-async def test_of_several_product_lines_one_has_to_be_named(
-    libdcmi: Path, script: Path
-) -> None:
-    machine = fake_machine.module_910b(script, count=4)
-    for chip in (4, 5):
-        machine.add(chip, 0, f"phy={chip} logic={chip} name=310P3 cores=8")
-    async with driver_on(libdcmi, machine) as driver:
-        said = await problem_with(driver, "lines")
-    async with driver_on(libdcmi, machine, product="atlas-a2-8") as driver:
-        reading = await driver.read()
-
-    assert said == (
-        "chips of several product lines (2 Ascend310P, 4 Ascend910); --product says "
-        "which of them this agent serves"
-    )
-    assert (reading.product.key, reading.chips) == ("atlas-a2-8", (0, 1, 2, 3))
 
 
 async def test_a_kind_of_server_that_no_chip_is_of_is_said(

@@ -104,14 +104,14 @@ def test_empty_lists_may_be_left_blank() -> None:
             "# only a comment",
             (
                 "expected a mapping with the keys product, faults, unreachable, "
-                "processes, vanished, virtual, stand_in, numa, found nothing"
+                "processes, vanished, virtual, stand_in, numa, beside, found nothing"
             ),
         ),
         (
             "- 1",
             (
                 "expected a mapping with the keys product, faults, unreachable, "
-                "processes, vanished, virtual, stand_in, numa, found [1]"
+                "processes, vanished, virtual, stand_in, numa, beside, found [1]"
             ),
         ),
         (
@@ -140,7 +140,7 @@ def test_what_is_no_machine_is_refused(text: str, flaw: str) -> None:
             "fault: []",
             (
                 "fault: expected one of the keys product, faults, unreachable, "
-                "processes, vanished, virtual, stand_in, numa, found 'fault'"
+                "processes, vanished, virtual, stand_in, numa, beside, found 'fault'"
             ),
         ),
         ("faults: 3", "faults: expected a list, found 3"),
@@ -238,7 +238,7 @@ def test_all_flaws_come_at_once_also_without_a_product() -> None:
     assert flaws_of('faults: [{chip: 1, code: ""}]\ncolour: red\n') == [
         (
             "colour: expected one of the keys product, faults, unreachable, "
-            "processes, vanished, virtual, stand_in, numa, found 'colour'"
+            "processes, vanished, virtual, stand_in, numa, beside, found 'colour'"
         ),
         f"product: expected one of {KEYS}, found nothing",
         "faults[0].code: expected a fault code in quotes, like \"80E01801\", found ''",
@@ -260,3 +260,81 @@ def test_a_short_text_that_stands_for_a_huge_value_is_refused_at_once() -> None:
 
     with pytest.raises(driver_file.FlawsError, match="faults: expected a list"):
         driver_file.parse(text)
+
+
+LINES = """
+product: atlas-800-training
+faults: [{chip: 9, code: "80E01801"}, {chip: 3, code: "80E18005"}]
+processes: [{chip: 8, pid: 4711}]
+vanished: [2]
+virtual: [{chip: 8, number: 100, kind: 4c}]
+numa: [0, 0, 0, 0, 1, 1, 1, 1, 2, 3]
+beside: [{product: atlas-310p, chips: [8, 9]}]
+"""
+
+
+def test_further_product_lines_have_ids_of_their_own() -> None:
+    first, beside = driver_file.parse(LINES).lines
+    row = beside.product
+
+    assert first == Reading(
+        product=ATLAS_800_TRAINING,
+        chip_name="910A",
+        ai_core_count=32,
+        chips=(0, 1, 3, 4, 5, 6, 7),
+        numa=(0, 0, 0, 0, 1, 1, 1, 1),
+        faults=(ChipFault(chip=3, code="80E18005"),),
+    )
+    assert beside == Reading(
+        product=row,
+        chips=(8, 9),
+        numa=(0, 0, 0, 0, 1, 1, 1, 1, 2, 3),
+        faults=(ChipFault(chip=9, code="80E01801"),),
+        processes=(Process(chip=8, pid=4711),),
+        virtual=(VirtualDevice(chip=8, number=100, kind="4c"),),
+    )
+    assert (row.key, row.resource, row.all_chips, row.counts) == (
+        "atlas-310p",
+        "huawei.com/Ascend310P",
+        0b11 << 8,
+        tuple(range(1, 11)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "flaw"),
+    [
+        (
+            "beside: [{product: atlas-310p, chips: [7, 8]}]",
+            "beside: expected each chip once, found 7",
+        ),
+        (
+            "beside: [{product: mesh-16, chips: [8]}]",
+            ("beside: expected each resource once, found 'huawei.com/Ascend910'"),
+        ),
+        (
+            "beside: [{product: atlas-310p}]",
+            "beside[0].chips: expected the ids of its chips, found nothing",
+        ),
+        (
+            "beside: [{product: atlas-300i-duo-chip, chips: [16]}]",
+            (
+                "beside[0].chips: expected its ids, found expected chips 0 to 15 of a "
+                "server with 300I Duo cards, by chip, found chip 16"
+            ),
+        ),
+        (
+            "beside: [{product: atlas-310p, chips: [8]}]\nvanished: [9]",
+            "vanished[0]: expected a chip from 0 to 8, found 9",
+        ),
+        (
+            "beside: [{product: atlas-310p, chips: [10]}]\nvanished: [8]",
+            (
+                "vanished[0]: expected one of the chips 0, 1, 2, 3, 4, 5, 6, 7, 10, "
+                "found 8"
+            ),
+        ),
+    ],
+)
+def test_a_further_product_line_that_cannot_be_is_refused(line: str, flaw: str) -> None:
+    assert flaws_of(f"product: atlas-800-training\n{line}\n") == [flaw]

@@ -8,8 +8,8 @@ import pytest
 from google.protobuf import text_format
 
 from agent.claims.values import Hold
-from agent.devices.dcmi.machine import sized
 from agent.devices.reading import Reading, VirtualDevice
+from agent.devices.sizing import sized
 from agent.plugin import cdi, mounting
 from agent.plugin.mounting import Mount, Mounting
 from scheduler_core import products

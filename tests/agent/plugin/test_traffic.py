@@ -1,3 +1,5 @@
+import asyncio
+
 from agent.plugin.traffic import PREFERENCE_LASTS_S, Traffic
 
 
@@ -55,3 +57,17 @@ async def test_a_preference_without_an_allocate_stops_counting() -> None:
     clock.now_s += PREFERENCE_LASTS_S
 
     assert traffic.is_quiet
+
+
+async def test_a_preference_waits_for_every_listing_that_is_under_way() -> None:
+    traffic = Traffic(Clock())
+    first, second = traffic.listing(), traffic.listing()
+    with first:
+        with second:
+            pass
+        asking = asyncio.create_task(traffic.prefer())
+        await asyncio.sleep(0)
+        was_waiting = not asking.done()
+    await asking
+
+    assert was_waiting

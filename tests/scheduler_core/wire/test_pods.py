@@ -234,3 +234,22 @@ def test_a_pod_that_can_never_be_served_says_why(
     containers: tuple[RawContainer, ...], problem: str
 ) -> None:
     assert pod_of(*containers).problem == problem
+
+
+@pytest.mark.parametrize("first", ["huawei.com/Ascend910", "huawei.com/Ascend310P"])
+def test_a_pod_is_given_chips_of_one_product_line(first: str) -> None:
+    both = [
+        RawContainer(name="train", limits={"huawei.com/Ascend910": "1"}),
+        RawContainer(name="infer", limits={"huawei.com/Ascend310P": "1"}),
+    ]
+
+    pod = npu_pod(META, both, first)
+    spared = npu_pod(replace(META, dra=("infer",)), both, "huawei.com/Ascend910")
+
+    assert pod is not None
+    assert pod.problem == (
+        "a pod gets NPUs of one kind: ask for huawei.com/Ascend910 or "
+        "huawei.com/Ascend310P"
+    )
+    assert spared is not None
+    assert spared.problem == ""
