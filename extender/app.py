@@ -31,7 +31,7 @@ from extender.server import Server
 from extender.settings import Settings
 from extender.shadowing import Shadowing
 from extender.sharing import Sharing
-from extender.sweeping import Sweeping
+from extender.sweeping import Promises, Sweeping
 from extender.volcano import Parts, Volcano
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
@@ -127,6 +127,7 @@ class Extender:
             self._cache,
             metrics,
             learn=self._learn,
+            promises=Promises(known=self._promised, take_up=self._binder.take_up),
             every_s=settings.sweep_s,
         )
         self._server = Server(
@@ -229,6 +230,11 @@ class Extender:
             if self._evictor is not None and self.why_not_ready() is None:
                 self._evictor.tick()
             await self._binder.audit()
+
+    def _promised(self) -> set[str]:
+        """UIDs of the pods for whose promises somebody answers, besides plans."""
+        handed = self._evictor.promised if self._evictor is not None else ()
+        return {*self._binder.promised, *self._volcano.promised, *handed}
 
     def _adjust(self, to: Adjustable) -> None:
         """Put changed settings into force, and have the pods that wait tried again."""

@@ -9,7 +9,7 @@ bind may be tried again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,7 @@ UNSEEN_S = 60.0
 STOP_S = 12.0
 
 _GONE = "the pod is gone"
+_NOT_BOUND = "the pod is not bound"
 _STOPPING = "the extender is stopping"
 _UNDER_WAY = "a bind of this pod is under way"
 _UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
@@ -189,7 +190,24 @@ class Binder:
                 del self._unseen[uid]
             elif now_s - since_s >= after_s:
                 self._unseen[uid] = (args, now_s)
-                await self._look(_Open(args, "the pod is not bound"))
+                await self._look(_Open(args, _NOT_BOUND))
+
+    @property
+    def promised(self) -> Collection[str]:
+        """UIDs of the pods whose promises we answer for."""
+        return self._under_way | self._open.keys() | self._unseen.keys()
+
+    def take_up(self, uid: str) -> None:
+        """Look into a promise that nobody answers for: its bind may have been sent."""
+        promise, pod = self._cache.assumed[uid], self._cache.pods.get(uid)
+        if promise.planned:
+            self._void(uid, _NOT_BOUND)
+            return
+        where, name = (pod.namespace, pod.name) if pod else ("", "")
+        args = BindArgs(namespace=where, name=name, uid=uid, node=promise.node)
+        over_s = asyncio.get_running_loop().time() + self._open_s
+        self._open[uid] = _Open(args, _NOT_BOUND, over_s=over_s)
+        self._follow(self._open[uid])
 
     @property
     def is_quiet(self) -> bool:
@@ -305,15 +323,18 @@ class Binder:
         if said is not None:
             return said
         if not found.is_watched:
-            found.is_watched = True
-            task = loop.create_task(self._watch(found))
-            self._looks.add(task)
-            task.add_done_callback(self._looks.discard)
+            self._follow(found)
             log.warning(
                 "bind without a clear outcome",
                 extra={"pod": f"{args.namespace}/{args.name}", "error": str(error)},
             )
         return _UNKNOWN
+
+    def _follow(self, found: _Open) -> None:
+        found.is_watched = True
+        task = asyncio.get_running_loop().create_task(self._watch(found))
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
 
     async def _watch(self, found: _Open) -> None:
         """Look at the pod until it is clear what has become of the bind."""
@@ -330,6 +351,8 @@ class Binder:
     async def _look(self, found: _Open) -> str | None:
         """What a bind has come to: "" done, a sentence if not, None if unclear."""
         args = found.args
+        if not args.name:
+            return None  # no watch has shown the pod yet
         try:
             pod = await self._read(args)
         except NotFoundError:

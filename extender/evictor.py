@@ -8,7 +8,7 @@ are kept in the cache until filter comes again for whom they were freed.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol, assert_never
 
 from extender import changes, choice, planning, rooms, verdicts, victims
@@ -124,6 +124,11 @@ class Evictor:
         self._do(rooms.Ticked())
         self._take_back(now_s)
         self._decide()
+
+    @property
+    def promised(self) -> Collection[str]:
+        """UIDs of the pods whose promises we answer for."""
+        return self._handed.keys()
 
     async def stop(self) -> None:
         """Evict nobody any more."""

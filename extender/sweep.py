@@ -66,6 +66,17 @@ def strays(
     return found
 
 
+def forgotten(cache: Cache, known: Collection[str]) -> list[str]:
+    """UIDs of pods that have been promised chips, and nobody answers for it.
+
+    Args:
+        cache: What is held.
+        known: UIDs of pods whose promises somebody answers for, besides plans of jobs.
+    """
+    places = {uid for gang in cache.gangs.jobs.values() for uid in gang.places}
+    return sorted(cache.assumed.keys() - places.union(known))
+
+
 #: (what, as it should be, as it is held)
 _Pairs = Iterator[tuple[str, object, object]]
 

@@ -8,7 +8,8 @@ is lost for another reason, a chip may look free that is not.
 import asyncio
 import logging
 import random  # noqa: TID251  # jitter, so that no two programs list in step
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -30,8 +31,21 @@ _PAUSE_S = 0.01
 #: Differences that are logged each; of a thousand the first tell enough.
 _TOLD = 20
 
+#: What promises are counted under, beside the watches.
+_PROMISES = "promises"
+
 T = TypeVar("T", bound=HasMeta)
 _What = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """Who answers for chips that were promised."""
+
+    #: UIDs of the pods for whose promises somebody does
+    known: Callable[[], Collection[str]]
+    #: has a promise looked into for which nobody does
+    take_up: Callable[[str], None]
 
 
 class Sweeping:
@@ -44,6 +58,7 @@ class Sweeping:
         metrics: Metrics,
         *,
         learn: Callable[[Change], None],
+        promises: Promises,
         every_s: float,
     ) -> None:
         """Look at nothing yet.
@@ -53,15 +68,17 @@ class Sweeping:
             cache: What they have been brought to.
             metrics: Counts comparisons, and what is repaired.
             learn: Lets the cache learn of a change.
+            promises: Who answers for those in the cache.
             every_s: Time between two comparisons; 0: there are none.
         """
         self._feed = feed
         self._cache = cache
         self._metrics = metrics
         self._learn = learn
+        self._promises = promises
         self._every_s = every_s
         self._rng = random.Random()  # noqa: S311  # jitter, not a secret
-        for name in feed.watches():
+        for name in (*feed.watches(), _PROMISES):
             metrics.repairs.labels(name)  # shown as 0 from the beginning
         self._told = 0
 
@@ -126,6 +143,7 @@ class Sweeping:
         leaves = next(iter(feed.switches.known()), None)
         self._mend("switches", seen.switches_change(leaves))
         self._drop_strays()
+        self._take_up_promises()
 
     def _drop_strays(self) -> None:
         pods = {pod.metadata.uid for pod in self._feed.pods.known()}
@@ -138,6 +156,14 @@ class Sweeping:
             name, what = _named(stray)
             self._tell(name, what, "expected nothing, found it in the cache")
             self._learn(stray)
+
+    def _take_up_promises(self) -> None:
+        """Have those settled that nobody answers for: they would last for ever."""
+        for uid in sweep.forgotten(self._cache, self._promises.known()):
+            pod = self._cache.pods.get(uid)
+            what = f"{pod.namespace}/{pod.name}" if pod else uid
+            self._tell(_PROMISES, what, "chips are promised, and nobody binds it")
+            self._promises.take_up(uid)
 
     def _mend(self, name: str, shown: sweep.Shown) -> None:
         """Have the cache hold what a watch shows."""

@@ -8,7 +8,7 @@ never touched: its victims are deallocated as well, while they run.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -251,8 +251,7 @@ class Volcano:
         """Look at what was allocated, and at what could not be taken away."""
         now_s = self._clock.now_s()
         for uid, since_s in list(self._allocated.items()):
-            pod = self._cache.pods.get(uid)
-            if pod is None or pod.node or pod.terminal:
+            if uid not in self._cache.assumed:  # bound or gone: that has been seen
                 del self._allocated[uid]
                 self._marks.forget(uid)
             elif now_s - since_s >= UNBOUND_S:
@@ -263,6 +262,11 @@ class Volcano:
         self._sessions.forget()
         if len(self._refused) > _REFUSED_MOST:
             self._refused.clear()
+
+    @property
+    def promised(self) -> Collection[str]:
+        """UIDs of the pods whose promises we answer for."""
+        return self._allocated.keys()
 
     def adopt(self) -> None:
         """Take over what was allocated before we came, as far as pods say it."""

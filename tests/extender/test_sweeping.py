@@ -13,9 +13,9 @@ from extender import changes
 from extender.cache import Cache, step
 from extender.feed import Feed
 from extender.metrics import Metrics
-from extender.sweeping import Sweeping
+from extender.sweeping import Promises, Sweeping
 from sandbox.faults.troubles import Trouble, What
-from tests.extender.clusters import NOW_S, RESOURCE, free
+from tests.extender.clusters import NOW_S, RESOURCE, Spec, bind, free, pod
 from tests.extender.fed import PODS, World
 from tests.kube.fire import Bed, served
 
@@ -34,7 +34,17 @@ async def fed(seed: int = 1, every_s: float = 0.0) -> AsyncIterator[World]:
 
     async with served(bed) as client, asyncio.TaskGroup() as group:
         feed = Feed(client, learn=learn, settings=lambda _: None, synced=lambda: None)
-        sweeping = Sweeping(feed, cache, metrics, learn=learn, every_s=every_s)
+        sweeping = Sweeping(
+            feed,
+            cache,
+            metrics,
+            learn=learn,
+            promises=Promises(
+                known=lambda: {"known"},
+                take_up=lambda uid: learn(changes.Dropped(uid=uid)),
+            ),
+            every_s=every_s,
+        )
         world = World(
             bed=bed,
             feed=feed,
@@ -126,6 +136,22 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         assert "ghost" not in cache.loads
         await world.sweeping.once()
         assert world.all_repaired() == 4
+
+
+async def test_chips_that_are_promised_and_nobody_binds_are_found_once() -> None:
+    async with fed() as world:
+        for name, node in (("known", "n1"), ("forgotten", "n2")):
+            wanted = pod(Spec(name=name, uid=name, count=8))
+            bind(world.cache, wanted, node)
+
+        await world.sweeping.once()
+
+        assert world.cache.assumed.keys() == {"known"}
+        assert (world.repaired("promises"), world.all_repaired()) == (1, 0)
+        assert (free(world.cache, "n1"), free(world.cache, "n2")) == (
+            (),
+            tuple(range(8)),
+        )
 
 
 @pytest.mark.parametrize("chips", [0, 2])

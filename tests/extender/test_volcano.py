@@ -206,6 +206,21 @@ async def test_what_volcano_never_binds_is_given_back_in_the_end() -> None:
         await until(lambda: world.pods.on["uid-p"] == {})
 
 
+async def test_a_pod_that_no_watch_shows_yet_is_not_forgotten() -> None:
+    async with volcano(cluster()) as world:
+        sent = {
+            "metadata": {"uid": "uid-p", "name": "p", "namespace": "default"},
+            "spec": {"containers": [{"resources": {"limits": {RESOURCE: "2"}}}]},
+        }
+        placed = task("p", Status.ALLOCATED, "n1", Pod=sent)
+        assert (await world.ask("allocateFunc", task=placed))["errorMessage"] == ""
+
+        world.tick(1)
+        assert await world.deallocate("p") == ""
+
+        assert free(world.cache, "n1") == tuple(ALL)
+
+
 async def test_who_starts_anew_takes_over_what_was_allocated_before() -> None:
     marked = {**claim((0, 1), 7), ALLOCATED_ON: "n1"}
     stale = {**claim((0, 1), 8), ALLOCATED_ON: "n1", "mine": "yes"}
