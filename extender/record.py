@@ -229,11 +229,10 @@ class Record:
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
-        return frozenset(
-            tenant.pod.shape
-            for tenant in self.tenants.values()
-            if tenant.is_unconfirmed
-        ) | frozenset(promise.shape for promise in self.assumed.values())
+        waiting = [
+            each.pod.shape for each in self.tenants.values() if each.is_unconfirmed
+        ]
+        return frozenset([*waiting, *[each.shape for each in self.assumed.values()]])
 
     def is_cleared(self, owner: str) -> bool:
         """Whether the chips that are kept for somebody are free but for that."""

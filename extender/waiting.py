@@ -3,6 +3,8 @@
 from scheduler_core import shapes
 from scheduler_core.shapes import Shape
 
+_NONE: frozenset[Shape] = frozenset()
+
 
 class Waiting:
     """Shapes of claims that no Allocate has served yet, and where they are.
@@ -29,9 +31,14 @@ class Waiting:
             resource: Whose chips they wait for.
             now: Their shapes.
         """
-        before = self._at.pop((node, resource), frozenset())
+        at = node, resource
+        before = self._at.get(at, _NONE)
+        if now == before:
+            return False
         if now:
-            self._at[node, resource] = now
+            self._at[at] = now
+        else:
+            del self._at[at]
         for shape in now - before:
             self._nodes.setdefault(shape, set()).add(node)
         for shape in before - now:

@@ -45,10 +45,17 @@ class Shape:
     role: str = ""
     #: chips that the pod occupies at once
     total: int = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Work out what every decision asks for, once."""
         object.__setattr__(self, "total", total(self.needs))
+        key = self.resource, self.needs, self.reads_annotation, self.choice, self.role
+        object.__setattr__(self, "_hash", hash(key))
+
+    def __hash__(self) -> int:
+        """Of all that makes shapes equal."""
+        return self._hash
 
 
 def total(needs: Iterable[tuple[ContainerKind, int]]) -> int:
