@@ -114,6 +114,8 @@ class Loads:
         self._pods: dict[str, tuple[str, Ask]] = {}
         #: {node: sum}
         self._nodes: dict[str, Ask] = {}
+        #: grows with each change of what a node has left
+        self.version = 0
 
     def put(self, uid: str, node: str, ask: Ask) -> None:
         """Take in a living pod, or what has become of it."""
@@ -122,12 +124,14 @@ class Loads:
         self.drop(uid)
         self._pods[uid] = (node, ask)
         if node:
+            self.version += 1
             self._nodes[node] = self._nodes.get(node, NOTHING).plus(ask)
 
     def drop(self, uid: str) -> None:
         """Forget a pod that has ended or gone."""
         node, ask = self._pods.pop(uid, ("", NOTHING))
         if node:
+            self.version += 1
             left = self._nodes[node].minus(ask)
             if left == NOTHING:
                 del self._nodes[node]

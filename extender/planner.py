@@ -8,6 +8,7 @@ decision and its promise there is no await.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
 from typing import Protocol, assert_never
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +20,7 @@ from extender.clocks import Clock
 from extender.gangs import Gang, Phase
 from extender.jobs import Told
 from extender.metrics import Metrics
+from extender.offers import Offers, Question, Version, without
 from extender.planning import World
 from extender.reserving import Keeper
 from extender.sizes import Size
@@ -78,10 +80,7 @@ class Planner:
         #: jobs whose objects are being read
         self._reading: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        #: {job: the nodes that were offered to its pods last}
-        self._offered: dict[str, tuple[str, ...]] = {}
-        #: {job: version of the cache on which it had no room}
-        self._tried: dict[str, int] = {}
+        self._offers = Offers()
         #: jobs whose plan waits until it is known what has become of a bind
         self._put_off: set[str] = set()
         self._is_stopping = False
@@ -122,7 +121,7 @@ class Planner:
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
         """Plan a job on these nodes, if it is whole and due."""
         if self._is_due(gang):
-            self._offered[gang.job] = tuple(names)
+            self._offers.put(gang.job, names)
             self._plan_in_order(gang)
 
     def no_room(self, gang: Gang, names: Sequence[str]) -> str:
@@ -153,16 +152,16 @@ class Planner:
     def _plan_in_order(self, gang: Gang) -> None:
         """Plan the jobs that come before this one and have waited, then this one."""
         pods = self._cache.pods
-        place = gang.turn(pods)
-        ahead = [
+        others = [
             self._cache.gangs.jobs[job]
-            for job in list(self._offered)
+            for job in self._offers.jobs
             if job in self._cache.gangs.jobs and job != gang.job
         ]
-        for one in sorted(ahead, key=lambda each: each.turn(pods)):
-            if one.turn(pods) >= place:
-                break
-            if self._tried.get(one.job) != self._cache.version and self._is_due(one):
+        place = gang.turn(pods) if others else ()
+        ahead = [(turn, one) for one in others if (turn := one.turn(pods)) < place]
+        for _, one in sorted(ahead, key=itemgetter(0)):
+            tried = self._offers.was_tried(one.job, self._version)
+            if not tried and self._is_due(one):
                 self._plan(one)
         if gang.phase is not Phase.HELD:
             self._plan(gang)
@@ -187,25 +186,44 @@ class Planner:
             return
         uid = next(iter(gang.seats), "")
         kept = self._cache.kept_from(uid)
-        names = [n for n in self._offered.get(gang.job, ()) if n not in kept]
-        wanted = [name for name in names if name not in gang.avoid]
-        now_ns = self._clock.now_ns()
-        found = planning.plan(self._cache, gang, wanted, now_ns, self._world(gang))
-        if isinstance(found, str) and len(wanted) < len(names):
-            found = planning.plan(self._cache, gang, names, now_ns, self._world(gang))
+        names = without(self._offers.of(gang.job), kept)
+        question = planning.question(self._cache, gang, names)
+        found = self._found(gang, names, question)
         result = "no room" if isinstance(found, str) else "made"
         self._metrics.plans.labels(result).inc()
         if isinstance(found, str):
-            self._tried[gang.job] = self._cache.version
+            if gang.named(gang.seats) in found:
+                question = None  # of this very pod
+            self._offers.try_in_vain(gang.job, question, found, self._version)
             self.note(jobevents.Unplanned(job=gang.job, said=found))
             self._keeper.consider(gang, names, self._clock.now_s())
             return
         now_s = self._clock.now_s()
         for promise in found:
             step(self._cache, promise, now_s)
-        self._offered.pop(gang.job, None)
+        self._offers.end(gang.job)
         places = {promise.uid: promise.node for promise in found}
         self.note(jobevents.Planned(job=gang.job, places=places))
+
+    def _found(
+        self, gang: Gang, names: tuple[str, ...], question: Question | None
+    ) -> tuple[changes.Assumed, ...] | str:
+        """A plan, or why there is none; what is known already is not asked again."""
+        if question is not None:
+            said = self._offers.why_not(question, self._version)
+            if said is not None:
+                return said
+        world, now_ns = self._world(gang), self._clock.now_ns()
+        wanted = without(names, gang.avoid)
+        found = planning.plan(self._cache, gang, wanted, now_ns, world)
+        if isinstance(found, str) and len(wanted) < len(names):
+            found = planning.plan(self._cache, gang, names, now_ns, world)
+        return found
+
+    @property
+    def _version(self) -> Version:
+        """Grows with whatever a plan depends on."""
+        return self._cache.version, self._cache.loads.version
 
     def _has_open(self, gang: Gang) -> bool:
         """Whether a pod of it may yet be bound elsewhere than a new plan would say."""
@@ -289,8 +307,7 @@ class Planner:
         if self._keeper.review(self._clock.now_s()) or put_off < self._put_off:
             self._api.wake()
         self._put_off = put_off
-        self._offered = {job: n for job, n in self._offered.items() if job in known}
-        self._tried = {job: n for job, n in self._tried.items() if job in known}
+        self._offers.forget(known)
 
     async def stop(self) -> None:
         """Let no bind through any more, and refuse those that wait."""

@@ -16,6 +16,7 @@ from extender.cache import Cache
 from extender.changes import Assumed
 from extender.gangs import Gang
 from extender.loads import Ask
+from extender.offers import Question
 from scheduler_core import chips, finding, gangs, jobs, leaves
 from scheduler_core import planning as core
 from scheduler_core.answers import JobPlacement, LeafUse, Placement, Rejection
@@ -109,6 +110,30 @@ def plan(
             return _promises(job, found, now_ns)
         said = said or found
     return said or "no kind of server that is offered serves such a job"
+
+
+def question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
+    """What is asked for a pod that is a job by itself; None for any other job.
+
+    Pods whose questions are equal have the same answer, if they are told the same of
+    the cluster; but for what says their names.
+    """
+    uid = next(iter(gang.seats), "")
+    pod = cache.pods.get(uid)
+    if pod is None or len(gang.seats) > 1 or not gang.is_one or gang.seated:
+        return None
+    traits = gang.seats[uid].traits
+    return Question(
+        names=names,
+        shape=pod.shape,
+        ask=cache.loads.ask(uid),
+        wanted=finding.wanted(pod.shape.resource, traits),
+        said=(
+            traits.labels.get(TOR_AFFINITY, ""),
+            traits.labels.get(_SUPERPOD_AFFINITY, ""),
+            traits.annotations.get(SP_BLOCK, ""),
+        ),
+    )
 
 
 def _in_order(gang: Gang) -> list[str]:

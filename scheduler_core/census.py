@@ -47,6 +47,10 @@ class Sites:
         """How many sites there are."""
         return len(self.groups)
 
+    def count(self, nodes: Iterable[str]) -> int:
+        """How many of these nodes, each named once, lie somewhere."""
+        return sum(map(self._place_of.__contains__, nodes))
+
     def place(self, node: str) -> tuple[int, int] | None:
         """Site and position of a node; None when it is nowhere."""
         place = self._place_of.get(node)

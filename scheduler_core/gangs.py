@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from scheduler_core import chips, packing
 from scheduler_core.answers import JobPlacement, Placement, Rejection
-from scheduler_core.census import Census, Groups, Sites
+from scheduler_core.census import Census, Groups
 from scheduler_core.cluster import Cluster
 from scheduler_core.drafts import Draft
 from scheduler_core.nodes import NodeState
@@ -134,12 +134,18 @@ class Question:
 
     def census(self, groups: Groups, size: int) -> Census:
         """The nodes of each leaf or SuperPoD that can serve a pod of this size."""
+        every = self.cluster.census(
+            groups, self.wanted, size, in_network=self.in_network
+        )
         if self.names is None:
-            return self.cluster.census(
-                groups, self.wanted, size, in_network=self.in_network
-            )
-        able = (name for _, _, name in self.serving(size))
-        return Census(Sites(groups), size, able)
+            return every
+        some = self.cluster.survey(
+            self.wanted, size, self.names, in_network=self.in_network
+        )
+        able = (*some.best, *some.worse)
+        if every.sites.count(able) == every.total:
+            return every  # nearly always: whoever offers nodes offers all that serve
+        return Census(every.sites, size, able)
 
     def reasons(self, size: int, able: str) -> tuple[tuple[str, int], ...]:
         """Why the job has no room, counted over the nodes.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core import products
+from scheduler_core import gangs, products
 from scheduler_core.census import Census, Sites, nth, ones
 from scheduler_core.cluster import Cluster, NodeState
 from scheduler_core.products import ATLAS_800_TRAINING as ATLAS
@@ -156,3 +156,25 @@ def test_members_of_a_mask_are_found_one_by_one_and_by_their_number(
 
     assert list(ones(mask)) == sorted(members)
     assert [nth(mask, index) for index in range(len(members))] == sorted(members)
+
+
+@given(st.lists(states(), max_size=8), st.sets(st.sampled_from(NAMES)), questions)
+def test_of_the_nodes_that_are_offered_those_count_that_can(
+    there: list[NodeState],
+    offered: set[str],
+    question: tuple[tuple[tuple[str, ...], ...], Product | str, int, bool],
+) -> None:
+    groups, wanted, count, in_network = question
+    cluster, names = Cluster(there), tuple(offered)
+    ranked = cluster.ranked(wanted, count, names=names, in_network=in_network)
+    expected = Census(Sites(groups), count, [name for _, _, name in ranked])
+
+    found = gangs.Question(
+        wanted=wanted, cluster=cluster, names=names, in_network=in_network
+    ).census(groups, count)
+
+    assert (found.slots, found.levels, found.columns) == (
+        expected.slots,
+        expected.levels,
+        expected.columns,
+    )
