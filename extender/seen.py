@@ -28,7 +28,12 @@ def npu_pod(pod: objects.Pod) -> NpuPod | None:
 
     One that asks for several kinds is of the first, and goes nowhere.
     """
-    asking = (pods.npu_pod(pod, resource) for resource in RESOURCES)
+    limited: set[str] = set()
+    for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        limited.update(one.resources.limits or ())
+    if limited.isdisjoint(RESOURCES):
+        return None  # most pods of a cluster end here
+    asking = (pods.npu_pod(pod, each) for each in RESOURCES if each in limited)
     return next((each for each in asking if each is not None), None)
 
 

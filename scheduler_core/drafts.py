@@ -41,7 +41,7 @@ class Draft:
     twice.
     """
 
-    __slots__ = ("_cluster", "_in_network", "_names", "_used", "_wanted")
+    __slots__ = ("_cluster", "_in_network", "_names", "_nodes", "_used", "_wanted")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Draft:
     ) -> None:
         """Begin with nothing laid on it. Arguments as for `Cluster.best`."""
         self._cluster = cluster
+        self._nodes = cluster.line(wanted)
         self._wanted = wanted
         self._names = names
         self._in_network = in_network
@@ -108,6 +109,6 @@ class Draft:
                 yield (row.key, rank, name), row
 
     def _open(self, row: Product, name: str) -> _Used:
-        node = self._cluster.line(row)[name]
+        node = self._nodes[name]
         used = self._used[name] = _Used(row=row, node=node, free=node.free_for(row))
         return used

@@ -191,11 +191,16 @@ def _mixture(containers: Iterable[RawContainer], dra: Iterable[str]) -> str:
 
     It has one predicate-time, and one annotation of what was mounted.
     """
-    ours = [container for container in containers if container.name not in dra]
-    asked = [line for line in _LINES if any(_asks(each, line) for each in ours)]
+    asked = {
+        name
+        for each in containers
+        for name in each.limits
+        if name in _LINES and each.name not in dra and _asks(each, name)
+    }
     if len(asked) < 2:
         return ""
-    return f"a pod gets NPUs of one kind: ask for {' or '.join(asked)}"
+    named = " or ".join(line for line in _LINES if line in asked)
+    return f"a pod gets NPUs of one kind: ask for {named}"
 
 
 def _problem(

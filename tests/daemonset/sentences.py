@@ -32,7 +32,6 @@ SPEAKING = (
     "extender/leading.py",
     "extender/planner.py",
     "extender/planning.py",
-    "extender/seen.py",
     "extender/server.py",
     "extender/storms.py",
     "extender/verdicts.py",
