@@ -2,13 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.faults import told, vocabulary
 from sandbox.faults.vocabulary import Fault
 from sandbox.world import Machine, MachineError
-from sandbox.world.machines import DEFAULT, check, product_in, served
+from sandbox.world.machines import DEFAULT, machine, product_in, served
 
 _NODES = 3
 #: Each has an agent of its own, a program of 60 MB.
@@ -25,6 +25,8 @@ examples:
       three servers with eight chips each
   ascend-sandbox up --nodes 4 --product atlas-a3-16 --product atlas-a2-8
       node-1 an Atlas A3 with 16 chips, the other three Atlas A2 with 8
+  ascend-sandbox up --nodes 1 --product atlas-800-training+atlas-310p:2
+      a server with eight Ascend910 and two Ascend310P
   ascend-sandbox up --driver-file node-2=broken.yaml --port 8001
       node-2 begins with the faults in that file; kubectl finds port 8001
   ascend-sandbox up --fault 'chip-broken node=node-1 chips=0,3' --fault api-slow
@@ -107,8 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY",
-        help="what kind of server, by its key below; several: for node-1, node-2 …, "
-        f"the last one for all that remain (default {DEFAULT})",
+        help="what kind of server, by its key below, with KEY+KEY:COUNT so many chips "
+        "of another product line as well; several: for node-1, node-2 …, the last one "
+        f"for all that remain (default {DEFAULT})",
     )
     up.add_argument(
         "--driver-file",
@@ -175,15 +178,18 @@ def _machines(
             f"{len(keys)} times --product, for {count} {_nodes(count)}: "
             "at most one for each node"
         )
-    chosen = [check(key) for key in keys] or [DEFAULT]
+    chosen = [machine("", key) for key in keys] or [Machine(name="")]
     names = [f"node-{number}" for number in range(1, count + 1)]
     files = dict(_file(text, names) for text in driver_files)
     machines = []
     for place, name in enumerate(names):
         said = chosen[min(place, len(chosen) - 1)]
         file = files.get(name)
-        product = said if file is None else product_in(file)
-        machines.append(Machine(name=name, product=product, driver_file=file))
+        machines.append(
+            replace(said, name=name)
+            if file is None
+            else Machine(name=name, product=product_in(file), driver_file=file)
+        )
     return tuple(machines)
 
 

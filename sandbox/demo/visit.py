@@ -63,6 +63,6 @@ def _described(machines: Sequence[Machine]) -> list[str]:
     margin = max(len(machine.name) for machine in machines)
     return [
         f"{machine.name:<{margin}}  {machine.row.name}: "
-        f"{machine.row.chip_count} {machine.row.resource}"
+        + " and ".join(f"{n} {resource}" for resource, n in machine.offers.items())
         for machine in machines
     ]

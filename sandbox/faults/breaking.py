@@ -269,7 +269,7 @@ def _driver(do: Callable[..., Undo]) -> "_Do":
     async def begin(world: World, values: Mapping[str, Value]) -> Begun:
         node = world.nodes[str(values["node"])]
         more = {key: value for key, value in values.items() if key != "node"}
-        count = node.machine.row.chip_count
+        count = sum(node.machine.offers.values())
         if any(chip >= count for chip in _chips_of(values)):
             found = ",".join(map(str, _chips_of(values)))
             expected = f"chips of {node.name}, 0 to {count - 1}"

@@ -10,7 +10,7 @@ processes, `world` puts the cluster together and `readiness` waits until it is u
 """
 
 from sandbox.world.crew import EXTENDER, Crew, agent_of
-from sandbox.world.machines import Machine, MachineError
+from sandbox.world.machines import Cards, Machine, MachineError
 from sandbox.world.premises import (
     CHIP_COUNT,
     RESOURCE,
@@ -26,6 +26,7 @@ __all__ = [
     "CHIP_COUNT",
     "EXTENDER",
     "RESOURCE",
+    "Cards",
     "Commands",
     "ControlPlane",
     "Crew",

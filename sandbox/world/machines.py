@@ -22,6 +22,15 @@ class MachineError(ValueError):
     """There is no such machine; the text says which there are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """Chips of another product line that a node has besides its own."""
+
+    #: key of their row in the product table
+    product: str
+    count: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A node to be: its name and what it has.
@@ -29,12 +38,14 @@ class Machine:
     Attributes:
         name: Of the node.
         product: Key of its row in the product table.
+        beside: Chips of other product lines, whose ids come after its own.
         driver_file: What its simulated driver reads in the beginning; by default
             that all chips are well.
     """
 
     name: str
     product: str = DEFAULT
+    beside: tuple[Cards, ...] = ()
     driver_file: Path | None = None
 
     @property
@@ -45,8 +56,58 @@ class Machine:
     @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the node by which its row is known."""
-        labels = labels_of(self.row)
-        return {} if self.product == DEFAULT or labels is None else labels
+        found: dict[str, str] = {}
+        for key in (self.product, *(cards.product for cards in self.beside)):
+            labels = labels_of(products.by_key(key))
+            found |= {} if key == DEFAULT or labels is None else labels
+        return found
+
+    @property
+    def offers(self) -> Mapping[str, int]:
+        """How many chips of each resource there are."""
+        offered = {self.row.resource: self.row.chip_count}
+        for cards in self.beside:
+            offered[products.by_key(cards.product).resource] = cards.count
+        return offered
+
+    @property
+    def description(self) -> str:
+        """What the file of its driver begins with: all chips are well."""
+        lines = [f"product: {self.product}"]
+        first = self.row.chip_count
+        for cards in self.beside:
+            lines += [] if len(lines) > 1 else ["beside:"]
+            chips = list(range(first, first + cards.count))
+            lines.append(f"  - {{product: {cards.product}, chips: {chips}}}")
+            first += cards.count
+        return "\n".join(lines) + "\n"
+
+
+def machine(name: str, text: str) -> Machine:
+    """Return the node that a text describes, as `KEY` or `KEY+KEY:COUNT`.
+
+    Raises:
+        MachineError: There is no such node.
+    """
+    key, *more = text.split("+")
+    made = Machine(name=name, product=check(key), beside=tuple(map(_cards, more)))
+    rows = [made.row, *(products.by_key(cards.product) for cards in made.beside)]
+    for row in rows:
+        if finding.of_node(row.resource, made.labels) is not row:
+            raise MachineError(f"{text}: no labels of a node mean all of these")
+    if len(made.offers) < len(rows):
+        raise MachineError(f"{text}: expected a resource of its own for each line")
+    total = sum(made.offers.values())
+    if any(total > row.chip_count for row in rows[1:]):
+        raise MachineError(f"{text}: expected ids that each line can have, not {total}")
+    return made
+
+
+def _cards(text: str) -> Cards:
+    key, _, count = text.partition(":")
+    if not count.isdecimal() or int(count) < 1:
+        raise MachineError(f"{text}: expected KEY:COUNT, such as atlas-310p:2")
+    return Cards(check(key), int(count))
 
 
 def labels_of(row: Product) -> Mapping[str, str] | None:

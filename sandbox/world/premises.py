@@ -95,9 +95,9 @@ class Node:
         Args:
             chips: Physical ids; may be empty.
         """
-        lines = [f"product: {self.machine.product}", "faults:"]
+        lines = ["faults:"]
         lines += [f'  - {{chip: {chip}, code: "{FAULT_CODE}"}}' for chip in chips]
-        self._describe("\n".join(lines) + "\n")
+        self._describe(self.machine.description + "\n".join(lines) + "\n")
 
     def begin(self) -> None:
         """Write the driver's file for the first time, and set the clock."""

@@ -55,14 +55,15 @@ class Readiness:
             await self.program(node.address_file)
 
             async def missing(machine: Machine = node.machine) -> str:
-                name, wanted = machine.name, str(machine.row.chip_count)
-                found = await self._api.get(f"/api/v1/nodes/{name}")
-                resource = machine.row.resource
-                offered = found["status"]["allocatable"].get(resource)
-                # Whoever brings a driver's file may have broken chips in it.
-                if offered == wanted or (offered and machine.driver_file):
-                    return ""
-                return f"{name} offers {offered} instead of {wanted} {resource}"
+                found = await self._api.get(f"/api/v1/nodes/{machine.name}")
+                for resource, count in machine.offers.items():
+                    offered = found["status"]["allocatable"].get(resource)
+                    # Whoever brings a driver's file may have broken chips in it.
+                    if offered == str(count) or (offered and machine.driver_file):
+                        continue
+                    of = f"{offered} instead of {count} {resource}"
+                    return f"{machine.name} offers {of}"
+                return ""
 
             await self._until_nothing(missing)
 

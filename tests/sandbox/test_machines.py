@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sandbox.demo import observer, pods
-from sandbox.world import Machine, World, running
+from sandbox.world import Cards, Machine, World, running
 from sandbox.world.premises import FAULT_CODE
 
 
@@ -35,6 +35,42 @@ async def test_each_node_is_served_by_the_rules_of_its_own_product(
     }
     assert configured == {"six": "ascend-910", "five": "ascend-npu"}
     assert "1 cannot give a pod 9 chips, only 1, 2, 4, 6, 8, 10, 12, 14" in refusal
+
+
+async def test_a_node_of_two_lines_serves_pods_of_both_and_loses_chips_of_one(
+    tmp_path: Path,
+) -> None:
+    both = Machine(name="both", beside=(Cards("atlas-310p", 2),))
+    async with running([both], below=tmp_path) as world:
+        await _create(world, "train", 4, "huawei.com/Ascend910")
+        await _create(world, "infer", 1, "huawei.com/Ascend310P")
+        held = {name: await _held(world, name) for name in ("train", "infer")}
+        await _create(world, "large", 2, "huawei.com/Ascend310P")
+        refusal = await _refusal(world, "large")
+        node = world.nodes["both"]
+        node.set_faults([9])
+        await _until_offered(world, {"Ascend910": 8, "Ascend310P": 1})
+        await _create(world, "rest", 4, "huawei.com/Ascend910")
+        held["rest"] = await _held(world, "rest")
+
+    assert held == {
+        "train": ("both", "Ascend910", [0, 1, 2, 3]),
+        "infer": ("both", "Ascend310P", [8]),
+        "rest": ("both", "Ascend910", [4, 5, 6, 7]),
+    }
+    assert "Insufficient huawei.com/Ascend310P" in refusal
+
+
+async def _until_offered(world: World, chips: dict[str, int]) -> None:
+    """Wait until the node offers so many chips of each line."""
+
+    async def found() -> bool | None:
+        node = await world.api.get("/api/v1/nodes/both")
+        offered = node["status"]["allocatable"]
+        is_so = all(offered[f"huawei.com/{n}"] == str(c) for n, c in chips.items())
+        return True if is_so else None
+
+    await observer.until(found, what=f"a node with {chips}")
 
 
 async def _create(world: World, name: str, count: int, resource: str) -> None:

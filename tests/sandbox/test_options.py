@@ -5,7 +5,7 @@ import pytest
 
 from sandbox import options
 from sandbox.options import Options, OptionsError, parse
-from sandbox.world import Machine, MachineError
+from sandbox.world import Cards, Machine, MachineError
 from sandbox.world.machines import check, labels_of, served
 from scheduler_core import finding, products
 
@@ -164,3 +164,45 @@ def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: products.Product) -> 
     else:
         machine = Machine(name="n", product=check(row.key))
         assert finding.of_node(row.resource, machine.labels) is row
+
+
+def test_a_node_may_have_chips_of_another_line_beside_its_own() -> None:
+    asked = parse(
+        ["up", "--nodes", "2", "--product", "atlas-800-training+atlas-310p:2"]
+    )
+
+    cards = (Cards("atlas-310p", 2),)
+    assert asked.machines == tuple(
+        Machine(name=f"node-{n}", beside=cards) for n in (1, 2)
+    )
+    assert asked.machines[0].description == (
+        "product: atlas-800-training\n"
+        "beside:\n"
+        "  - {product: atlas-310p, chips: [8, 9]}\n"
+    )
+    assert asked.machines[0].offers == {
+        "huawei.com/Ascend910": 8,
+        "huawei.com/Ascend310P": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "flaw"),
+    [
+        (
+            "atlas-a2-8+atlas-310p",
+            "atlas-310p: expected KEY:COUNT, such as atlas-310p:2",
+        ),
+        ("atlas-a2-8+x:2", "no such product: 'x'"),
+        ("atlas-a2-8+atlas-800-training:2", "no labels of a node mean all of these"),
+        (
+            "atlas-300i-duo-distributed+atlas-300i-duo-distributed:1",
+            "no node can be 'atlas-300i-duo-distributed'",
+        ),
+        ("atlas-310p+atlas-310p:1", "expected a resource of its own for each line"),
+        ("atlas-a2-8+atlas-310p:57", "expected ids that each line can have, not 65"),
+    ],
+)
+def test_lines_that_no_node_can_have_are_refused(said: str, flaw: str) -> None:
+    with pytest.raises(OptionsError, match=re.escape(flaw)):
+        parse(["up", "--product", said])
