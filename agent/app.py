@@ -32,8 +32,10 @@ from agent.observe.metrics import Metrics
 from agent.observe.news import News
 from agent.owner import Owner
 from agent.plugin.exclusive import exclusive
+from agent.plugin.pace import Pace
 from agent.plugin.traffic import Traffic
 from agent.readiness import Readiness
+from agent.reconciler import READ_EACH_S
 from agent.reporter import Reporter
 from agent.settings import Settings, boot_id
 from agent.sight import Sight
@@ -163,6 +165,7 @@ class Agent:
             pods=self._pods,
             holdbook=self._holdbook,
             traffic=Traffic(asyncio.get_running_loop().time),
+            pace=Pace(READ_EACH_S),
             processes=Processes(),
             mount=equipment.mount(settings, reading),
             host_ip=lambda: self._reporter.host_ip,

@@ -30,6 +30,7 @@ from agent.observe.news import News
 from agent.picture import Picture, addresses
 from agent.plugin import virtual
 from agent.plugin.mounting import Mount, Mounting
+from agent.plugin.pace import Pace
 from agent.plugin.resources import Resources
 from agent.plugin.server import Server
 from agent.plugin.servicer import Servicer
@@ -57,6 +58,8 @@ class Shared:
     holdbook: Holdbook
     #: One for all: pod-resources lists the devices of every resource at once.
     traffic: Traffic
+    #: One for all: so is the kubelet's limit on questions.
+    pace: Pace
     processes: Processes
     mount: Mount
     #: The node's InternalIP, as far as it is known.
@@ -117,6 +120,7 @@ class Line:
             settings.pod_resources_socket,
             resource=self.product.resource,
             traffic=shared.traffic,
+            pace=shared.pace,
         )
         self.leftovers = Leftovers(
             self.current,

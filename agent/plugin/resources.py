@@ -12,9 +12,10 @@ import grpc
 
 from agent.claims.events import InUse
 from agent.plugin import translate
+from agent.plugin.pace import Pace
 from agent.plugin.server import DIAL_OPTIONS, identity
 from agent.plugin.traffic import Traffic
-from agent.reconciler import Containers, ResourcesError
+from agent.reconciler import READ_EACH_S, Containers, ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 
 M = TypeVar("M")
@@ -27,13 +28,21 @@ MAX_MESSAGE_BYTES = 16 << 20
 class Resources:
     """Protects the channel to the pod-resources socket, and whether Get is on."""
 
-    def __init__(self, socket: Path, *, resource: str, traffic: Traffic) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        resource: str,
+        traffic: Traffic,
+        pace: Pace | None = None,
+    ) -> None:
         """Dial lazily.
 
         Args:
             socket: The kubelet's pod-resources socket.
             resource: The resource whose ids are wanted.
             traffic: Consulted before everything is listed.
+            pace: Shared by all who ask this kubelet about pods, if there are others.
         """
         self._socket = socket
         self._channel = grpc.aio.insecure_channel(
@@ -48,6 +57,7 @@ class Resources:
         self._stub = api_pb2_grpc.PodResourcesListerStub(self._channel)
         self._resource = resource
         self._traffic = traffic
+        self._pace = pace or Pace(READ_EACH_S)
         self._get_is_off = False
 
     @property
@@ -65,6 +75,7 @@ class Resources:
         Raises:
             ResourcesError: The kubelet cannot be asked now.
         """
+        await self._pace.turn()
         if not self._get_is_off:
             try:
                 return await self._get(namespace, name)

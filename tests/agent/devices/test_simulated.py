@@ -234,3 +234,23 @@ async def test_a_file_that_is_mended_is_read_again(tmp_path: Path) -> None:
     clock.ms = 2000
 
     assert await driver.read() == before
+
+
+async def test_lines_beside_the_first_are_dated_and_cannot_change(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "npu.yaml"
+    lines = "product: atlas-800-training\nbeside: [{product: atlas-310p, chips: [8]}]\n"
+    driver = driver_on(path)
+    path.write_text(f'{lines}faults: [{{chip: 8, code: "80E01801"}}]\n')
+    reading = await driver.read()
+    path.write_text(lines.replace("[8]", "[8, 9]"))
+    flaw = await flaw_of(driver)
+
+    (beside,) = reading.beside
+    assert beside.faults == (ChipFault(chip=8, code="80E01801", since_ms=1000),)
+    assert flaw == (
+        f"{path}: product: expected 'atlas-800-training [0, 1, 2, 3, 4, 5, 6, 7], "
+        "atlas-310p [8]', as when the agent started, found 'atlas-800-training "
+        "[0, 1, 2, 3, 4, 5, 6, 7], atlas-310p [8, 9]'"
+    )
