@@ -36,7 +36,7 @@ def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[E
 def _of_node(
     cache: Cache, evictor: NpuPod, node: str, evictees: Sequence[Evictee]
 ) -> list[Evictee]:
-    record = cache.line(node, evictor.shape.resource)
+    host, record = cache.hosts.get(node), cache.line(node, evictor.shape.resource)
     tenants = record.tenants if record is not None else {}
     having = [e for e in evictees if e.task.uid in tenants]
 
@@ -44,7 +44,9 @@ def _of_node(
         return victims.do_help(cache, evictor, node, [each.task.uid for each in some])
 
     if fits(()):
-        return [each for each in evictees if each.task.uid not in tenants]
+        lines = host.lines if host is not None else ()
+        ours = {uid for line in lines for uid in line.tenants}
+        return [each for each in evictees if each.task.uid not in ours]
     some = sorted(having, key=lambda each: (each.task.priority, each.task.uid))
     if not fits(some):
         return []

@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender import changes, victims
+from extender import changes, victims, volcanovictims
 from extender.cache import Cache
 from extender.capacity import left_on
 from extender.loads import Ask
 from extender.record import UNSHOWN_S
 from extender.sweep import wrong
+from extender.volcanoprotocol import Evictee, Task
 from scheduler_core.reasons import Reason
 from tests.extender.clusters import NOW_S, RESOURCE, apply, barred, bind, free
 from tests.extender.lined import (
@@ -164,6 +166,29 @@ def test_nobody_goes_for_chips_of_another_line() -> None:
     assert cache.record("n1", RESOURCE).kept == {}
     apply(cache, changes.RoomGivenUp(owner=room.owner))
     assert free(cache, "n1", CARD) == (8, 9)
+
+
+@pytest.mark.parametrize(
+    ("there", "gone"), [((8, 9), ["uid-card-0"]), ((8,), ["uid-none"])]
+)
+def test_volcano_is_told_of_those_in_the_way_on_that_line(
+    there: tuple[int, ...], gone: list[str]
+) -> None:
+    """With a free chip something else is wanting: then of those without NPUs."""
+    cards = [living(f"card-{at}", INFERENCE, (at + 8,)) for at in range(len(there))]
+    cache = lined(living("train", TRAINING, EIGHT), *cards)
+    names = ["train", "none", *(each.pod.name for each in cards)]
+    evictees = [
+        Evictee(
+            task=Task(uid=f"uid-{name}", node="n1", priority=name == "card-1"),
+            sent=msgspec.Raw(b"{}"),
+        )
+        for name in names
+    ]
+
+    found = volcanovictims.choose(cache, asking("new", INFERENCE), evictees)
+
+    assert [each.task.uid for each in found] == gone
 
 
 def test_bare_chips_of_each_line_are_there_if_as_many_are_offered() -> None:

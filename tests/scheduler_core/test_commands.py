@@ -23,6 +23,7 @@ from scheduler_core.wire.snapshot import (
 from tests.machines import EIGHT
 
 A3 = products.by_key("atlas-a3-8-superpod")
+CARDS = products.by_key("atlas-310p")
 
 
 def node(
@@ -92,6 +93,29 @@ node-2 cannot serve
   ok health  7 of 8 chips, not 7
   NO free    4, 5, 6: without 4 free chips
   ok groups  by HCCS ring: none | 4, 5, 6
+""",
+    )
+
+
+def test_a_node_of_two_lines_is_explained_by_the_one_that_is_asked_for(
+    files: Files,
+) -> None:
+    cards = SnapshotNode(name="node-1", product=CARDS, chips=(8, 9))
+    both = Snapshot(nodes=(node("node-1"), cards))
+
+    second = files.say("explain", both, "node-1", resource=CARDS.resource, chips=2)
+    neither = files.say(
+        "explain", both, "node-1", resource="huawei.com/Ascend310", chips=1
+    )
+
+    assert second[0] == 0
+    assert "8, 9" in second[1]
+    assert neither == (
+        1,
+        """\
+node-1 cannot serve
+  NO node  server with 310P chips, Atlas 800 training server; the job wants \
+server with 300I cards, by chip
 """,
     )
 
