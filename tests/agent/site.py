@@ -1,6 +1,7 @@
 """One node in this process: API server, embedded kubelet, and the agent itself."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,21 @@ NODE = "node-1"
 RESOURCE = PRODUCT.resource
 PODS = "/api/v1/namespaces/default/pods"
 SETTLED_S = 60.0
+
+
+async def until(look: Callable[[], Awaitable[Any]], wanted: object) -> None:
+    """Wait until a look at the cluster shows what is wanted."""
+    found: object = None
+    try:
+        async with asyncio.timeout(SETTLED_S):
+            while True:
+                with suppress(ApiStatusError):
+                    found = await look()
+                if found == wanted:
+                    return
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"expected {wanted!r}, found {found!r}") from None
 
 
 class Site:

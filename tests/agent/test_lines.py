@@ -3,16 +3,14 @@
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandbox.apiclient import ApiStatusError
 from scheduler_core.wire import annotations, deviceinfo, inventory
-from tests.agent.site import NODE, PODS, Site
+from tests.agent.site import NODE, PODS, Site, until
 
 MACHINE = """
 product: atlas-800-training
@@ -21,7 +19,6 @@ beside: [{product: atlas-310p, chips: [8, 9]}]
 FAULT = 'faults: [{chip: 9, code: "80E18402", level: SeparateNPU}]\n'
 TRAINING, INFERENCE = "huawei.com/Ascend910", "huawei.com/Ascend310P"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
-PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -37,21 +34,6 @@ async def site() -> AsyncIterator[Site]:
             yield site
         finally:
             await site.stop()
-
-
-async def until(look: Callable[[], Awaitable[Any]], wanted: object) -> None:
-    """Wait until a look at the cluster shows what is wanted."""
-    found: object = None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                with suppress(ApiStatusError):
-                    found = await look()
-                if found == wanted:
-                    return
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"expected {wanted!r}, found {found!r}") from None
 
 
 async def until_offered(site: Site, training: int, inference: int) -> None:

@@ -1,10 +1,8 @@
 """Virtual devices: a plugin for each kind, beside the one for whole chips."""
 
-import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,8 @@ import pytest
 
 from agent.devices import driver_file
 from agent.plugin import virtual
-from sandbox.apiclient import ApiStatusError
 from scheduler_core.wire import deviceinfo
-from tests.agent.site import NODE, PODS, Site
+from tests.agent.site import NODE, PODS, Site, until
 
 MACHINE = """
 product: atlas-800-training
@@ -27,7 +24,6 @@ FAULT = 'faults: [{chip: 7, code: "80E18402", level: SeparateNPU}]\n'
 QUARTER = "huawei.com/Ascend910-4c.3cpu"
 HALF = "huawei.com/Ascend910-16c"
 REPORT = f"/api/v1/namespaces/kube-system/configmaps/{deviceinfo.configmap_name(NODE)}"
-PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -41,21 +37,6 @@ async def site() -> AsyncIterator[Site]:
             yield site
         finally:
             await site.stop()
-
-
-async def until(look: Callable[[], Any], wanted: object) -> None:
-    """Wait until a look at the cluster shows what is wanted."""
-    found: object = None
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                with suppress(ApiStatusError):
-                    found = await look()
-                if found == wanted:
-                    return
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"expected {wanted!r}, found {found!r}") from None
 
 
 async def until_allocatable(site: Site, **counts: int) -> None:
