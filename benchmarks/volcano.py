@@ -28,10 +28,12 @@ from extender.notes import Notes
 from extender.planner import Planner
 from extender.sizes import Size
 from extender.volcano import Parts, Volcano
+from extender.volcanogroups import Groups
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import pod_of, predicate_args
 from kube import objects
+from kube.podgroups import Condition
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -161,6 +163,11 @@ class _NoApi:
 
     async def mark(self, pod: NpuPod, annotations: object) -> None: ...
 
+    async def read(self, *_: object) -> tuple[str, Sequence[Condition]]:
+        return "1", ()
+
+    async def write(self, *_: object) -> None: ...
+
 
 async def _serve() -> None:
     cache = _cluster()
@@ -172,6 +179,7 @@ async def _serve() -> None:
             cache=cache,
             sessions=Sessions(cache, planner, wall),
             marks=Marks(_NoApi()),
+            groups=Groups(_NoApi(), wall),
             notes=Notes(),
             metrics=Metrics(registry),
             clock=wall,

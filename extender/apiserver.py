@@ -1,7 +1,7 @@
 """The API server, as those who bind, mark and plan pods see it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from extender import seen
@@ -9,10 +9,11 @@ from extender.jobs import Told
 from extender.protocol import BindArgs
 from extender.sizes import Size, size_of
 from extender.waker import Waker
-from kube import configmaps, objects, pods, workloads
+from kube import configmaps, objects, podgroups, pods, workloads
 from kube.client import Client, object_path
 from kube.errors import KubeError, NotFoundError
 from kube.events import Recorder, Regarding
+from kube.podgroups import Condition
 from kube.watch import ListWatch
 from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
@@ -64,6 +65,31 @@ class KubeMarks:
             name=pod.name,
             uid=pod.uid,
             annotations=annotations,
+        )
+
+
+class KubeGroups:
+    """Volcano's PodGroups, as those who explain see them."""
+
+    def __init__(self, client: Client) -> None:
+        """Use an open client."""
+        self._client = client
+
+    async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
+        """Return a PodGroup's version and its conditions."""
+        found = await podgroups.get(self._client, namespace, name)
+        return found.metadata.resource_version, found.conditions
+
+    async def write(
+        self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
+    ) -> None:
+        """Write them, if nobody has written since that version."""
+        await podgroups.set_conditions(
+            self._client,
+            namespace=namespace,
+            name=name,
+            resource_version=version,
+            conditions=conditions,
         )
 
 

@@ -10,7 +10,14 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from extender import changes, clocks, doors, jobevents, live, waker
-from extender.apiserver import KubeJobs, KubeMarks, KubePods, KubeShare, about
+from extender.apiserver import (
+    KubeGroups,
+    KubeJobs,
+    KubeMarks,
+    KubePods,
+    KubeShare,
+    about,
+)
 from extender.binding import Binder
 from extender.cache import Cache, step
 from extender.choice import Choice
@@ -33,6 +40,7 @@ from extender.shadowing import Shadowing
 from extender.sharing import Sharing
 from extender.sweeping import Promises, Sweeping
 from extender.volcano import Parts, Volcano
+from extender.volcanogroups import Groups
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import Job
@@ -146,6 +154,7 @@ class Extender:
                 cache=self._cache,
                 sessions=Sessions(self._cache, self._planner, wall),
                 marks=Marks(KubeMarks(client)),
+                groups=Groups(KubeGroups(client), wall),
                 notes=self._notes,
                 metrics=metrics,
                 clock=wall,

@@ -25,6 +25,7 @@ from extender.jobs import to_be_planned
 from extender.metrics import Metrics
 from extender.notes import Note, Notes
 from extender.verdicts import READING, UNSEEN, Verdict
+from extender.volcanogroups import Groups
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import PLACED, Code, Job, Status, Task, Vote
@@ -60,6 +61,7 @@ class Parts:
     cache: Cache
     sessions: Sessions
     marks: Marks
+    groups: Groups
     notes: Notes
     metrics: Metrics
     clock: Clock
@@ -79,6 +81,7 @@ class Volcano:
         self._cache = parts.cache
         self._sessions = parts.sessions
         self._marks = parts.marks
+        self._groups = parts.groups
         self._notes = parts.notes
         self._metrics = parts.metrics
         self._clock = parts.clock
@@ -165,7 +168,10 @@ class Volcano:
         said = self._sessions.no_room(job.tasks) if job.tasks else self._too_little(job)
         if not said:
             self._refused.pop(job.group_uid, None)
+            self._groups.let_in(job)
             return protocol.vote_answer(Vote.ABSTAIN)
+        if said != READING:
+            self._groups.refused(job, said)
         if said not in (self._refused.get(job.group_uid), READING):
             self._refused[job.group_uid] = said
             pods = (self._cache.pods.get(uid) for uid in job.tasks or ())
@@ -259,6 +265,7 @@ class Volcano:
                 self._give_back(uid)
                 self._marks.take_later(uid)
         self._marks.retry()
+        self._groups.tick()
         self._sessions.forget()
         if len(self._refused) > _REFUSED_MOST:
             self._refused.clear()
@@ -286,6 +293,7 @@ class Volcano:
     async def stop(self) -> None:
         """End what nobody waits for."""
         await self._marks.stop()
+        await self._groups.stop()
 
 
 def _promise(cache: Cache, pod: NpuPod, node: str) -> Assumed | None:

@@ -99,8 +99,18 @@ class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
     min_resources: dict[str, objects.Quantity] | None = None
 
 
+class _GroupMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _GroupStatus(msgspec.Struct, frozen=True):
+    conditions: list[dict[str, object]] | None = None
+
+
 class _Group(msgspec.Struct, frozen=True):
+    metadata: _GroupMeta = _GroupMeta()
     spec: _GroupSpec = _GroupSpec()
+    status: _GroupStatus = _GroupStatus()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +126,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def least(self) -> Mapping[str, objects.Quantity]:
         """What all its pods ask for together, as its PodGroup says."""
         return (self.group.spec.min_resources if self.group else None) or {}
+
+    @property
+    def version(self) -> str:
+        """The PodGroup's resourceVersion, as Volcano has read it; "" is unknown."""
+        return self.group.metadata.resource_version if self.group else ""
+
+    @property
+    def conditions(self) -> Sequence[Mapping[str, object]]:
+        """What is said of the PodGroup, as Volcano has read it."""
+        return (self.group.status.conditions if self.group else None) or ()
 
 
 class _JobArgs(msgspec.Struct, frozen=True):

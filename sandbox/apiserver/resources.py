@@ -167,7 +167,6 @@ POD_GROUPS = Resource(
     singular="podgroup",
     kind="PodGroup",
     short_names=("pg",),
-    has_status=True,
 )
 # Workloads are listed, always empty: nothing here would run them.
 DAEMON_SETS = Resource(

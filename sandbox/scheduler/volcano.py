@@ -242,7 +242,7 @@ class VolcanoLoop:
         path = GROUPS.replace("podgroups", f"namespaces/{meta['namespace']}/podgroups")
         body: Object = {"status": {"phase": phase}}
         try:
-            found = await self._client.patch(f"{path}/{meta['name']}/status", body)
+            found = await self._client.patch(f"{path}/{meta['name']}", body)
         except FAILURES:
             return False
         self._groups[_key(found)] = found

@@ -35,6 +35,8 @@ ASKS = {
     "leases.get": ("get", "leases.coordination.k8s.io"),
     "leases.write": ("patch", "leases.coordination.k8s.io"),
     "nodes.patch": ("patch", "nodes"),
+    "podgroups.get": ("", "Volcano's own; jobs are read from it as well"),
+    "podgroups.set_conditions": ("", "Volcano's own, whose overlay has the right"),
     "pods.bind": ("create", "pods/binding"),
     "pods.evict": ("create", "pods/eviction"),
     "pods.get": ("get", "pods"),
@@ -65,6 +67,8 @@ USES = {
         "leases.get",
         "leases.write",
         "nodes.patch",
+        "podgroups.get",
+        "podgroups.set_conditions",
         "pods.bind",
         "pods.evict",
         "pods.get",
@@ -201,14 +205,19 @@ def test_rights_are_what_the_functions_ask_for(program: str) -> None:
 
 
 @needs_kubectl
-def test_for_volcano_pods_may_be_patched_and_nothing_else() -> None:
+def test_for_volcano_pods_and_podgroups_may_be_patched_and_nothing_else() -> None:
     roles = of_kind("overlays/volcano", "ClusterRole")
     beside = roles.keys() - of_kind("base", "ClusterRole").keys()
     bindings = of_kind("overlays/volcano", "ClusterRoleBinding")
 
     assert beside == {"ascend-extender-volcano"}
     assert roles["ascend-extender-volcano"]["rules"] == [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+        {
+            "apiGroups": ["scheduling.volcano.sh"],
+            "resources": ["podgroups"],
+            "verbs": ["patch"],
+        },
     ]
     assert bindings["ascend-extender-volcano"]["subjects"] == [
         {

@@ -97,14 +97,17 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     await volcanos.make(site.cluster, "waits", {"waits-0": 8, "waits-1": 8})
 
     await until(lambda: _is_told(site, "waits"), "an event on the PodGroup")
+    await until(lambda: _has_reason(site, "waits", "room for 1 of 2 pods"), "reason")
     await site.calls.sessions("jobEnqueueable", 2)  # what was under way is over
     before = await _pods(site, "waits")
+    group = await site.cluster.api.get(f"{GROUPS}/waits")
     counts = site.calls.counts.copy()
     await site.calls.sessions("jobEnqueueable", _SESSIONS)
 
     later = site.calls.counts - counts
     assert set(later) <= {"jobEnqueueable", "predicate"}
     assert await _pods(site, "waits") == before
+    assert await site.cluster.api.get(f"{GROUPS}/waits") == group
     assert [_is_untouched(pod) for pod in before] == [True, True]
     assert "room for 1 of 2 pods" in await _said(site, "waits")
 
@@ -112,6 +115,9 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
         await site.cluster.api.delete(f"{path}/first", grace_s=0)
     await _bound(site, {"waits-0", "waits-1"})
     assert len(await _taken(site)) == 16
+    await until(lambda: _has_reason(site, "waits", ""), "no reason any more")
+    group = await site.cluster.api.get(f"{GROUPS}/waits")
+    assert group["status"]["phase"] == "Running"
 
 
 async def test_pods_of_their_own_never_share_chips(site: Site) -> None:
@@ -226,6 +232,17 @@ async def _is_told(site: Site, group: str) -> bool:
         and event["involvedObject"]["name"] == group
         for event in events
     )
+
+
+async def _has_reason(site: Site, group: str, said: str) -> bool:
+    """Whether a condition of ours says this, and none says anything if it is empty."""
+    status = (await site.cluster.api.get(f"{GROUPS}/{group}")).get("status") or {}
+    found = [
+        each["message"]
+        for each in status.get("conditions", ())
+        if (each["type"], each["reason"]) == ("Unschedulable", "JobEnqueueFailed")
+    ]
+    return found == ([said] if said else [])
 
 
 async def _pods(site: Site, group: str) -> list[Object]:

@@ -19,10 +19,12 @@ from extender.metrics import Metrics
 from extender.notes import Notes
 from extender.planner import Planner
 from extender.volcano import Parts, Volcano
+from extender.volcanogroups import Groups
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
 from extender.volcanoprotocol import Job, Status
 from kube.errors import KubeError
+from kube.podgroups import Condition
 from scheduler_core.wire.pods import NpuPod
 from service.endpoints import Endpoints
 from tests.extender.clusters import NOW_S, Spec, pod
@@ -58,12 +60,39 @@ class Pods:
             raise self.fates.popleft()
 
 
+@dataclass(slots=True)
+class PodGroups:
+    """PodGroups as an API server keeps them."""
+
+    #: {name: (version, conditions)}
+    on: dict[str, tuple[str, list[Condition]]] = field(default_factory=dict)
+    #: (name, conditions) of each write that was done
+    writes: list[tuple[str, list[Condition]]] = field(default_factory=list)
+    #: what the next calls come to, before anything is done
+    fates: deque[KubeError] = field(default_factory=deque)
+
+    async def read(self, namespace: str, name: str) -> tuple[str, list[Condition]]:
+        assert namespace == "default"
+        if self.fates:
+            raise self.fates.popleft()
+        return self.on[name]
+
+    async def write(
+        self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
+    ) -> None:
+        there, _ = await self.read(namespace, name)
+        assert version == there
+        self.writes.append((name, list(conditions)))
+        self.on[name] = (str(int(there) + 1), list(conditions))
+
+
 @dataclass(slots=True, kw_only=True)
 class World:
     cache: Cache
     volcano: Volcano
     planner: Planner
     pods: Pods
+    groups: PodGroups
     session: aiohttp.ClientSession
     #: (PodGroup, pod or "", sentence)
     told: list[tuple[str, str, str]]
@@ -155,12 +184,13 @@ async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World
     wall = Clock(now_s=now_s, now_ns=lambda: int(now_s() * 1e9))
     registry = CollectorRegistry()
     planner = Planner(cache, Jobs(), clock=wall)
-    pods = Pods()
+    pods, groups = Pods(), PodGroups()
     found = Volcano(
         Parts(
             cache=cache,
             sessions=Sessions(cache, planner, wall),
             marks=Marks(pods),
+            groups=Groups(groups, wall),
             notes=Notes(),
             metrics=Metrics(registry),
             clock=wall,
@@ -178,6 +208,7 @@ async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World
             volcano=found,
             planner=planner,
             pods=pods,
+            groups=groups,
             session=session,
             told=told,
         )

@@ -1,0 +1,58 @@
+import pytest
+
+from kube import podgroups
+from kube.client import Client
+from kube.errors import ConflictError, MalformedError
+from tests.kube.server import Answer, Request, Script
+
+PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups/train"
+CONDITION = {"type": "Unschedulable", "status": "True", "reason": "Why", "more": [1]}
+
+
+async def test_of_a_podgroup_version_and_conditions_are_read(
+    script: Script, client: Client
+) -> None:
+    meta = {"name": "train", "resourceVersion": "7"}
+    status = {"phase": "Pending", "conditions": [CONDITION]}
+    script.will(Answer(body={"metadata": meta, "status": status}))
+
+    found = await podgroups.get(client, "ml", "train")
+
+    assert script.requests[0].path == PATH
+    assert (found.metadata.resource_version, found.conditions) == ("7", [CONDITION])
+
+
+async def test_a_new_podgroup_has_no_conditions(script: Script, client: Client) -> None:
+    script.will(Answer(body={"metadata": {"name": "train"}}))
+
+    assert (await podgroups.get(client, "ml", "train")).conditions == ()
+
+
+async def test_conditions_that_are_none_are_malformed(
+    script: Script, client: Client
+) -> None:
+    script.will(Answer(body={"status": {"conditions": "many"}}))
+
+    with pytest.raises(MalformedError, match=r"conditions"):
+        await podgroups.get(client, "ml", "train")
+
+
+async def test_conditions_are_written_on_top_of_one_version_only(
+    script: Script, client: Client
+) -> None:
+    script.will(Answer(status=409, body={"reason": "Conflict"}))
+
+    with pytest.raises(ConflictError):
+        await podgroups.set_conditions(
+            client,
+            namespace="ml",
+            name="train",
+            resource_version="7",
+            conditions=[CONDITION],
+        )
+
+    body = {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"conditions": [CONDITION]},
+    }
+    assert script.requests == [Request(method="PATCH", path=PATH, query={}, body=body)]
