@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from extender import changes, victims, volcanovictims
 from extender.cache import Cache
 from extender.capacity import left_on
+from extender.choice import Choice, choose
 from extender.loads import Ask
 from extender.record import UNSHOWN_S
 from extender.sweep import wrong
 from extender.volcanoprotocol import Evictee, Task
+from scheduler_core import chips
 from scheduler_core.reasons import Reason
 from tests.extender.clusters import NOW_S, RESOURCE, apply, barred, bind, free
 from tests.extender.lined import (
@@ -256,7 +258,7 @@ def shift(line: Line, some: set[int]) -> tuple[int, ...]:
 
 @pytest.mark.property
 @given(
-    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), _STEPS), max_size=20)
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), _STEPS), max_size=12)
 )
 def test_each_line_of_two_is_as_if_it_were_alone(
     some: list[tuple[int, str, tuple[str, set[int]]]],
@@ -288,3 +290,70 @@ def test_each_line_of_two_is_as_if_it_were_alone(
         assert there.tenants == here.tenants
         assert there.last_time == here.last_time
         assert there.unconfirmed() == here.unconfirmed()
+
+
+@pytest.mark.property
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["bind", "bind", "seen", "refused", "ends"]),
+            st.integers(0, 1),
+            st.sampled_from([1, 2]),
+            st.sampled_from(["n1", "n2"]),
+        ),
+        max_size=10,
+    )
+)
+def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
+    some: list[tuple[str, int, int, str]],
+) -> None:
+    cache = lined(names=("n1", "n2"))
+    open_binds: list[tuple[Line, Choice]] = []
+    bound: list[changes.PodSeen] = []
+    for number, (what, which, count, where) in enumerate(some):
+        line, other = BOTH[which], BOTH[1 - which]
+        before = dict(cache.cluster.line(other.product))
+        mine = [each for each in open_binds if each[0] is line]
+        if what == "bind":
+            wanted = asking(f"p{number}", line, count)
+            made = choose(cache, wanted, where, now_s=NOW_S, now_ns=number)
+            if isinstance(made, Choice):
+                apply(cache, changes.PodSeen(pod=wanted), made.promise)
+                open_binds.append((line, made))
+        elif what in {"seen", "refused"} and mine:
+            open_binds.remove(mine[0])
+            promise = mine[0][1].promise
+            apply(cache, *_outcome(cache, promise, bound, is_bound=what == "seen"))
+        elif what == "ends" and bound:
+            last = bound.pop().pod
+            line, other = (
+                BOTH if last.shape.resource == RESOURCE else tuple(reversed(BOTH))
+            )
+            before = dict(cache.cluster.line(other.product))
+            apply(cache, changes.PodSeen(pod=replace(last, phase="Succeeded")))
+
+        assert cache.cluster.line(other.product) == before
+        for name in ("n1", "n2"):
+            record = cache.record(name, line.product.resource)
+            masks = [tenant.chips for tenant in record.tenants.values()]
+            masks += [promise.chips for promise in record.assumed.values()]
+            masks += [left for left, _ in record.unshown.values()]
+            assert sum(masks) == record.taken()  # no chip twice
+            assert not record.taken() & ~sum(1 << chip for chip in line.there)
+
+
+def _outcome(
+    cache: Cache,
+    promise: changes.Assumed,
+    bound: list[changes.PodSeen],
+    *,
+    is_bound: bool,
+) -> list[changes.Change]:
+    """What is learnt of a bind: that the pod is on its node, or that it is not."""
+    if not is_bound:
+        return [changes.Dropped(uid=promise.uid)]
+    pod = cache.pods[promise.uid]
+    line = TRAINING if pod.shape.resource == RESOURCE else INFERENCE
+    ids = chips.ids_of(promise.chips)
+    bound.append(living(pod.name, line, ids, promise.node))
+    return [bound[-1]]
