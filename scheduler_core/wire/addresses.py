@@ -17,6 +17,10 @@ class Address:
     super_device_id: int = UNKNOWN
 
 
+#: Nobody has said.
+_NOWHERE = Address()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
     """Of one server."""
@@ -30,4 +34,4 @@ class Addresses:
 
     def of(self, chip: int) -> Address:
         """The address of a chip, all unknown if nobody said it."""
-        return self.chips.get(chip, Address())
+        return self.chips.get(chip, _NOWHERE)

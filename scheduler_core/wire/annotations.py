@@ -7,6 +7,7 @@ wrongly are chips with two owners.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.products import PRODUCTS, Product
@@ -33,6 +34,11 @@ _LINES = {
     for prefix in {row.chip_prefix for row in PRODUCTS}
 }
 _ID = re.compile("0|[1-9][0-9]*")
+#: digits of an id, and characters of a chip's name, at most
+_DIGITS = 5
+_NAME = max(map(len, _LINES)) + _DIGITS
+#: characters of a list that is remembered; 64 chips have fewer
+_LIST = 1024
 _UINT64 = re.compile("[0-9]{1,20}")
 
 
@@ -87,11 +93,18 @@ def parse_chip(name: object, product: Product, *, path: str) -> int:
 
 def _id(name: object, prefix: str, chip_count: int) -> int | None:
     """The id that follows the prefix; None if it is no chip of so many."""
-    if not isinstance(name, str) or not name.startswith(prefix):
+    if not isinstance(name, str) or len(name) > len(prefix) + _DIGITS:
         return None
-    digits = name.removeprefix(prefix)
-    is_id = _ID.fullmatch(digits) and len(digits) < 6
-    return int(digits) if is_id and int(digits) < chip_count else None
+    if not name.startswith(prefix):
+        return None
+    return _number(name[len(prefix) :], chip_count)
+
+
+# What names and lists mean never changes, and there are few: each bind and each pod
+# that a watch shows names the same chips again.
+@lru_cache(maxsize=1024)
+def _number(digits: str, below: int) -> int | None:
+    return int(digits) if _ID.fullmatch(digits) and int(digits) < below else None
 
 
 def is_of_another_line(name: object, product: Product) -> bool:
@@ -99,8 +112,15 @@ def is_of_another_line(name: object, product: Product) -> bool:
 
     A node may have chips of several lines, and what is said of it names all of them.
     """
+    if not isinstance(name, str) or len(name) > _NAME:
+        return False
+    return _is_of_another(name, product.chip_prefix)
+
+
+@lru_cache(maxsize=1024)
+def _is_of_another(name: str, own: str) -> bool:
     return any(
-        prefix != product.chip_prefix and _id(name, prefix, count) is not None
+        prefix != own and _id(name, prefix, count) is not None
         for prefix, count in _LINES.items()
     )
 
@@ -120,6 +140,13 @@ def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ..
         WireError: Blanks, empty elements, a chip named twice, an unknown chip.
     """
     path = path or annotation_path(product.resource)
+    if len(text) > _LIST:
+        return parse_chip_names(text.split(","), product, path=path)
+    return _chips_of(text, product, path)
+
+
+@lru_cache(maxsize=1024)
+def _chips_of(text: str, product: Product, path: str) -> tuple[int, ...]:
     return parse_chip_names(text.split(","), product, path=path)
 
 

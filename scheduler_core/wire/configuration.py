@@ -11,6 +11,7 @@ from scheduler_core.wire.addresses import Addresses
 
 #: what stands for an address that the driver did not give
 _NO_ADDRESS = "-1"
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def render(
@@ -41,13 +42,13 @@ def render(
         "devices": [
             {
                 "device_id": str(chip),
-                "device_ip": addresses.of(chip).ip or _NO_ADDRESS,
-                "super_device_id": str(addresses.of(chip).super_device_id),
+                "device_ip": address.ip or _NO_ADDRESS,
+                "super_device_id": str(address.super_device_id),
             }
-            for chip in sorted(chips)
+            for chip, address in ((chip, addresses.of(chip)) for chip in sorted(chips))
         ],
         "rack_id": 0,
         "server_index": str(addresses.server_index),
         "server_ip": host_ip,
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(document)
