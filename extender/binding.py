@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from extender import changes, choice, gate, seen
+from extender import choice, gate, seen
 from extender.cache import Cache, step
 from extender.choice import Choice
 from extender.clocks import Clock
@@ -82,7 +82,7 @@ class Gate(Protocol):
     def settled(self, uid: str, said: str) -> None:
         """Note how a bind that went on has ended; "" is bound."""
 
-    def voided(self, uid: str) -> None:
+    def voided(self, uid: str, *, is_gone: bool) -> None:
         """Note that a bind has not happened: its chips are free, or kept by its job."""
 
 
@@ -375,10 +375,7 @@ class Binder:
         """Give the promised chips back: this bind never happens."""
         self._open.pop(uid, None)
         self._unseen.pop(uid, None)
-        if sentence == _GONE:
-            step(self._cache, changes.Dropped(uid=uid), self._clock.now_s())
-        else:
-            self._gate.voided(uid)
+        self._gate.voided(uid, is_gone=sentence == _GONE)
         return sentence
 
 

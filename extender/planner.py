@@ -265,9 +265,16 @@ class Planner:
         """Note how a bind that the gate let through has ended; "" is bound."""
         self.note(jobevents.Failed(uid=uid) if said else jobevents.Seated(uid=uid))
 
-    def voided(self, uid: str) -> None:
-        """Note that a bind has not happened: its chips are free, or kept by its job."""
+    def voided(self, uid: str, *, is_gone: bool = False) -> None:
+        """Note that a bind has not happened: its chips are free, or kept by its job.
+
+        Of a pod that is gone, of which no watch may know yet, no plan keeps any.
+        """
         now_s = self._clock.now_s()
+        if is_gone:
+            step(self._cache, changes.Dropped(uid=uid), now_s)
+            self.note(jobevents.Lost(uid=uid))
+            return
         gang = self._cache.gangs.of(uid)
         promise = self._cache.assumed.get(uid)
         if gang is not None and promise is not None and uid in gang.places:

@@ -6,6 +6,7 @@ import pytest
 
 from extender import changes
 from extender.apiserver import KubeJobs
+from extender.gangs import Phase
 from extender.jobevents import Limits
 from extender.waker import Waker
 from kube import credentials
@@ -123,3 +124,18 @@ async def test_they_are_evicted_by_uid_and_once(
 
 async def no_mark(_node: str) -> None:
     """Nobody waits here."""
+
+
+async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        del w.api.pods["default", "a"]  # its watch has not shown that yet
+
+        said = await asyncio.gather(w.bind("a", "n1"), w.bind("b", "n2"))
+
+        assert [*said] == ["the pod is gone", ""]
+        (gang,) = w.cache.gangs.jobs.values()
+        assert gang.places == {}
+        assert w.cache.assumed.keys() == {"uid-b"}
+        assert w.is_(Phase.IDLE)
