@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender import changes, victims, volcanovictims
@@ -257,6 +257,7 @@ def shift(line: Line, some: set[int]) -> tuple[int, ...]:
 
 
 @pytest.mark.property
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ab"), _STEPS), max_size=12)
 )
@@ -293,6 +294,7 @@ def test_each_line_of_two_is_as_if_it_were_alone(
 
 
 @pytest.mark.property
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(
