@@ -8,7 +8,9 @@ kubelet always has as many usable ids as there are usable chips, and the id of
 a free chip carries that chip's health.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
 
 from agent.claims import values
 from agent.claims.values import Ledger, Slot
@@ -25,10 +27,14 @@ def device_id(product: Product, chip: int) -> str:
 
 def chip_of(product: Product, kubelet_id: str) -> int:
     """Return the chip whose own id this is; -1 for an id that is not ours."""
-    for chip in chip_sets.ids_of(product.all_chips):
-        if device_id(product, chip) == kubelet_id:
-            return chip
-    return -1
+    return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
+
+
+@cache
+def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
+    """Return {own id: chip}, in the order of chips; asked for at each Allocate."""
+    found = {f"{prefix}{chip}": chip for chip in chip_sets.ids_of(chips)}
+    return MappingProxyType(found)
 
 
 def annotated(ledger: Ledger, pod: NpuPod) -> int:
@@ -129,8 +135,7 @@ def chips_behind(ledger: Ledger) -> dict[str, int]:
     taken = values.held(ledger)
     every = ledger.product.all_chips
     strangers = []
-    for chip in chip_sets.ids_of(every):
-        own = device_id(ledger.product, chip)
+    for own, chip in _chips_by_id(ledger.product.chip_prefix, every).items():
         if own in behind:
             continue
         if taken >> chip & 1:

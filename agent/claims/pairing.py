@@ -51,8 +51,8 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """
     found = []
     by_slot = values.holds_by_slot(ledger)
-    for slot in ledger.slots.values():
-        holds = by_slot.get(slot.uid, ())
+    for uid, slot in ledger.slots.items():
+        holds = by_slot.get(uid, ())
         need = picking.open_need_of(slot, holds)
         if need is None or slot.needs[need].count != count:
             continue
@@ -63,12 +63,12 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
             if proofs < min(count, len(returning)):
                 continue
             begun = _is_begun(holds, need)
-        waits = values.is_alive(ledger, slot.uid) and slot.uid not in ledger.bare
+        pod = ledger.pods.get(uid)
+        waits = pod is not None and not pod.terminal and uid not in ledger.bare
         if begun or waits:
             # admission comes before running: one that runs asks only by exception
-            runs = waits and ledger.pods[slot.uid].phase == "Running"
-            order = (not proofs, not begun, runs, slot.predicate_time, slot.uid)
-            found.append(order)
+            runs = waits and pod is not None and pod.phase == "Running"
+            found.append((not proofs, not begun, runs, slot.predicate_time, uid))
     return [ledger.slots[each[-1]] for each in sorted(found)]
 
 
