@@ -8,7 +8,6 @@ received; the scheduler's own decoding is not in it.
 """
 
 import asyncio
-import gc
 import http.client
 import json
 import random  # noqa: TID251  # seeded: the same cluster in every run
@@ -38,7 +37,7 @@ from scheduler_core import chips
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.shapes import ContainerKind, Shape
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
-from service import clock
+from service import clock, garbage
 from service.endpoints import Endpoints
 
 _NODES = 5_000
@@ -151,7 +150,7 @@ async def _serve() -> None:
         routes: list[web.RouteDef] = server.routes()
         endpoints = Endpoints(registry, lambda: None, routes=routes)
         async with endpoints.serving("127.0.0.1:0") as address:
-            gc.freeze()  # as the extender does once its watches have synced
+            garbage.pass_by()  # as the extender does once its watches have synced
             print(address, flush=True)
             await asyncio.Event().wait()
 

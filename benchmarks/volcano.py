@@ -7,7 +7,6 @@ clock runs for each call from its first byte to the last of its answer.
 """
 
 import asyncio
-import gc
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,7 +35,7 @@ from kube import objects
 from kube.podgroups import Condition
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod
-from service import clock
+from service import clock, garbage
 from service.endpoints import Endpoints
 
 _BODIES = Path(__file__).parents[1] / "tests" / "extender" / "bodies"
@@ -189,7 +188,7 @@ async def _serve() -> None:
     )
     endpoints = Endpoints(registry, lambda: None, routes=volcano.routes())
     async with endpoints.serving("127.0.0.1:0") as address:
-        gc.freeze()  # as the extender does once its watches have synced
+        garbage.pass_by()  # as the extender does once its watches have synced
         print(address, flush=True)
         await asyncio.Event().wait()
 

@@ -1,7 +1,6 @@
 """The running extender: watches feed the cache, one server answers from it."""
 
 import asyncio
-import gc
 import logging
 import os
 from collections.abc import Callable
@@ -49,6 +48,7 @@ from kube import credentials, nodes
 from kube.client import Client
 from kube.events import Recorder, Regarding
 from scheduler_core.wire.pods import NpuPod
+from service import garbage
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,6 @@ _TICK_S = 1.0
 #: Between two events. They are for people, who read slowly; each costs the API server
 #: as much as the bind that it tells of, while other pods wait for theirs.
 _EVENT_SPACING_S = 0.05
-#: Objects that are made, and not let go of, between two looks of the garbage collector
-#: at them: a plan of thousands of pods makes tens of thousands that all stay.
-_YOUNG = 10_000
 
 
 class Extender:
@@ -267,10 +264,7 @@ class Extender:
             self._is_frozen = True
             if self._shadowing is None:
                 self._volcano.adopt()
-            gc.unfreeze()  # what an earlier term has left
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
+            garbage.pass_by()
             log.info("in step with the cluster", extra=self._cache.sizes())
 
     def _learn(self, change: changes.Change) -> None:
