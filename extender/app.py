@@ -262,10 +262,12 @@ class Extender:
         """
         if not self._is_frozen and not self._feed.missing():
             self._is_frozen = True
+            self._learn(changes.Ticked(is_all_read=True))
             if self._shadowing is None:
                 self._volcano.adopt()
             garbage.pass_by()
-            log.info("in step with the cluster", extra=self._cache.sizes())
+            known = {"nodes": len(self._cache.cluster), "pods": len(self._cache.pods)}
+            log.info("in step with the cluster", extra=known)
 
     def _learn(self, change: changes.Change) -> None:
         if self._shadowing is not None:

@@ -12,14 +12,14 @@ never come back does not: a pod's node once set stays set, a pod that ended has 
 
 from typing import assert_never
 
-from extender import changes, gate, jobevents
+from extender import changes, gate, hearing, jobevents
 from extender.changes import Assumed, Change
 from extender.gangs import Gangs
 from extender.loads import Loads
-from extender.record import Host, Record
+from extender.record import Host, Record, offers_more
 from extender.storms import Storms
 from extender.waiting import Waiting
-from scheduler_core.cluster import Cluster, NodeState
+from scheduler_core.cluster import Cluster
 from scheduler_core.wire.pods import NpuPod
 
 #: An agent writes its ConfigMap at least every five minutes; three are missed.
@@ -82,6 +82,8 @@ class Cache:
         self.superpods_version = 0
         #: grows with whatever a plan depends on
         self.version = 0
+        #: how much later than the youngest report all was read; None: it is not yet
+        self.ahead_s: float | None = None
         #: what is out of sight, as a sentence names it; "" for nothing
         self.lost = ""
         #: seconds since the epoch, of the last `Ticked`
@@ -130,10 +132,6 @@ class Cache:
             if other != job and mine <= priority
         )
 
-    def sizes(self) -> dict[str, int]:
-        """How much is known, for logs."""
-        return {"nodes": len(self.cluster), "pods": len(self.pods)}
-
     def of_job(self, event: jobevents.Event, now_s: float) -> None:
         """Move the jobs of several pods on; what is to be done waits in `effects`."""
         self.effects += gate.step(self.gangs, event, now_s, self.limits)
@@ -148,7 +146,7 @@ class Cache:
         has_gone_on = self.waiting.put(host.name, resource, record.unconfirmed())
         before = self.cluster.line(resource).get(host.name)
         state = record.state(self_maintain=self._self_maintain)
-        if has_gone_on or _offers_more(before, state):
+        if has_gone_on or offers_more(before, state):
             self.better.add(host.name)
         if state is not None:
             self.cluster.put(state)
@@ -177,15 +175,8 @@ class Cache:
 
     def hear(self, record: Record, now_s: float) -> None:
         """Have a record read what its node's report says now."""
-        if record.hear(now_s, self.agent_silent_s):
+        if record.hear(now_s, self.agent_silent_s, self.ahead_s or 0.0):
             self.superpods_version += 1
-
-
-def _offers_more(before: NodeState | None, after: NodeState | None) -> bool:
-    """Whether a pod that the node refused may now fit."""
-    if after is None or after.barred:
-        return False
-    return before is None or bool(before.barred) or bool(after.free & ~before.free)
 
 
 def step(cache: Cache, change: Change, now_s: float) -> None:
@@ -209,7 +200,7 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
         case changes.PodGone():
             _pod_gone(cache, change.uid, now_s)
         case changes.Ticked():
-            _tick(cache, change.lost, now_s)
+            _tick(cache, change, now_s)
         case changes.RoomKept():
             _keep_room(cache, change)
         case changes.RoomGivenUp():
@@ -289,11 +280,21 @@ def _node_seen(cache: Cache, change: changes.NodeSeen, now_s: float) -> None:
 
 def _report(cache: Cache, change: changes.ReportSeen, now_s: float) -> None:
     host = cache.host(change.node)
-    host.report_texts = (change.device_info, change.affinity)
+    texts = (change.device_info, change.affinity)
+    if cache.ahead_s is not None and texts != host.report_texts:
+        host.told_s = now_s
+    host.report_texts = texts
     for record in host.lines:
         cache.hear(record, now_s)
         cache.compute(record)
     cache.tidy(host)
+
+
+def _judge_reports(cache: Cache, now_s: float) -> None:
+    cache.ahead_s = hearing.ahead_s(cache.records(), now_s)
+    for record in cache.records():
+        if hearing.judge(record, cache.ahead_s, now_s, cache.agent_silent_s):
+            cache.compute(record)
 
 
 def _pod_seen(cache: Cache, change: changes.PodSeen, now_s: float) -> None:
@@ -377,23 +378,20 @@ def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
             cache.compute(record)
 
 
-def _tick(cache: Cache, lost: str, now_s: float) -> None:
-    is_seen_again = bool(cache.lost) and not lost
+def _tick(cache: Cache, change: changes.Ticked, now_s: float) -> None:
+    if change.is_all_read and cache.ahead_s is None:
+        _judge_reports(cache, now_s)
+    is_seen_again = bool(cache.lost) and not change.lost
     if is_seen_again or cache.storms.has_ended(cache.ticked_s, now_s):
         # the wait was every node's; to have the pods tried again, one is enough
         cache.better.update(cache.cluster.names[:1])
-    cache.lost = lost
+    cache.lost = change.lost
     cache.ticked_s = now_s
     cache.of_job(jobevents.Ticked(), now_s)
     cache.storms.forget(now_s)
     heard_s = now_s - cache.agent_silent_s
     for record in cache.records():
-        if (
-            record.alive_s >= heard_s
-            and not record.is_silent
-            and not record.unshown
-            and record.report is not None
-        ):
+        if record.is_calm(heard_s):
             continue  # so are nearly all, and each second all are looked at
         silent = record.has_fallen_silent(now_s, cache.agent_silent_s)
         if record.show(now_s) or silent != record.is_silent:

@@ -178,6 +178,8 @@ class Ticked:
 
     #: what has been out of sight for too long, as a sentence names it; "" for nothing
     lost: str = ""
+    #: whether all that there was has been read: what is new since came just then
+    is_all_read: bool = False
 
 
 Change = (

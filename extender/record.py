@@ -66,6 +66,8 @@ class Host:
     address: str = ""
     #: (DeviceInfoCfg, AscendAffinity) as the ConfigMap reads; "" if absent
     report_texts: tuple[str, str] = ("", "")
+    #: our clock, seconds: when they came or changed since all was read; None: before
+    told_s: float | None = None
     #: of each resource that it offers, or that pods are here for; nearly always one
     lines: tuple["Record", ...] = ()
 
@@ -178,26 +180,38 @@ class Record:
         except WireError:
             self.report_unreadable = True
 
-    def hear(self, now_s: float, silent_s: float) -> bool:
+    def hear(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
         """Take a new report as a sign of life; whether it is of another SuperPoD.
 
-        The first report of a node says by its own time how old it is. Later ones are
+        One that was there before us says by its own time how old it is. Others are
         new by our clock, however wrong the node's clock is.
 
         Args:
             now_s: seconds since the epoch.
             silent_s: for how long an agent may show no life.
+            ahead_s: how far our clock may be ahead of the agents'.
         """
         before = self.report
         self.read_report()
         after = self.report
         if after is not None and after != before:
             if before is None:
-                self.alive_s = min(float(after.update_time), now_s)
+                found_s = min(after.update_time + ahead_s, now_s)
+                told_s = self.host.told_s
+                self.alive_s = found_s if told_s is None else told_s
             elif after.update_time != before.update_time:
                 self.alive_s = now_s
             self.is_silent = self.has_fallen_silent(now_s, silent_s)
         return (before and before.superpod) != (after and after.superpod)
+
+    def is_calm(self, heard_s: float) -> bool:
+        """Whether nothing of it ends by time before `heard_s` is later."""
+        return (
+            self.alive_s >= heard_s
+            and not self.is_silent
+            and not self.unshown
+            and self.report is not None
+        )
 
     def has_fallen_silent(self, now_s: float, silent_s: float) -> bool:
         """Whether the agent has shown no life for so long, or none ever."""
@@ -326,6 +340,13 @@ class Record:
     def _see_time(self, predicate_time: int) -> None:
         if predicate_time < _NO_CLOCK:
             self.last_time = max(self.last_time, predicate_time)
+
+
+def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
+    """Whether a pod that the node refused may now fit."""
+    if after is None or after.barred:
+        return False
+    return before is None or bool(before.barred) or bool(after.free & ~before.free)
 
 
 def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from extender import live, waker
+from sandbox import stepped
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from scheduler_core.products import ATLAS_800_TRAINING
@@ -139,10 +140,10 @@ async def beside_an_api_server(tmp_path: Path, *arguments: str) -> AsyncIterator
 
 @asynccontextmanager
 async def started(
-    api_url: str, address_file: Path, *arguments: str
+    api_url: str, address_file: Path, *arguments: str, by: tuple[str, ...] = ()
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "extender", "--listen", "127.0.0.1:0"),
+        *(sys.executable, "-m", *by, "extender", "--listen", "127.0.0.1:0"),
         *("--api-server", api_url, "--address-file", str(address_file)),
         *("--service-account-dir", str(address_file.parent), *arguments),
         env={**os.environ, "PYTHONWARNINGS": ""},
@@ -345,6 +346,27 @@ async def test_after_a_restart_it_knows_what_is_taken(
     assert bound["metadata"]["annotations"][RESOURCE] == (
         "Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7"
     )
+
+
+async def test_a_clock_that_is_hours_ahead_makes_no_agent_silent(
+    world: World, tmp_path: Path
+) -> None:
+    await world.add_node("n1")
+    pod = await world.add_pod("p", 8)
+    ahead, other = tmp_path / "ahead", tmp_path / "other"
+    stepped.begin(ahead)
+    stepped.step(ahead, 10_000)
+    async with (
+        started(world.server.url, other, by=("sandbox.stepped", str(ahead))),
+        aiohttp.ClientSession(f"http://{other.read_text().strip()}") as extender,
+    ):
+        world.extender, before = extender, world.extender
+        await until(lambda: is_ready(world))
+        assert (await world.filter(pod, "n1"))["NodeNames"] == ["n1"]
+
+        await world.add_node("n2")
+        await until(fits(world, pod, "n2"))
+        world.extender = before
 
 
 @pytest.mark.parametrize(
