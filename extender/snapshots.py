@@ -113,9 +113,14 @@ def _places(cache: Cache) -> Iterator[tuple[str, Record, int]]:
 
 
 def _resource(record: Record) -> str:
-    """Of which resource chips are, where their node has several."""
+    """Of which resource chips are, where their node has several.
+
+    Of one that the node has no more a pod has no chips, and any other will do.
+    """
     known = [line for line in record.host.lines if line.product is not None]
-    return record.resource if len(known) > 1 else ""
+    if len(known) <= 1:
+        return ""
+    return record.resource if record.product is not None else known[0].resource
 
 
 def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
@@ -124,10 +129,11 @@ def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
         if pod is None:
             continue
         gang = cache.gangs.of(uid)
+        there = record.product.all_chips if record.product is not None else 0
         yield SnapshotPod(
             name=f"{pod.namespace}/{pod.name}",
             node=record.host.name,
-            chips=ids_of(mask),
+            chips=ids_of(mask & there),
             resource=_resource(record),
             phase=pod.phase if pod.node else "Pending",
             terminating=pod.deleting,

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from extender import changes, snapshots
 from extender.cache import Cache
 from extender.networks import Networks, Rules
 from scheduler_core.finding import Traits
 from scheduler_core.leaves import Version
+from scheduler_core.products import by_key
 from scheduler_core.wire import snapshot
 from scheduler_core.wire.snapshot import SnapshotJob, SnapshotPod
 from tests.extender.clusters import (
@@ -20,6 +23,15 @@ from tests.extender.clusters import (
     tenant,
 )
 from tests.extender.jobpods import member
+from tests.extender.lined import (
+    INFERENCE,
+    TRAINING,
+    Line,
+    asking,
+    lined,
+    living,
+    node_of,
+)
 from tests.extender.networked import A3, LARGE, add_node, planned, switched
 
 FOUR = ("n1", "n2", "n3", "n4")
@@ -178,3 +190,33 @@ def test_a_job_of_traits_that_nobody_knows_asks_nothing_of_leaves() -> None:
     [job] = of(cache).jobs
 
     assert job.schema is None
+
+
+OLD_CARDS = Line(product=by_key("atlas-300i-card"), there=(8, 9, 10, 11))
+
+
+@pytest.mark.parametrize(
+    ("left", "named"),
+    [
+        ((TRAINING,), ""),
+        ((TRAINING, OLD_CARDS), TRAINING.product.resource),
+    ],
+)
+def test_of_chips_that_a_node_has_no_more_a_pod_has_none(
+    left: tuple[Line, ...], named: str
+) -> None:
+    cache = lined(living("a", INFERENCE, (8,)))
+    bound = asking("b", INFERENCE)
+    apply(cache, changes.PodSeen(pod=bound))
+    bind(cache, bound, "n1")
+
+    apply(cache, node_of("n1", *left))
+    found = of(cache)
+
+    assert found.pods == (
+        SnapshotPod(name="default/a", node="n1", chips=(), resource=named),
+        SnapshotPod(
+            name="default/b", node="n1", chips=(), resource=named, phase="Pending"
+        ),
+    )
+    assert snapshot.parse(snapshot.render(found)) == found
