@@ -137,17 +137,18 @@ class Evictor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _decide(self) -> None:
-        wishes, self._wishes = self._wishes, {}
-        order = sorted(wishes, key=self._order)
-        for owner in [each for each in order if self._is_due(each)][:_AT_ONCE]:
-            room = self._room(owner, wishes.pop(owner))
+        wishes = self._wishes
+        due = [each for each in sorted(wishes, key=self._order) if self._is_due(each)]
+        for owner in due[:_AT_ONCE]:
+            room = self._room(owner, wishes[owner])
             if room is not None:
                 self._do(rooms.Begun(room=room))
-        self._wishes = {o: names for o, names in wishes.items() if self._is_due(o)}
+        self._wishes = {owner: wishes[owner] for owner in due[_AT_ONCE:]}
 
     def _is_due(self, owner: str) -> bool:
+        """Whether to make room for it; whoever is held up takes nobody's turn."""
         known = owner in self._book.making or owner in self._book.resting
-        return not known and self._waits(owner)
+        return not known and self._waits(owner) and not self._is_held_up(owner)
 
     def _order(self, owner: str) -> tuple[int, str, str]:
         """Priority, then age, then UID, as jobs are planned."""
@@ -159,8 +160,6 @@ class Evictor:
         return -priority, pod.created if pod else "", owner
 
     def _room(self, owner: str, names: Sequence[str]) -> Room | None:
-        if self._is_held_up(owner):
-            return None
         spared = self._book.spared
         gang = self._gang(owner)
         if gang is None:

@@ -39,6 +39,21 @@ async def test_nobody_goes_for_a_pod_that_may_go_nowhere() -> None:
         assert (w.api.rehearsed, w.cache.rooms) == ([], {})
 
 
+async def test_pods_that_may_go_nowhere_take_nobody_s_turn() -> None:
+    hopeless = [
+        changes.PodSeen(
+            pod=pod(Spec(name=name, count=4, containers=(LITERAL,))), priority=HIGH + 1
+        )
+        for name in ("h0", "h1", "h2")
+    ]
+    async with world(*FULL, *hopeless, high(4)) as w:
+        for name in ("h0", "h1", "h2", "high"):
+            assert w.filter(name) == []
+        await w.tick()
+
+        assert list(w.cache.rooms) == ["uid-high"]
+
+
 async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
     async with world(*JOB) as w:
         (gang,) = w.cache.gangs.jobs.values()
