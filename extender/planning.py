@@ -66,11 +66,8 @@ class _Try:
     #: those without a node, and what each of them asks for
     new: Sequence[NpuPod]
     asks: Sequence[Ask]
-
-    @property
-    def is_one(self) -> bool:
-        """Whether the job is one pod, which asks for a place in the network."""
-        return self.gang.is_one and len(self.pods) == 1
+    #: whether the job is one pod, which asks for a place in the network
+    is_one: bool
 
 
 def plan(
@@ -102,6 +99,7 @@ def plan(
         places={pod.name: _there(cache, pod) for pod in pods if pod.node},
         new=new,
         asks=[cache.loads.ask(pod.uid) for pod in new],
+        is_one=gang.is_one and len(pods) == 1,
     )
     said = ""
     for row in _rows(job, names):
