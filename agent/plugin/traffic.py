@@ -52,7 +52,11 @@ class Traffic:
 
     async def prefer(self) -> None:
         """Note that the kubelet has asked for a preference."""
+        self._note_preference()  # first: no listing begins that is not waited for
         await self._let_listing_end()
+        self._note_preference()
+
+    def _note_preference(self) -> None:
         self._count += 1
         self._preferred_at = self._clock()
 

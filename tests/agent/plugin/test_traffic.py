@@ -59,6 +59,17 @@ async def test_a_preference_without_an_allocate_stops_counting() -> None:
     assert traffic.is_quiet
 
 
+async def test_no_listing_begins_while_a_preference_waits_for_another() -> None:
+    traffic = Traffic(Clock())
+    with traffic.listing():
+        asking = asyncio.create_task(traffic.prefer())
+        await asyncio.sleep(0)
+        may_another_begin = traffic.is_quiet
+    await asking
+
+    assert not may_another_begin
+
+
 async def test_a_preference_waits_for_every_listing_that_is_under_way() -> None:
     traffic = Traffic(Clock())
     first, second = traffic.listing(), traffic.listing()
