@@ -68,8 +68,8 @@ class Source:
         Args:
             deliver: Takes each; says whether one is wanted soon though nothing changes.
         """
-        seen = await self.look()
         try:
+            seen = await self.look()
             while True:
                 pause_s = self._poll_s if deliver(seen) else self._until_calm_look_s()
                 seen = await self._next(pause_s)

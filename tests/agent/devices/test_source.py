@@ -183,11 +183,12 @@ async def test_a_driver_that_could_not_be_read_is_asked_again_without_news() -> 
 
 
 @pytest.mark.looptime
-async def test_no_call_is_left_behind_at_the_end() -> None:
+@pytest.mark.parametrize("after_s", [0.5, 2.0])
+async def test_no_call_is_left_behind_at_the_end(after_s: float) -> None:
     driver = FakeDriver()
     driver.takes_s = 1000.0
 
-    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 2.0)
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), after_s)
 
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
