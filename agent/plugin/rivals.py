@@ -8,6 +8,7 @@ give out the same chips. Whoever notices has to be the one who yields.
 """
 
 import asyncio
+import re
 import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,7 +16,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from scheduler_core.products import PRODUCTS
 from service import clock
+
+_LINES = "|".join(sorted({re.escape(row.chip_prefix) for row in PRODUCTS}))
+#: Plugins for a product line, or for a kind of parts of its chips, name their sockets
+#: after what they serve, ours as well as the reference's.
+_NAMED = re.compile(rf"(?:{_LINES})(?:[0-9]+c[\w.]*-)?")
 
 KUBELET_SOCKET = "kubelet.sock"
 
@@ -156,13 +163,15 @@ class Rivals:
         return doubt if self._looks >= LOOKS else Doubt.NONE
 
     def _others(self) -> list[Path]:
-        """Return the sockets of other plugins beside ours."""
+        """Return the sockets of plugins that may serve the same resource."""
         ours = {self._socket.name, KUBELET_SOCKET}
         found = []
         with suppress(OSError):
             for path in sorted(self._socket.parent.iterdir()):
+                if path.name in ours or _is_of_another_resource(path):
+                    continue
                 with suppress(OSError):
-                    if path.name not in ours and stat.S_ISSOCK(path.stat().st_mode):
+                    if stat.S_ISSOCK(path.stat().st_mode):
                         found.append(path)
         return found
 
@@ -177,6 +186,11 @@ def inode_of(path: Path) -> int:
         return path.stat().st_ino
     except OSError:
         return 0
+
+
+def _is_of_another_resource(path: Path) -> bool:
+    """Tell whether a socket that is not ours is named after what it serves."""
+    return path.suffix == ".sock" and bool(_NAMED.fullmatch(f"{path.stem}-"))
 
 
 def _state(folder: Path) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,14 @@ from agent.plugin.rivals import LOOK_EACH_S, Own, Rivals
 
 OURS = frozenset({"Ascend910-0", "Ascend910-1"})
 THEIRS = frozenset({"npu-0"})
+
+
+def listening(path: Path) -> socket.socket:
+    """A plugin's socket that takes connections until it is closed."""
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    made.listen()
+    return made
 
 
 class Looking:
@@ -75,3 +84,24 @@ async def test_a_plugin_that_has_been_there_all_the_time_is_seen_as_well(
     looking.offered = THEIRS
 
     assert await looking.look(30) == 17
+
+
+@pytest.mark.parametrize("name", ["Ascend310P.sock", "Ascend910-4c.1cpu.sock"])
+async def test_a_plugin_for_another_line_or_for_parts_of_chips_is_no_rival(
+    name: str, tmp_path: Path
+) -> None:
+    async def does_not_say() -> None:
+        return None
+
+    own = Own(inode=0, listed=OURS)
+    rivals = Rivals(
+        tmp_path / "Ascend910.sock",
+        resource="huawei.com/Ascend910",
+        offered=does_not_say,
+    )
+    with listening(tmp_path / name):
+        with listening(tmp_path / "x.sock"):
+            gone = [await rivals.is_gone(own)]
+        gone.append(await rivals.is_gone(own))
+
+    assert gone == [False, True]
