@@ -288,7 +288,7 @@ class Diagnosis:
         Args:
             data: Of the ConfigMap.
             chips: Those that it names; None: its text cannot be read, and whatever a
-                rule has separated stays so.
+                rule has separated stays so, and what can be read in it.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
@@ -304,7 +304,11 @@ class Diagnosis:
         )
         by_rule = {upgrade.chip for upgrade in upgrades if _takes(upgrade)}
         if chips is None:
-            self._named = separation.State(separated=frozenset(by_rule))
+            text = data.get(faults.SEPARATED_KEY, "")
+            readable = frozenset(faults.readable_separated(text, self.product))
+            self._named = separation.State(
+                separated=readable | by_rule, confirmed=readable
+            )
         else:
             self._named = separation.State(separated=chips, confirmed=chips)
         self._by_hand_ms = {

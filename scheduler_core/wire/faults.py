@@ -9,7 +9,7 @@ Source: MindCluster's device plugin, `pkg/kubeclient/client_server.go`,
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler_core.products import Product
@@ -17,6 +17,7 @@ from scheduler_core.wire.annotations import (
     WireError,
     chip_name,
     chips_of,
+    is_of_another_line,
     parse_chip,
     parse_chip_names,
     render_chips,
@@ -113,6 +114,16 @@ def parse_separated(
     return parse_chip_names(own, product, path=SEPARATED_KEY)
 
 
+def readable_separated(text: str, product: Product) -> tuple[int, ...]:
+    """The chips of a product that a text names, whatever else stands in it, ascending.
+
+    For a text that `parse_separated` does not take.
+    """
+    names = dict.fromkeys(part.strip() for part in text.split(","))
+    own = [name for name in names if _is_of(name, [product])]
+    return parse_chip_names(own, product, path=SEPARATED_KEY)
+
+
 def _is_of(name: str, products: Iterable[Product]) -> bool:
     """Whether a name is that of a chip of any of these products."""
     for product in products:
@@ -153,9 +164,12 @@ def render_upgrades_of(
 
 
 def parse_upgrades(
-    text: str, product: Product, beside: Iterable[Product] = ()
+    text: str, product: Product, beside: Sequence[Product] = ()
 ) -> tuple[UpgradeReason, ...]:
     """What the text under `UpgradeFaultReason` says.
+
+    What it says of chips of a line that the node does not have is left out: a program
+    has written it, when the node had that line.
 
     Args:
         text: As it stands.
@@ -165,11 +179,13 @@ def parse_upgrades(
     Raises:
         WireError: Not JSON, a field of the wrong type, a chip that is not one.
     """
+    prefixes = tuple(row.chip_prefix for row in (product, *beside))
     root = as_object(parse_json(text, UPGRADES_KEY), UPGRADES_KEY)
     return tuple(
         _reason(item, product, name, f"{UPGRADES_KEY}[{name!r}][{index}]")
         for name, listed in root.items()
         if not _is_of(name, beside)
+        and (name.startswith(prefixes) or not is_of_another_line(name, product))
         for index, item in enumerate(as_array(listed, f"{UPGRADES_KEY}[{name!r}]"))
     )
 

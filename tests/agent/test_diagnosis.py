@@ -194,6 +194,23 @@ def test_what_a_rule_separated_stays_so_if_the_names_cannot_be_read(
     assert world.out == (3,)
 
 
+def test_chips_named_beside_one_of_a_line_that_has_gone_stay_out_over_a_restart(
+    world: World,
+) -> None:
+    gone = BEFORE.replace("Ascend910-5", "Ascend310P-8")
+
+    world.report("Ascend910-3,Ascend910-5,Ascend310P-8", gone)
+
+    assert (world.out, world.events) == ((3, 5), ["NpuSeparationUnreadable"])
+    assert [each.chip for each in world.diagnosis.findings.upgrades] == [3, 5]
+
+    world.report("Ascend910-3")
+    world.see(GOOD)
+    world.see(GOOD)
+
+    assert world.out == (3,)
+
+
 def test_reasons_that_nobody_writes_are_left_behind(world: World) -> None:
     world.report("Ascend910-3", "[]")
 
