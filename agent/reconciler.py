@@ -164,6 +164,7 @@ class Reconciler:
             How long to wait before the next; None: until something changes.
         """
         kubelet, began_s = self._resources.kubelet, clock.loop_s()
+        mark = self._traffic.mark()
         try:
             await self._read(thorough=thorough)
         except ResourcesError as error:
@@ -175,8 +176,10 @@ class Reconciler:
             )
             return min(pause_s, self._period_s)
         self._backoff.reset()
-        if thorough:
+        if thorough and self._traffic.was_quiet_since(mark):
             self._calm.take((self._current.ledger, kubelet), began_s)
+        elif thorough:  # what was not shown to it proves nothing
+            self._calm = _Calm()
         return None
 
     async def _read(self, *, thorough: bool) -> None:

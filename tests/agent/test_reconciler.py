@@ -353,6 +353,29 @@ async def test_a_kubelet_that_has_restarted_is_asked_about_all_pods() -> None:
 
 
 @pytest.mark.looptime
+async def test_passes_that_were_disturbed_each_time_have_not_found_all_as_it_was() -> (
+    None
+):
+    now, resources = confirmed(train=0)
+    traffic = Traffic(lambda: 0.0)
+
+    def another_line_is_served() -> None:
+        with traffic.allocating():
+            pass
+
+    task = asyncio.create_task(reconciler(now, resources, traffic).run())
+    await asyncio.sleep(6)
+    resources.meanwhile["train"] = another_line_is_served
+    resources.kubelet, resources.shown["train"] = "second", ()
+    await asyncio.sleep(300)
+    resources.meanwhile.clear()
+    await asyncio.sleep(5.1)
+    await ended(task)
+
+    assert [hold.lost for hold in now.ledger.holds.values()] == [True]
+
+
+@pytest.mark.looptime
 async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
     now, resources = confirmed(train=0)
     task = asyncio.create_task(reconciler(now, resources).run())
