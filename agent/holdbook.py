@@ -19,6 +19,8 @@ from agent.journal import (
     JournalError,
     JournalProblem,
 )
+from scheduler_core import chips as chip_sets
+from scheduler_core.products import Product
 from service.worker import Worker
 
 WITHIN_S = 0.2
@@ -155,6 +157,17 @@ def entry(hold: Hold, boot_id: str) -> HoldEntry:
         container=owner.container,
         boot_id=boot_id,
     )
+
+
+def is_of(written: HoldEntry, product: Product) -> bool:
+    """Tell whether a hold is of a product line: by its ids, or else by its chips.
+
+    No id is left of one of whose chips only some that are reserved are still in use.
+    """
+    if written.kubelet_ids:
+        return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
+    chips = chip_sets.mask_of((*written.chips, *written.reserved))
+    return bool(chips & product.all_chips)
 
 
 def hold(written: HoldEntry) -> Hold:

@@ -159,9 +159,7 @@ class Line:
 
     def owns(self, entry: HoldEntry) -> bool:
         """Tell whether what the last agent gave out is of this line."""
-        return any(
-            id_.startswith(self.product.chip_prefix) for id_ in entry.kubelet_ids
-        )
+        return holdbook.is_of(entry, self.product)
 
     def restore(self, entries: Iterable[HoldEntry]) -> None:
         """Take over what the last agent gave out of this line."""

@@ -224,6 +224,23 @@ async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
     assert [entry.chips for entry in found.entries] == [(7,), (3,), (4,)]
 
 
+@pytest.mark.parametrize("chip", [3, 9])
+def test_a_hold_of_which_no_id_is_left_is_of_the_line_whose_chips_it_keeps(
+    chip: int,
+) -> None:
+    left = Hold(
+        sequence=1, kubelet_ids=(), chips=(), reserved=(chip,), slot="u", need=0
+    )
+    entry = holdbook.entry(left, "boot")
+
+    owners = [
+        line.product.key
+        for line in READING.lines
+        if holdbook.is_of(entry, line.product)
+    ]
+    assert owners == [TRAINING.product.key if chip == 3 else INFERENCE.product.key]
+
+
 def test_a_person_reads_the_names_of_chips_where_numbers_are_not_enough() -> None:
     views = [
         View(
