@@ -26,7 +26,7 @@ from agent.devices.dcmi.survey import Identity
 from agent.devices.sizing import UnknownMachineError, ordered, sized
 from scheduler_core import chips as chip_sets
 from scheduler_core import products
-from scheduler_core.products import Product
+from scheduler_core.products import GroupKind, Product
 
 _A3_BOARDS = frozenset({*range(0xB0, 0xB5), 0x81, 0x83, 0xD1, 0xD3})
 _INFERENCE_BOARDS = frozenset({0x28, 0x29})
@@ -51,7 +51,8 @@ def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
         chips: At least one.
 
     Raises:
-        UnknownMachineError: Some are of no family that is served, or too many.
+        UnknownMachineError: Some are of no family that is served, or too many, or not
+            at the ids by which their connections are known.
     """
     lines: dict[str, list[Identity]] = {}
     for chip in chips:
@@ -70,7 +71,15 @@ def _product_of(line: Sequence[Identity], every: int) -> Product:
             f"chips {line[0].name!r} on board {line[0].board_id:#x} are of no family "
             "that is served; --product says how to treat them"
         )
-    return sized(key, max(ids), every & ~chip_sets.mask_of(ids))
+    row = sized(key, max(ids), every & ~chip_sets.mask_of(ids))
+    before = row.absent & ((1 << min(ids)) - 1)
+    if before and row.group_kind not in (GroupKind.CARD, GroupKind.NONE):
+        raise UnknownMachineError(
+            f"chips {line[0].name!r} have ids from {min(ids)} on, behind those of "
+            "another product line, which does not tell how they are connected; "
+            "--product names a line that is served alone"
+        )
+    return row
 
 
 def line_of(chip: Identity) -> str:

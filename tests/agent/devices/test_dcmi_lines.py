@@ -102,6 +102,15 @@ def test_a_chip_of_no_family_among_several_lines_is_said() -> None:
         Conversion("").reading(Survey(chips=chips), 0)
 
 
+def test_connected_chips_behind_those_of_another_line_are_not_guessed_at() -> None:
+    cards = (looked(0, "310P3"), looked(1, "310P3"))
+    chips = (*cards, *(looked(chip, "910B3") for chip in range(2, 10)))
+
+    with pytest.raises(UnknownMachineError, match=r"^chips '910B3' have ids from 2 on"):
+        Conversion("").reading(Survey(chips=chips), 0)
+    assert Conversion("atlas-310p").reading(Survey(chips=chips), 0).chips == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("product", "row", "chips"),
     [
