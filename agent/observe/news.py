@@ -240,10 +240,13 @@ class News:
             log.error("rival", extra={keys.REASON: text})
         else:
             log.warning("rival has gone", extra={keys.REASON: of})
+        gone = f"nobody else serves this node's {of} any more"
+        if is_there:
+            gone = f"nobody else serves {line} any more"
         self._recorder.record(
             self._node,
             reason="NpuRival" if text else "NpuRivalGone",
-            message=text or f"nobody else serves this node's {of} any more",
+            message=text or gone,
             type="Warning" if text else "Normal",
         )
 

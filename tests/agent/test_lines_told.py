@@ -194,6 +194,28 @@ def test_the_chips_of_all_lines_are_counted_together() -> None:
     assert world.metric("driver_read_seconds_count") == 1
 
 
+def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None:
+    registry = CollectorRegistry()
+    recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
+    news = News(Metrics(registry), recorder, node=NODE)
+    lines = [line.product.resource for line in READING.lines]
+    for line in lines:
+        news.rival("kubelet", f"another plugin for {line}", line=line)
+
+    found = []
+    for line in lines:
+        news.rival("kubelet", "", line=line)
+        of = {"of": "kubelet"}
+        found.append(registry.get_sample_value("ascend_agent_rival", of))
+
+    told = [fact.message for fact in recorder._pending if fact.reason == "NpuRivalGone"]
+    assert told == [
+        f"nobody else serves {lines[0]} any more",
+        "nobody else serves this node's kubelet any more",
+    ]
+    assert found == [1.0, 0.0]
+
+
 def test_the_kubelet_is_told_of_no_ids_below_those_of_a_second_line() -> None:
     ledger = Ledger(product=INFERENCE.product, node=NODE)
 
