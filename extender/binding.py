@@ -10,7 +10,7 @@ bind may be tried again.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from extender import choice, gate, seen
@@ -241,6 +241,9 @@ class Binder:
             if pod is None:
                 await self._api.bind(args, {})  # asks for none of our resources
                 return ""
+            # bound already, and the watch is late to show it
+            if args.uid in self._unseen and args.uid in self._cache.assumed:
+                pod = replace(pod, node=self._unseen[args.uid][0].node)
             if pod.node:
                 return _bound(pod, args)
             return await self._decide(args, pod)

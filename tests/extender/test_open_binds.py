@@ -117,6 +117,19 @@ async def test_a_refused_retry_does_not_void_the_first_try() -> None:
         assert list(w.cache.assumed) == ["uid-a"]
 
 
+async def test_a_bind_that_was_done_is_not_sent_again_while_the_watch_is_late() -> None:
+    async with world(cluster()) as w:
+        w.add("a", 8)
+        assert await w.bind() == ""
+        w.api.fates.append(Fate.FORBIDDEN)
+
+        assert await w.bind() == ""
+        assert await w.bind(where="n2") == "the pod is bound to n1 already"
+
+        assert len(w.api.bindings) == 1
+        assert free(w.cache, "n1") == ()
+
+
 async def test_an_open_bind_is_not_tried_on_another_node() -> None:
     async with world(cluster(nodes=("n1", "n2"))) as w:
         w.add("a")
