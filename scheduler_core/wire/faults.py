@@ -103,15 +103,12 @@ def parse_separated(
     Raises:
         WireError: A name is not that of a chip of any of these products.
     """
-    parts = dict.fromkeys(part.strip() for part in text.split(","))
-    names = [name for name in parts if name]
     every = sorted((product, *beside), key=lambda row: row.resource)
-    for index, name in enumerate(names):
+    for index, name in enumerate(_names(text)):
         if not _is_of(name, every):
             path, expected = f"{SEPARATED_KEY}[{index}]", map(chips_of, every)
             raise WireError(path, expected=" or ".join(expected), found=name)
-    own = [name for name in names if _is_of(name, [product])]
-    return parse_chip_names(own, product, path=SEPARATED_KEY)
+    return readable_separated(text, product)
 
 
 def readable_separated(text: str, product: Product) -> tuple[int, ...]:
@@ -119,9 +116,14 @@ def readable_separated(text: str, product: Product) -> tuple[int, ...]:
 
     For a text that `parse_separated` does not take.
     """
-    names = dict.fromkeys(part.strip() for part in text.split(","))
-    own = [name for name in names if _is_of(name, [product])]
+    own = [name for name in _names(text) if _is_of(name, [product])]
     return parse_chip_names(own, product, path=SEPARATED_KEY)
+
+
+def _names(text: str) -> list[str]:
+    """The names in a list that people write, each once."""
+    parts = dict.fromkeys(part.strip() for part in text.split(","))
+    return [name for name in parts if name]
 
 
 def _is_of(name: str, products: Iterable[Product]) -> bool:

@@ -182,3 +182,26 @@ async def test_the_node_names_all_chips_and_a_pod_may_ask_for_one_line(
         "huawei.com/Ascend310P"
     ) in pod["status"]["message"]
     assert site.mounted() == {}
+
+
+async def test_what_is_known_of_a_line_that_is_away_for_a_while_is_kept(
+    site: Site,
+) -> None:
+    names = {"data": {"ManuallySeparateNPU": "Ascend310P-8,Ascend910-3"}}
+    await site.api.patch(REPORT, names)
+    await run(site, "infer", Ascend310P="Ascend310P-9")
+    await until_confirmed(site, "infer")
+    await until_offered(site, 7, 1)
+
+    for machine, inference in (("product: atlas-800-training\n", 0), (MACHINE, 1)):
+        await site.stop_agent()
+        await until_offered(site, 0, 0)
+        (site.root / "npu.yaml").write_text(machine)
+        site.start_agent()
+        await until_offered(site, 7, inference)
+
+    async def look() -> Any:
+        said = await report(site)
+        return [said["affinity"]["held"], said["ManuallySeparateNPU"], said[INFERENCE]]
+
+    await until(look, [["Ascend310P-9"], "Ascend310P-8,Ascend910-3", ""])
