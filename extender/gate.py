@@ -10,6 +10,7 @@ CPU, a volume or a quota, of which we know nothing.
     waiting  Planned                                   planned; nobody has come
     planned  Came, not the last                        its answer waits
     planned  Came, the last; or one runs already       being bound: Open
+    planned  Seated, by a bind that was unclear        being bound: Open, who has come
     planned  Ticked, too late; Missed; Lost; Broken    waiting: all refused, given back
     being …  Failed                                    its chips stay for the next try;
                                                        planned again if all have failed
@@ -125,15 +126,15 @@ def _came(gang: Gang | None, event: Came, now_s: float, limits: Limits) -> Effec
         said = f"the plan of this pod's job has it on {place}"
         yield Answer(call=event.call, said=said)
         return
+    before = gang.came.pop(event.uid, None)
+    if before is not None:
+        yield Answer(call=before, said="a later call has taken the place of this one")
     if gang.lets_through(event.uid):
         if gang.phase is not Phase.OPEN:
             _open(gang, now_s)
         gang.going.add(event.uid)
         yield Open(job=gang.job, calls={event.uid: event.call})
         return
-    before = gang.came.pop(event.uid, None)
-    if before is not None:
-        yield Answer(call=before, said="a later call has taken the place of this one")
     if not gang.came:
         gang.until_s = now_s + limits.gate_s
     gang.came[event.uid] = event.call
@@ -156,6 +157,7 @@ def _of_pod(
                 del gang.came[uid]
         case Seated(uid=uid):
             _seat(gang, uid)
+            yield from _go_on(gang, now_s)
         case Failed(uid=uid):
             gang.going.discard(uid)
             if gang.phase is Phase.OPEN and not gang.going and not gang.seated:
@@ -192,8 +194,19 @@ def _seat(gang: Gang, uid: str) -> None:
     gang.seated.add(uid)
     gang.going.discard(uid)
     gang.places.pop(uid, None)
-    if gang.phase is Phase.OPEN and not gang.places:
+    if gang.phase is not Phase.IDLE and not gang.places:
         _close(gang)
+
+
+def _go_on(gang: Gang, now_s: float) -> Effects:
+    """Let through who has come: one runs, so there are no others to wait for."""
+    if not gang.came:
+        return
+    calls, gang.came = gang.came, {}
+    if gang.places:
+        _open(gang, now_s)
+        gang.going |= calls.keys() & gang.places.keys()
+    yield Open(job=gang.job, calls=calls)
 
 
 def _lost(gang: Gang, uid: str) -> Effects:

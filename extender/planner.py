@@ -367,7 +367,7 @@ class Planner:
         for caller in filter(None, map(self._calls.caller, numbers)):
             pod, node = self._cache.pods[caller.uid], caller.node
             refused = choice.why_not(self._cache, pod, node, now_s=now_s)
-            if refused is not None:
+            if refused is not None and not pod.node:
                 text = refused.text
                 said = f"pod {pod.name} of the job can no longer be bound: {text}"
                 for each in numbers:

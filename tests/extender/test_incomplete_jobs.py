@@ -1,6 +1,7 @@
 """Jobs that were bound in part and cannot be completed: kept, or begun anew."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
 from tests.extender.apiserver import Fate
 from tests.extender.binds import until
-from tests.extender.clusters import ALL, Spec, cluster, free, pod
+from tests.extender.clusters import ALL, Spec, cluster, free, pod, served
 from tests.extender.gangworld import NAMES, two, world
 from tests.extender.test_evictions_over_http import asking
 
@@ -139,3 +140,26 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
         assert gang.places == {}
         assert w.cache.assumed.keys() == {"uid-b"}
         assert w.is_(Phase.IDLE)
+
+
+async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+        await asyncio.gather(first, w.bind("b", "n2"))
+        assert w.is_(Phase.HELD)
+        unclear, left = ("a", "b") if "uid-a" in w.binder._open else ("b", "a")
+        earlier = w.bind(left, {"a": "n1", "b": "n2"}[left])
+        await w.until_came(1)
+
+        seen = next(each for each in two() if each.pod.name == unclear)
+        claim = w.cache.assumed[f"uid-{unclear}"]
+        bound = replace(seen.pod, node=claim.node, annotations=served(range(8)))
+        w.learn(replace(seen, pod=bound))
+
+        assert await earlier == ""
+        assert w.is_(Phase.IDLE)
+        assert w.planner._calls._waiting == {}
