@@ -34,8 +34,9 @@ def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
     first, then = pod.spec.init_containers or (), pod.spec.containers or ()
     if not any(resource in (c.resources.limits or ()) for c in (*first, *then)):
         return None  # most pods of a cluster end here
-    containers = [_container(c, is_init=True) for c in first]
-    containers += [_container(c, is_init=False) for c in then]
+    elsewhere = _served_by_dra(pod)
+    containers = [_container(c, elsewhere, is_init=True) for c in first]
+    containers += [_container(c, elsewhere, is_init=False) for c in then]
     return wire.npu_pod(
         wire.PodMeta(
             uid=meta.uid,
@@ -47,7 +48,7 @@ def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
             deleting=meta.deletion_timestamp is not None,
             owner=owner(meta),
             annotations=meta.annotations or {},
-            dra=_served_by_dra(pod, resource),
+            dra=tuple(name for name, what in elsewhere if what in ("", resource)),
             created=meta.creation_timestamp or "",
         ),
         containers,
@@ -214,13 +215,19 @@ def _pod(body: bytes, path: str) -> Pod:
         raise MalformedError(undecodable(path, error)) from error
 
 
-def _container(container: Container, *, is_init: bool) -> wire.RawContainer:
+def _container(
+    container: Container, elsewhere: tuple[tuple[str, str], ...], *, is_init: bool
+) -> wire.RawContainer:
     limits = container.resources.limits or {}
     return wire.RawContainer(
         name=container.name,
         is_init=is_init,
         restart_policy=container.restart_policy or "",
-        limits={resource: str(amount) for resource, amount in limits.items()},
+        limits={
+            resource: str(amount)
+            for resource, amount in limits.items()
+            if (container.name, resource) not in elsewhere
+        },
         env=tuple(_env(variable) for variable in container.env or ()),
     )
 
@@ -234,11 +241,8 @@ def _env(variable: Env) -> wire.RawEnv:
     )
 
 
-def _served_by_dra(pod: Pod, resource: str) -> tuple[str, ...]:
+def _served_by_dra(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """(container, resource) that others serve; of a container without one, all."""
     claim = pod.status.extended_resource_claim_status
     mappings = (claim and claim.request_mappings) or ()
-    return tuple(
-        mapping.container_name
-        for mapping in mappings
-        if mapping.resource_name in ("", resource)
-    )
+    return tuple((each.container_name, each.resource_name) for each in mappings)

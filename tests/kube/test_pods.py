@@ -19,6 +19,7 @@ from scheduler_core.shapes import ContainerKind, ContainerNeed
 from tests.kube.server import Answer, Request, Script, pod, refusal
 
 NPU = "huawei.com/Ascend910"
+OTHER = "huawei.com/Ascend310P"
 
 
 def decoded(raw: dict[str, Any]) -> Pod:
@@ -116,6 +117,26 @@ def test_containers_served_by_dra_are_not_ours() -> None:
 
     assert seen is not None
     assert [need.name for need in seen.needs] == ["proxy", "main"]
+
+
+def test_chips_of_another_line_that_dra_serves_are_no_second_kind() -> None:
+    raw = pod("a", 1)
+    raw["spec"] = {
+        "containers": [
+            {"name": "train", "resources": {"limits": {NPU: "2"}}},
+            {"name": "infer", "resources": {"limits": {OTHER: "1"}}},
+        ]
+    }
+    asked = pods.npu_pod(decoded(raw), NPU)
+    assert asked is not None
+    assert asked.problem.startswith("a pod gets NPUs of one kind")
+
+    served = {"containerName": "infer", "resourceName": OTHER, "requestName": "r"}
+    claim = {"resourceClaimName": "c", "requestMappings": [served]}
+    raw["status"] = {"extendedResourceClaimStatus": claim}
+    asked = pods.npu_pod(decoded(raw), NPU)
+    assert asked is not None
+    assert not asked.problem
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def _nothing_is_remembered() -> None:
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("scheduler_core") and name not in _ROWS:
-            for value in vars(module).values():
+            for value in list(vars(module).values()):
                 forget = getattr(value, "cache_clear", None)
                 if forget is not None:
                     forget()
