@@ -24,7 +24,7 @@ from extender.clocks import Clock
 from extender.jobs import to_be_planned
 from extender.metrics import Metrics
 from extender.notes import Note, Notes
-from extender.verdicts import READING, UNSEEN, Verdict
+from extender.verdicts import READING, UNSEEN, Verdict, pod_refusal
 from extender.volcanogroups import Groups
 from extender.volcanojobs import Sessions
 from extender.volcanomarks import Marks
@@ -247,6 +247,8 @@ class Volcano:
         )
         if evictor is None:
             return protocol.victims_answer(Vote.ABSTAIN, ())
+        if pod_refusal(self._cache, evictor, self._clock.now_s()) is not None:
+            return protocol.victims_answer(Vote.REJECT, ())
         found = volcanovictims.choose(self._cache, evictor, args.evictees)
         vote = Vote.PERMIT if found else Vote.REJECT
         return protocol.victims_answer(vote, [each.sent for each in found])

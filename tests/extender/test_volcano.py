@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from extender import changes
+from extender.cache import step
 from extender.volcano import OPEN_S, UNBOUND_S
 from extender.volcanoprotocol import Status
 from kube.errors import ApiError, UnreachableError
@@ -278,6 +279,18 @@ async def test_where_eviction_gives_no_ring_there_are_no_victims() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)), tenant("b", "n1", (2, 4)))
     async with volcano(cache) as world:
         world.learn(single("p", 4))
+        one = [task("a", Status.RUNNING, "n1")]
+        assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
+            "status": -1,
+            "victims": [],
+        }
+
+
+async def test_nobody_is_a_victim_for_a_pod_that_may_go_nowhere_now() -> None:
+    cache = cluster(tenant("a", "n1", ALL))
+    async with volcano(cache) as world:
+        world.learn(single("p", 4))
+        step(cache, changes.Ticked(lost="pods"), world.now_s)
         one = [task("a", Status.RUNNING, "n1")]
         assert await world.ask("preemptable", evictor=task("p"), evictees=one) == {
             "status": -1,
