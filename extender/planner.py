@@ -107,7 +107,7 @@ class Planner:
         self._find_place(gang, pod, names)
         promise = self._cache.assumed.get(pod.uid)
         if promise is None:
-            return self._without(gang, pod, names)
+            return verdicts.unplanned(self._cache, pod, names, gang.said)
         return verdicts.only(promise.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
@@ -228,18 +228,6 @@ class Planner:
     def _has_open(self, gang: Gang) -> bool:
         """Whether a pod of it may yet be bound elsewhere than a new plan would say."""
         return any(map(self.is_under_way, gang.seats.keys() - gang.seated))
-
-    def _without(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> Judgement:
-        """Why a pod has no place: what nodes say of it alone, then what the job is."""
-        survey = self._cache.cluster.survey(
-            pod.shape.resource, pod.total, names, avoid=self._cache.conflicts(pod)
-        )
-        text = f"its job does not fit: {gang.said}" if gang.said else "its job waits"
-        others = [*survey.best, *survey.worse]
-        refused = [*verdicts.grouped(survey.refused)]
-        if others:
-            refused.append((Verdict(label=Label.JOB, text=text), others))
-        return Judgement(fitting=(), refused=refused)
 
     # -- bind ----------------------------------------------------------------
 

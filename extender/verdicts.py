@@ -180,6 +180,28 @@ def scores(
     return found
 
 
+def unplanned(cache: Cache, pod: NpuPod, names: Sequence[str], said: str) -> Judgement:
+    """Why no node takes a pod whose job has no plan.
+
+    What nodes say of the pod alone comes first, then what keeps the job.
+
+    Args:
+        cache: What is known.
+        pod: Of a job that does not fit, or waits.
+        names: The nodes that were asked about.
+        said: Why the job does not fit; "" when it only waits.
+    """
+    survey = cache.cluster.survey(
+        pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
+    )
+    refused = [*grouped(survey.refused)]
+    others = [*survey.best, *survey.worse]
+    if others:
+        text = f"its job does not fit: {said}" if said else "its job waits"
+        refused.append((Verdict(label=Label.JOB, text=text), others))
+    return Judgement(fitting=(), refused=refused)
+
+
 def nowhere(verdict: Verdict, names: Sequence[str]) -> Judgement:
     """The same verdict on all nodes."""
     return Judgement(fitting=(), refused=((verdict, names),) if names else ())

@@ -87,7 +87,9 @@ class Groups:
 
     def let_in(self, job: Job) -> None:
         """Note that a PodGroup may be taken up; what we have said goes soon."""
-        if without_reason(job.conditions) is None or job.group_uid in self._leaving:
+        if self._is_forbidden or job.group_uid in self._leaving:
+            return
+        if without_reason(job.conditions) is None:
             return
         self._leaving[job.group_uid] = _Leaving(
             job.namespace, job.name, self._clock.now_s() + SETTLED_S
@@ -97,7 +99,7 @@ class Groups:
         """Take away what is due."""
         now_s = self._clock.now_s()
         for uid, group in list(self._leaving.items()):
-            if now_s < group.due_s or self._is_forbidden:
+            if now_s < group.due_s:
                 continue
             group.tries += 1
             group.due_s = now_s + SETTLED_S
@@ -143,6 +145,7 @@ class Groups:
     def _failed(self, name: str, error: KubeError) -> None:
         if isinstance(error, ForbiddenError):
             self._is_forbidden = True  # said once: its event tells the reason as well
+            self._leaving.clear()
         log.warning(
             "condition of a PodGroup not written",
             extra={"group": name, "error": str(error)},
