@@ -18,12 +18,12 @@ _PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf
 OURS = str(_PROJECT["project"]["version"])
 OTHER = "0.0.9"
 #: Shape: {file: (what stands there once, what stands there in the other release)}.
-_DIFFERENCES = {
+DIFFERENCES = {
     "pyproject.toml": (r'(?m)^version = ".*"$', f'version = "{OTHER}"'),
     "agent/journal.py": (r"(?m)^_VERSION = \d+$", "_VERSION = 0"),
     "scheduler_core/wire/deviceinfo.py": (
-        r'"sequence": affinity.sequence,',
-        r'"sequence": affinity.sequence, "another": ["Ascend910-0"],',
+        r'(?m)^( +)"version": _AFFINITY_VERSION,$',
+        r'\1"version": _AFFINITY_VERSION, "another": ["Ascend910-0"],',
     ),
 }
 
@@ -35,13 +35,22 @@ def build_other(places: Places) -> str:
     source.mkdir(parents=True)
     for name in (*product.SOURCES, "LICENSE", "Makefile", "README.md"):
         _copy(REPOSITORY / name, source / name)
-    for name, (ours, theirs) in _DIFFERENCES.items():
+    differ(source)
+    return product.build(places, source)
+
+
+def differ(source: Path) -> None:
+    """Make another release of the sources in a folder.
+
+    Raises:
+        CannotError: They are not as they were when this was written.
+    """
+    for name, (ours, theirs) in DIFFERENCES.items():
         path = source / name
         text, count = re.subn(ours, theirs, path.read_text(encoding="utf-8"))
         if count != 1:
             raise CannotError(f"{name}: expected {ours!r} once, found it {count} times")
         path.write_text(text, encoding="utf-8")
-    return product.build(places, source)
 
 
 def _copy(source: Path, target: Path) -> None:
