@@ -10,6 +10,8 @@ from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock
 
+_PODS = "/api/v1/namespaces/default/pods"
+
 
 async def create(api: ApiClient, name: str) -> None:
     """Make a node with eight free chips, and the ConfigMap that an agent writes."""
@@ -118,3 +120,14 @@ def pod(name: str, count: int = 0) -> Object:
     limits = {PRODUCT.resource: str(count)} if count else {}
     container = {"name": "main", "image": "none", "resources": {"limits": limits}}
     return {"metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+async def taken(api: ApiClient) -> set[tuple[str, str]]:
+    """{(node, chip)} of the pods, all of them bound; fails if two have one."""
+    found = [
+        (pod["spec"]["nodeName"], chip)
+        for pod in await api.items(_PODS)
+        for chip in pod["metadata"]["annotations"][PRODUCT.resource].split(",")
+    ]
+    assert len(found) == len(set(found)), sorted(found)
+    return set(found)

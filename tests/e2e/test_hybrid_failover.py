@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from sandbox.apiclient import ApiStatusError, Object
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import BareCluster, bare_cluster, until
 from tests.e2e.ours import Extender
@@ -101,7 +100,7 @@ async def test_a_leader_that_dies_in_the_middle_of_a_job_loses_and_doubles_nothi
 
         names = {"free", "also-free", "held", "held-too"}
         await until(lambda: _are_bound(site, names), "all bound", within_s=WITHIN_S)
-        assert len(await _taken(site)) == 32
+        assert len(await npu_nodes.taken(site.cluster.api)) == 32
         assert await _holder(site) == "b-dies"
 
 
@@ -121,7 +120,7 @@ async def test_a_leader_that_was_frozen_is_none_when_it_is_thawed(site: Site) ->
         await site.cluster.api.create(PODS, npu_nodes.pod("after", 8))
         names = {"before", "meanwhile", "after"}
         await until(lambda: _are_bound(site, names), "bound by b")
-        assert len(await _taken(site)) == 14
+        assert len(await npu_nodes.taken(site.cluster.api)) == 14
         assert await _holder(site) == "b-frozen"
 
 
@@ -205,17 +204,6 @@ async def _are_bound(site: Site, names: set[str]) -> bool:
     pods = await site.cluster.api.items(PODS)
     bound = {p["metadata"]["name"] for p in pods if p["spec"].get("nodeName")}
     return bound == names
-
-
-async def _taken(site: Site) -> set[tuple[str, str]]:
-    """{(node, chip)}; fails if two pods have one."""
-    taken = [
-        (pod["spec"]["nodeName"], chip)
-        for pod in await site.cluster.api.items(PODS)
-        for chip in pod["metadata"]["annotations"][PRODUCT.resource].split(",")
-    ]
-    assert len(taken) == len(set(taken)), sorted(taken)
-    return set(taken)
 
 
 async def _remove_all(site: Site) -> None:

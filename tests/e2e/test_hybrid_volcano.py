@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from sandbox.apiclient import Object
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from service import clock
 from tests.e2e import npu_nodes, ours, volcanos
 from tests.e2e.bare import BareCluster, bare_cluster, until
@@ -82,7 +81,7 @@ async def test_a_gang_that_fits_is_bound_whole_with_its_chips_on_the_pods_before
             return all(step is not None and step.node for step in last)
 
         await until(is_told, "the watch tells it")
-    assert len(await _taken(site)) == 16
+    assert len(await npu_nodes.taken(site.cluster.api)) == 16
     for steps in history.steps.values():
         allocated, bound = steps[-2:]
         assert (allocated.node, allocated.chips) == ("", bound.chips)
@@ -115,7 +114,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     for path in (PODS, GROUPS):
         await site.cluster.api.delete(f"{path}/first", grace_s=0)
     await _bound(site, {"waits-0", "waits-1"})
-    assert len(await _taken(site)) == 16
+    assert len(await npu_nodes.taken(site.cluster.api)) == 16
     await until(lambda: _has_reason(site, "waits", ""), "no reason any more")
 
     async def runs() -> bool:
@@ -130,7 +129,7 @@ async def test_pods_of_their_own_never_share_chips(site: Site) -> None:
     for number, chips in enumerate(counts):
         await volcanos.make(site.cluster, f"lone-{number}", {f"lone-{number}": chips})
     await _bound(site, {f"lone-{number}" for number in range(len(counts))})
-    assert len(await _taken(site)) == sum(counts)
+    assert len(await npu_nodes.taken(site.cluster.api)) == sum(counts)
 
 
 async def test_what_volcano_takes_back_loses_its_annotations(site: Site) -> None:
@@ -269,14 +268,3 @@ async def _bound(site: Site, names: Iterable[str]) -> None:
         }
 
     await until(are_bound, f"{sorted(wanted)} bound", within_s=_WITHIN_S)
-
-
-async def _taken(site: Site) -> set[tuple[str, str]]:
-    """{(node, chip)}; fails if two pods have one."""
-    taken = [
-        (pod["spec"]["nodeName"], chip)
-        for pod in await site.cluster.api.items(PODS)
-        for chip in pod["metadata"]["annotations"][PRODUCT.resource].split(",")
-    ]
-    assert len(taken) == len(set(taken)), sorted(taken)
-    return set(taken)
