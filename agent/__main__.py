@@ -11,7 +11,7 @@ from agent import app, inherited, statussocket
 from agent.observe import log as keys
 from agent.resettling import Resettling, has_file
 from agent.settings import Settings, verify
-from service import logs, program, settings
+from service import logs, process, settings
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def main() -> int:
     """Run until told to stop, or tell the status; the exit code says how it went."""
     if sys.argv[1:2] == ["status"]:
         return statussocket.main(sys.argv[2:], os.environ)
-    return program.run(_run)
+    return process.run(_run)
 
 
 if __name__ == "__main__":

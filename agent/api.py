@@ -16,7 +16,7 @@ from kube.credentials import Credentials
 from kube.errors import ConflictError, KubeError, NotFoundError, UnreachableError
 from kube.events import Recorder
 from kube.objects import Pod
-from kube.watch import ListWatch
+from kube.reflector import ListWatch
 from scheduler_core.wire.pods import NpuPod
 
 COMPONENT = "ascend-agent"

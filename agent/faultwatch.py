@@ -15,7 +15,7 @@ from agent.faults.rules import FaultConfig
 from agent.observe import log as keys
 from kube.client import Client
 from kube.objects import ConfigMap
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 
 log = logging.getLogger(__name__)
 

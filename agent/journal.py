@@ -32,7 +32,7 @@ from typing import Annotated
 import msgspec
 
 from service.decoding import UNDECODABLE, undecodable
-from service.shown import shown
+from service.quote import shown
 
 _MAGIC = "ascend-affinity-journal"
 _VERSION = 1

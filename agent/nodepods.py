@@ -10,7 +10,7 @@ from agent.current import Current
 from agent.readiness import Readiness
 from kube.errors import KubeError
 from kube.objects import Pod
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 

@@ -14,11 +14,11 @@ from agent import report
 from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 from agent.picture import MANUAL_KEY, Picture
-from kube import configmaps, nodes, versions
+from kube import configmaps, nodes, resource_versions
 from kube.client import Client
 from kube.errors import KubeError, NotFoundError
 from kube.objects import ConfigMap, Node, OwnerReference
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo
 from service import clock
 from service.backoff import Backoff
@@ -333,5 +333,5 @@ def seen(config: ConfigMap) -> report.Seen:
         labels=config.metadata.labels or {},
         writer=(config.metadata.annotations or {}).get(report.WRITER, ""),
         # A number by the API's contract; whatever is not one is older than all.
-        version=versions.number(config.metadata.resource_version) or 0,
+        version=resource_versions.number(config.metadata.resource_version) or 0,
     )

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from service import program
+from service import process
 from service.endpoints import Endpoints
 
 
@@ -75,4 +75,4 @@ async def _serve(api_server: str, account: Path, address_file: Path) -> None:
 
 if __name__ == "__main__":
     _, server, folder, file = sys.argv
-    sys.exit(program.run(lambda: _serve(server, Path(folder), Path(file))))
+    sys.exit(process.run(lambda: _serve(server, Path(folder), Path(file))))

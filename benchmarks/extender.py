@@ -37,7 +37,7 @@ from scheduler_core import chips
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.shapes import ContainerKind, Shape
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
-from service import clock, garbage
+from service import clock, gc_freeze
 from service.endpoints import Endpoints
 
 _NODES = 5_000
@@ -150,7 +150,7 @@ async def _serve() -> None:
         routes: list[web.RouteDef] = server.routes()
         endpoints = Endpoints(registry, lambda: None, routes=routes)
         async with endpoints.serving("127.0.0.1:0") as address:
-            garbage.pass_by()  # as the extender does once its watches have synced
+            gc_freeze.pass_by()  # as the extender does once its watches have synced
             print(address, flush=True)
             await asyncio.Event().wait()
 

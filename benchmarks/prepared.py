@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import web
 
 from benchmarks.population import Population, member_name
-from service import program
+from service import process
 
 #: Of every list: no object is newer.
 LIST_VERSION = 1 << 40
@@ -186,4 +186,4 @@ async def _serve(population: Population) -> None:
 
 if __name__ == "__main__":
     asked = Population(**json.loads(sys.argv[1]))
-    sys.exit(program.run(lambda: _serve(asked)))
+    sys.exit(process.run(lambda: _serve(asked)))

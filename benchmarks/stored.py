@@ -15,7 +15,7 @@ import sys
 from benchmarks.population import Population
 from sandbox.apiserver.resources import CONFIGMAPS, NODES, PODS
 from sandbox.apiserver.server import ApiServer
-from service import program
+from service import process
 
 _AT_ONCE = 10_000
 
@@ -42,4 +42,4 @@ async def _serve(population: Population) -> None:
 
 if __name__ == "__main__":
     asked = Population(**json.loads(sys.argv[1]))
-    sys.exit(program.run(lambda: _serve(asked)))
+    sys.exit(process.run(lambda: _serve(asked)))

@@ -35,7 +35,7 @@ from kube import objects
 from kube.podgroups import Condition
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod
-from service import clock, garbage
+from service import clock, gc_freeze
 from service.endpoints import Endpoints
 
 _BODIES = Path(__file__).parents[1] / "tests" / "extender" / "bodies"
@@ -188,7 +188,7 @@ async def _serve() -> None:
     )
     endpoints = Endpoints(registry, lambda: None, routes=volcano.routes())
     async with endpoints.serving("127.0.0.1:0") as address:
-        garbage.pass_by()  # as the extender does once its watches have synced
+        gc_freeze.pass_by()  # as the extender does once its watches have synced
         print(address, flush=True)
         await asyncio.Event().wait()
 

@@ -5,7 +5,7 @@ import sys
 
 from extender import app
 from extender.settings import Settings
-from service import logs, program, settings
+from service import logs, process, settings
 
 
 async def _run() -> None:
@@ -16,7 +16,7 @@ async def _run() -> None:
 
 def main() -> int:
     """Run until told to stop; the exit code says how it went."""
-    return program.run(_run)
+    return process.run(_run)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from extender.metrics import Metrics
 from extender.protocol import BodyError
-from service.shown import shown
+from service.quote import shown
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from kube.client import Client, object_path
 from kube.errors import KubeError, NotFoundError
 from kube.events import Recorder, Regarding
 from kube.podgroups import Condition
-from kube.watch import ListWatch
+from kube.reflector import ListWatch
 from scheduler_core.wire import deviceinfo, switches
 from scheduler_core.wire.pods import NpuPod
 

@@ -48,7 +48,7 @@ from kube import credentials, nodes
 from kube.client import Client
 from kube.events import Recorder, Regarding
 from scheduler_core.wire.pods import NpuPod
-from service import garbage
+from service import gc_freeze
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ class Extender:
             self._learn(changes.Ticked(is_all_read=True))
             if self._shadowing is None:
                 self._volcano.adopt()
-            garbage.pass_by()
+            gc_freeze.pass_by()
             known = {"nodes": len(self._cache.cluster), "pods": len(self._cache.pods)}
             log.info("in step with the cluster", extra=known)
 

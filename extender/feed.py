@@ -9,7 +9,7 @@ from extender.apiserver import PAUSE_S, reports
 from extender.kept import Kept
 from kube import objects
 from kube.client import Client, object_path
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo, switches
 
 #: How long a watch may be between two streams; then what it showed is old.

@@ -17,10 +17,10 @@ from extender.networks import Rules
 from extender.settings import Settings
 from kube.events import Regarding
 from kube.objects import ConfigMap
-from kube.watch import Change, Deleted, Synced, Upserted
+from kube.reflector import Change, Deleted, Synced, Upserted
 from scheduler_core.jobs import Profile
 from scheduler_core.leaves import Version
-from service.shown import shown, shown_key
+from service.quote import shown, shown_key
 
 log = logging.getLogger(__name__)
 

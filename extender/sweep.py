@@ -20,7 +20,7 @@ from extender.changes import (
 )
 from extender.record import tenant_of
 from scheduler_core.products import Product
-from service.shown import shown
+from service.quote import shown
 
 #: What a watch shows of the cluster.
 Shown = NodeSeen | ReportSeen | SwitchesSeen | PodSeen | OtherSeen | PodGone

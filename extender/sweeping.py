@@ -19,8 +19,8 @@ from extender.changes import Change, NodeSeen, PodGone, PodSeen, ReportSeen
 from extender.feed import Feed
 from extender.metrics import Metrics
 from kube.errors import KubeError
-from kube.listing import HasMeta, uid_of
-from kube.watch import ListWatch
+from kube.pager import HasMeta, uid_of
+from kube.reflector import ListWatch
 
 log = logging.getLogger(__name__)
 

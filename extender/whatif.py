@@ -19,7 +19,7 @@ from scheduler_core.wire.reader import Reader, SnapshotError
 from scheduler_core.wire.snapshot import Snapshot, SnapshotNode
 from scheduler_core.wire.snapshot_job import Job
 from scheduler_core.wire.typed import as_string
-from service.shown import shown_key
+from service.quote import shown_key
 
 VERSION = 1
 #: A larger job could not be bound together either.

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from yarl import URL
 
 from kube.errors import CredentialsError
-from kube.plugin_tokens import PluginTokens
+from kube.exec_credentials import PluginTokens
 from scheduler_core.wire.shown import shown
 from service.settings import SettingsError
 

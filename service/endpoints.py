@@ -15,9 +15,9 @@ from typing import NoReturn
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from service.patience import PATIENCE_S, Patience
+from service.quote import shown
 from service.settings import SettingsError
-from service.shown import shown
+from service.timeouts import PATIENCE_S, Patience
 from service.tls import Certificates
 
 #: None when ready, else the reason why not.

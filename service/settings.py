@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
 from service.console import unread_is_well
-from service.kinds import is_truth, parsed
-from service.shown import shown, shown_key
+from service.quote import shown, shown_key
+from service.setting_types import is_truth, parsed
 from service.version import version
 
 #: The file is written by hand; more than this is not a settings file.

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from service.shown import shown
+from service.quote import shown
 
 #: The most of the parser's own words that are repeated. Unit: characters.
 _LONGEST = 240

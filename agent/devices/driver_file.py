@@ -39,7 +39,7 @@ from scheduler_core import chips as chip_sets
 from scheduler_core import products
 from scheduler_core.products import Product
 from service import yaml_files
-from service.shown import shown, shown_key
+from service.quote import shown, shown_key
 from service.yaml_files import YamlError
 
 #: Error codes are 32 bits in hexadecimal, some with one leading digit more

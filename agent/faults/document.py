@@ -21,7 +21,7 @@ from agent.devices.reading import Level
 from agent.faults import rules, switches
 from agent.faults.rules import Duration, FaultConfig, Frequency
 from agent.faults.table import BUILT_IN, Table, table
-from service.shown import shown
+from service.quote import shown
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from agent.health import Condition, Health, Transition
 from agent.observe import log as keys
 from agent.observe.metrics import Metrics
 from kube.events import Recorder, Regarding
-from kube.watch import ListWatch
+from kube.reflector import ListWatch
 from scheduler_core.wire import annotations
 from scheduler_core.wire.faults import UpgradeReason
 

@@ -13,7 +13,7 @@ import pytest
 from agent.faults.rules import FaultConfig
 from agent.faultwatch import FaultWatch
 from kube.objects import Pod
-from kube.watch import ListWatch
+from kube.reflector import ListWatch
 from tests.agent.reporting import NAMESPACE, drawn, reporting
 
 HOUR_S = 3600.0

@@ -7,7 +7,7 @@ from benchmarks.prepared import serving
 from kube import objects, pods
 from kube.client import Client, object_path
 from kube.credentials import direct
-from kube.watch import Change, ListWatch, Synced, Upserted
+from kube.reflector import Change, ListWatch, Synced, Upserted
 
 SOME = Population(nodes=3, with_chip=1, without=1, gang=2, reported_s=1_764_000_000)
 ANNOTATIONS = {"huawei.com/Ascend910": "Ascend910-0"}

@@ -5,7 +5,7 @@ from benchmarks.stored import fill
 from kube import objects, pods
 from kube.client import Client, object_path
 from kube.credentials import direct
-from kube.listing import Listing
+from kube.pager import Listing
 from sandbox.apiserver.server import ApiServer
 
 SOME = Population(nodes=3, with_chip=1, without=1, gang=2, reported_s=1_764_000_000)

@@ -61,7 +61,7 @@ def _uses(tree: ast.Module) -> Iterator[str]:
     for each in ast.walk(tree):
         match each:
             case ast.Call(func=ast.Name(id="ListWatch"), args=[_, _, kind]):
-                yield f"watch.ListWatch({ast.unparse(kind).rpartition('.')[2]})"
+                yield f"reflector.ListWatch({ast.unparse(kind).rpartition('.')[2]})"
             case ast.Attribute(value=ast.Name(id=name), attr=what) if name in modules:
                 yield f"{modules[name]}.{what}"
             case ast.Name(id=name) if name in names and name != "ListWatch":

@@ -41,9 +41,9 @@ ASKS = {
     "pods.evict": ("create", "pods/eviction"),
     "pods.get": ("get", "pods"),
     "pods.patch_annotations": ("patch", "pods"),
-    "watch.ListWatch(ConfigMap)": ("list watch", "configmaps"),
-    "watch.ListWatch(Node)": ("list watch", "nodes"),
-    "watch.ListWatch(Pod)": ("list watch", "pods"),
+    "reflector.ListWatch(ConfigMap)": ("list watch", "configmaps"),
+    "reflector.ListWatch(Node)": ("list watch", "nodes"),
+    "reflector.ListWatch(Pod)": ("list watch", "pods"),
     "workloads.get": ("", "what makes jobs, of other groups"),
 }
 USES = {
@@ -55,9 +55,9 @@ USES = {
         "nodes.patch",
         "pods.get",
         "pods.patch_annotations",
-        "watch.ListWatch(ConfigMap)",
-        "watch.ListWatch(Node)",
-        "watch.ListWatch(Pod)",
+        "reflector.ListWatch(ConfigMap)",
+        "reflector.ListWatch(Node)",
+        "reflector.ListWatch(Pod)",
     },
     "extender": {
         "configmaps.create",
@@ -73,9 +73,9 @@ USES = {
         "pods.evict",
         "pods.get",
         "pods.patch_annotations",
-        "watch.ListWatch(ConfigMap)",
-        "watch.ListWatch(Node)",
-        "watch.ListWatch(Pod)",
+        "reflector.ListWatch(ConfigMap)",
+        "reflector.ListWatch(Node)",
+        "reflector.ListWatch(Pod)",
         "workloads.get",
     },
 }

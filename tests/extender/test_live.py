@@ -10,7 +10,7 @@ from extender.live import Adjustable, Live, UnusableError
 from extender.networks import Rules
 from kube.events import Regarding
 from kube.objects import ConfigMap, Meta
-from kube.watch import Deleted, Synced, Upserted
+from kube.reflector import Deleted, Synced, Upserted
 from scheduler_core.jobs import Profile
 from scheduler_core.leaves import Version
 from tests.extender.clusters import apply, cluster, free, report

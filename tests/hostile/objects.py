@@ -36,10 +36,10 @@ from extender.cache import Cache, step
 from extender.protocol import BodyError
 from kube import kubelet_pods
 from kube.errors import KubeError, api_error
-from kube.listing import HasMeta
 from kube.objects import ConfigMap, Node, Pod
+from kube.pager import HasMeta
 from kube.pods import npu_pod
-from kube.watch import Change, Deleted, ListWatch, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Upserted
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
 from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT

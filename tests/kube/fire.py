@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.objects import Pod
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from sandbox.apiserver import paths, requests
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.resources import Resource

@@ -12,7 +12,7 @@ from kube.client import Client, object_path
 from kube.credentials import Credentials
 from kube.errors import ConflictError, NotFoundError
 from kube.objects import LeaseSpec, Pod
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from sandbox.apiserver.server import ApiServer
 
 

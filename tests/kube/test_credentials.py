@@ -286,7 +286,7 @@ def test_what_is_said_of_a_kubeconfig_can_be_written_anywhere(tmp_path: Path) ->
 def test_the_heavy_packages_are_not_imported_for_nothing() -> None:
     program = (
         "import sys, kube.client, kube.configmaps, kube.events, kube.kubelet_pods,"
-        " kube.nodes, kube.pods, kube.watch, service.endpoints, service.program\n"
+        " kube.nodes, kube.pods, kube.reflector, service.endpoints, service.process\n"
         "print({'kubernetes', 'pydantic', 'requests', 'yaml'} & set(sys.modules))"
     )
     done = subprocess.run(  # noqa: S603  # our own words

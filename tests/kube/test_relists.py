@@ -9,7 +9,7 @@ from kube.errors import (
     MalformedError,
 )
 from kube.objects import Pod
-from kube.watch import Change, Deleted, Synced, Upserted
+from kube.reflector import Change, Deleted, Synced, Upserted
 from tests.kube.server import (
     Request,
     Script,

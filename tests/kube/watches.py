@@ -5,7 +5,7 @@ from typing import Any
 
 from kube.client import Client
 from kube.objects import Pod
-from kube.watch import Change, Deleted, ListWatch, Synced, Upserted
+from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 
 PODS = "/api/v1/pods"
 

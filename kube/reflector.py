@@ -34,9 +34,8 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from kube import comparing
+from kube import drift
 from kube.client import Client
-from kube.collection import Collection, Difference, is_older
 from kube.errors import (
     ApiError,
     GoneError,
@@ -46,9 +45,10 @@ from kube.errors import (
     StaleError,
     api_error,
 )
-from kube.lines import LineSplitter
-from kube.listing import PAGE_SIZE, HasMeta, Listing, decoded
+from kube.framing import LineSplitter
 from kube.objects import OnlyMeta, WatchEvent
+from kube.pager import PAGE_SIZE, HasMeta, Listing, decoded
+from kube.store import Collection, Difference, is_older
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ class ListWatch(Generic[T]):
         """
         if not self.synced or self._lost_since is not None:
             return None
-        return await comparing.differences(self._collection, self._stamps)
+        return await drift.differences(self._collection, self._stamps)
 
     def renew(self) -> None:
         """List again, now: what is known is not to be relied on."""

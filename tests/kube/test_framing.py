@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.errors import MalformedError
-from kube.lines import LineSplitter
+from kube.framing import LineSplitter
 
 
 @pytest.mark.property

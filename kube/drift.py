@@ -3,9 +3,9 @@
 import asyncio
 from typing import TypeVar
 
-from kube.collection import Collection, Difference, is_older
-from kube.listing import HasMeta, Listing
 from kube.objects import OnlyStamp
+from kube.pager import HasMeta, Listing
+from kube.store import Collection, Difference, is_older
 
 #: How long the watch is given to come so far as the list: two bookmarks, and some.
 PATIENCE_S = 150.0

@@ -7,7 +7,7 @@ from kube.errors import (
     UnreachableError,
 )
 from kube.objects import Pod
-from kube.watch import Change, ListWatch, Upserted
+from kube.reflector import Change, ListWatch, Upserted
 from tests.kube.server import (
     Script,
     Watch,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kube import versions
-from kube.listing import HasMeta, uid_of
+from kube import resource_versions
+from kube.pager import HasMeta, uid_of
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -167,7 +167,7 @@ class Comparison(Generic[T]):
 
 def is_older(version: str, than: str) -> bool:
     """Compare two resource versions; those that are no numbers are not comparable."""
-    one, other = versions.number(version), versions.number(than)
+    one, other = resource_versions.number(version), resource_versions.number(than)
     return one is not None and other is not None and one < other
 
 

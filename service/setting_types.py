@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from service.shown import shown
+from service.quote import shown
 
 #: What a number or a text may have; more is none that anybody means.
 _MOST_BITS = 256

@@ -1,6 +1,6 @@
 import pytest
 
-from kube import versions
+from kube import resource_versions
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from kube import versions
 def test_a_resource_version_is_a_number_or_nothing_can_be_said(
     version: str, number: int | None
 ) -> None:
-    assert versions.number(version) == number
+    assert resource_versions.number(version) == number

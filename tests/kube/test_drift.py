@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.client import METADATA, Client, Stream
-from kube.collection import Collection, Difference
 from kube.credentials import Credentials
 from kube.errors import KubeError
 from kube.objects import Meta, OnlyMeta, Pod
-from kube.watch import ListWatch
+from kube.reflector import ListWatch
+from kube.store import Collection, Difference
 from sandbox.faults.troubles import Trouble, What
 from tests.kube.fire import Bed, burning, settled
 from tests.kube.server import Script, Watch, line, page, pod

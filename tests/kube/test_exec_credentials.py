@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kube.errors import CredentialsError
-from kube.plugin_tokens import PluginTokens
+from kube.exec_credentials import PluginTokens
 
 WITHIN_S = 0.1
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from service.program import causes
+from service.process import causes
 
 PREAMBLE = """
 import asyncio, logging, sys
-from service import logs, program
+from service import logs, process
 from service.settings import SettingsError
 logs.setup("info")
 """
@@ -21,7 +21,7 @@ logs.setup("info")
 @contextmanager
 def started(body: str, ready: str = "ready\n") -> Iterator["subprocess.Popen[str]"]:
     """Run a program; it has printed `ready` when the context begins."""
-    program = PREAMBLE + textwrap.dedent(body) + "\nsys.exit(program.run(main))\n"
+    program = PREAMBLE + textwrap.dedent(body) + "\nsys.exit(process.run(main))\n"
     with subprocess.Popen(  # noqa: S603  # our own words
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
