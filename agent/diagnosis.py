@@ -22,8 +22,8 @@ from agent.health import Health, Look, is_settled, step
 from agent.observe.news import News
 from agent.picture import Findings, Separated
 from agent.status import MOST_CHANGES, Change
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason

@@ -20,7 +20,7 @@ from agent.plugin.server import Server
 from agent.readiness import Readiness
 from agent.settings import Settings
 from agent.standing import Quiet
-from scheduler_core.products import PRODUCTS, Product
+from scheduler_core.products.table import PRODUCTS, Product
 from service import clock
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from math import inf
 from types import MappingProxyType
 
 from agent.devices.reading import ChipFault, Level, Reading, worst
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 
 
 class Condition(Enum):

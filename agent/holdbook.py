@@ -19,8 +19,8 @@ from agent.journal import (
     JournalError,
     JournalProblem,
 )
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
 from service.worker import Worker
 
 WITHIN_S = 0.2

@@ -15,7 +15,7 @@ from agent.current import Current
 from agent.devices.processes import Occupant, Processes
 from agent.devices.reading import Reading
 from agent.observe.news import News
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from service import clock
 
 #: A driver is looked at each second, and the processes of a pod end one by one.

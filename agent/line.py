@@ -41,8 +41,8 @@ from agent.readiness import Readiness
 from agent.reconciler import Reconciler
 from agent.settings import STANDALONE, Settings
 from agent.standing import Standing
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

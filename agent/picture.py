@@ -12,8 +12,8 @@ from types import MappingProxyType
 from agent.devices.reading import Level, Reading
 from agent.health import Condition, Health
 from kube.objects import Node
-from scheduler_core.products import Product
-from scheduler_core.rows import GroupKind
+from scheduler_core.products.columns import GroupKind
+from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, faults, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault

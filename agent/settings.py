@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from scheduler_core.products import PRODUCTS
+from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire.deviceinfo import CONFIGMAP_NAMESPACE
 from service.logs import LEVELS
 from service.settings import REQUIRED, SettingsError, at_least, one_of, option

@@ -12,7 +12,7 @@ from agent.claims.values import Ledger, Owner
 from agent.devices.processes import Occupant
 from agent.devices.reading import Reading
 from agent.health import Health, Transition
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations
 from service import clock
 

@@ -18,8 +18,8 @@ import grpc
 
 from benchmarks.table import Row, percentile
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
-from scheduler_core import products
-from scheduler_core.rows import Product
+from scheduler_core.products import table
+from scheduler_core.products.columns import Product
 
 CALLS = 2_000
 WARM_UP = 200
@@ -32,9 +32,7 @@ CASES = ((1, "atlas-800-training"), (8, "atlas-800-training"), (64, "atlas-300i-
 
 def rows() -> list[Row]:
     """Measure with one, eight and 64 claims pending. Takes about fifteen seconds."""
-    return [
-        row for claims, key in CASES for row in _measure(claims, products.by_key(key))
-    ]
+    return [row for claims, key in CASES for row in _measure(claims, table.by_key(key))]
 
 
 def _measure(claims: int, product: Product) -> list[Row]:

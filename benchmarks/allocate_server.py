@@ -24,8 +24,8 @@ from agent.plugin.mounting import Mount, Mounting
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
-from scheduler_core import products
-from scheduler_core.rows import Product
+from scheduler_core.products import table
+from scheduler_core.products.columns import Product
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 
 NODE = "node-1"
@@ -141,4 +141,4 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
 if __name__ == "__main__":
     _, *where, told_claims, key = sys.argv
     at, folder = map(Path, where)
-    asyncio.run(serve(at, folder, int(told_claims), products.by_key(key)))
+    asyncio.run(serve(at, folder, int(told_claims), table.by_key(key)))

@@ -1,6 +1,6 @@
 """What the core costs: a decision, an update, answers about names, a large job.
 
-All of it on Atlas 800 training servers; the other products are in `products.py`.
+All of it on Atlas 800 training servers; the other products are in `table.py`.
 """
 
 import random  # noqa: TID251  # seeded: the same clusters in every run
@@ -19,11 +19,11 @@ from benchmarks.pool import (
     whole_node,
 )
 from benchmarks.table import Row, percentile
-from scheduler_core import gangs
-from scheduler_core.answers import JobPlacement
-from scheduler_core.cluster import Cluster
-from scheduler_core.placement import Placement, Rejection, place
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.index.cluster import Cluster
+from scheduler_core.node.decision import JobPlacement
+from scheduler_core.placement import gang as gang_placement
+from scheduler_core.placement.pod import Placement, Rejection, place
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 
 _SAMPLES = 20_000
 #: names that a scheduler sends with one filter call, at most; pods of a large job
@@ -141,10 +141,12 @@ def _gang_row() -> Row:
     """A job that fills a cluster: one pod of a whole server on each node."""
     size = PRODUCT.chip_count
     cluster = Cluster(whole_node(name, PRODUCT) for name in names_of(_MANY))
-    gang = [gangs.Member(name=f"pod-{i}", chips=size) for i in range(_MANY)]
+    gang = [gang_placement.Member(name=f"pod-{i}", chips=size) for i in range(_MANY)]
     samples = []
     for _ in range(20):
-        answer, took = timed(partial(gangs.plan, PRODUCT.resource, gang, cluster))
+        answer, took = timed(
+            partial(gang_placement.plan, PRODUCT.resource, gang, cluster)
+        )
         assert isinstance(answer, JobPlacement)
         samples.append(took / 1000)
     p50 = percentile(samples, 0.5)

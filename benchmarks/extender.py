@@ -33,10 +33,10 @@ from extender.waker import Waker
 from kube import credentials
 from kube.client import Client
 from kube.events import Recorder
-from scheduler_core import chips
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.shapes import ContainerKind, Shape
+from scheduler_core.node import chips
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
+from scheduler_core.wire.shapes import ContainerKind, Shape
 from service import clock, gc_freeze
 from service.endpoints import Endpoints
 

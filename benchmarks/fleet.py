@@ -8,13 +8,14 @@ import random  # noqa: TID251  # seeded: the same choices in every run
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from scheduler_core import chips, fragmentation
-from scheduler_core.answers import JobPlacement
-from scheduler_core.bits import ids_of, mask_of
-from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.gangs import Member, plan
-from scheduler_core.placement import Placement, place
-from scheduler_core.products import Product
+from scheduler_core.explain import fragmentation
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node import chips
+from scheduler_core.node.chip_mask import ids_of, mask_of
+from scheduler_core.node.decision import JobPlacement
+from scheduler_core.placement.gang import Member, plan
+from scheduler_core.placement.pod import Placement, place
+from scheduler_core.products.table import Product
 
 #: (node, mask) of each pod of a job
 Places = Sequence[tuple[str, int]]

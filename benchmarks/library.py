@@ -11,10 +11,10 @@ from time import perf_counter
 
 from benchmarks.pool import SIZES, names_of, random_node
 from benchmarks.table import Row, percentile
-from scheduler_core import products
-from scheduler_core.cluster import Cluster
-from scheduler_core.products import ATLAS_800_TRAINING as ATLAS
-from scheduler_core.products import Product
+from scheduler_core.index.cluster import Cluster
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
+from scheduler_core.products.table import Product
 
 _NODES = SIZES[-1]
 _LINES = 20_000
@@ -27,9 +27,10 @@ _IMPORT = """
 import time
 start, busy = time.perf_counter(), time.process_time()
 import scheduler_core
-import scheduler_core.planning, scheduler_core.finding, scheduler_core.occupancy
-import scheduler_core.wire.snapshot, scheduler_core.wire.switches
-import scheduler_core.wire.pods, scheduler_core.wire.batch
+import scheduler_core.placement.job, scheduler_core.products.lookup
+import scheduler_core.node.free
+import scheduler_core.snapshot.document, scheduler_core.wire.switches
+import scheduler_core.wire.pods, scheduler_core.snapshot.batch
 busy = time.process_time() - busy
 print(1000 * (time.perf_counter() - start), 1000 * busy)
 """
@@ -37,7 +38,7 @@ print(1000 * (time.perf_counter() - start), 1000 * busy)
 
 def rows() -> list[Row]:
     """Measure, and say how it compares with the goals. Takes about half a minute."""
-    largest = products.by_key("atlas-310p")
+    largest = table.by_key("atlas-310p")
     return [
         *(_memory_row(row) for row in (ATLAS, largest)),
         _import_row(),
@@ -116,7 +117,7 @@ def _batch_row() -> Row:
 
 def _case(chance: random.Random) -> str:
     """A node of any product, and a pod that asks for it."""
-    row = chance.choice(products.PRODUCTS)
+    row = chance.choice(table.PRODUCTS)
     policy = {"huawei.com/schedule_policy": row.policies[0]} if row.policies else {}
     accelerator = next(iter(row.accelerator_types), "")
     chips = range(row.chip_count)

@@ -11,15 +11,23 @@ from functools import partial
 
 from benchmarks.pool import frozen, timed, whole_node
 from benchmarks.table import Row, percentile
-from scheduler_core import planning, products
-from scheduler_core.answers import JobPlacement, Rejection
-from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.jobs import Job, Pod
-from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
-from scheduler_core.planning import Terms
-from scheduler_core.products import ATLAS_800_TRAINING as ATLAS
-from scheduler_core.products import Product
-from scheduler_core.superpodgangs import SuperPods
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node.decision import JobPlacement, Rejection
+from scheduler_core.placement import job as job_placement
+from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.job import Terms
+from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
+from scheduler_core.products.table import Product
+from scheduler_core.topology.leaves import (
+    Leaf,
+    Network,
+    Schema,
+    Server,
+    Tenant,
+    Version,
+)
 
 _SITES = 1_000
 _LEAF, _SUPERPOD = 32, 48
@@ -27,7 +35,7 @@ _LEAF, _SUPERPOD = 32, 48
 _SAMPLES = 100
 _BASE_MS, _POD_MS = 1.0, 0.01
 
-A3 = products.by_key("atlas-a3-16-superpod")
+A3 = table.by_key("atlas-a3-16-superpod")
 #: of which a third of the nodes is busy, so that hardly any leaf is whole
 _BUSY = 0.33
 
@@ -154,7 +162,7 @@ def _row(
     chance = random.Random(1)  # noqa: S311  # no secret is made
     assert question.job.row is not None
     plan: Callable[[], object] = partial(
-        planning.place_job, question.job, cluster, terms=question.terms
+        job_placement.place_job, question.job, cluster, terms=question.terms
     )
     plan()
     took = []

@@ -14,9 +14,9 @@ from functools import partial
 from time import perf_counter_ns
 
 from benchmarks.table import percentile
-from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.placement import Placement, place
-from scheduler_core.products import Product
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.placement.pod import Placement, place
+from scheduler_core.products.table import Product
 
 SIZES = (1_000, 10_000, 100_000)
 #: decisions that are made before the first that is timed

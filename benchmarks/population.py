@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from extender import jobs
-from scheduler_core import chips
-from scheduler_core.bits import ids_of
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.node import chips
+from scheduler_core.node.chip_mask import ids_of
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo

@@ -2,7 +2,7 @@
 
 from benchmarks.pool import SIZES, measured, spread
 from benchmarks.table import Row
-from scheduler_core.products import PRODUCTS, Product
+from scheduler_core.products.table import PRODUCTS, Product
 
 _SAMPLES = 3_000
 

@@ -20,11 +20,13 @@ from benchmarks import trace
 from benchmarks.fleet import Fleet, Places, legal_sets, ours
 from benchmarks.replay import PRODUCT, replay
 from benchmarks.table import Row
-from scheduler_core import chips, fragmentation, products
-from scheduler_core.bits import mask_of
-from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.placement import Placement, place
-from scheduler_core.products import Product
+from scheduler_core.explain import fragmentation
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node import chips
+from scheduler_core.node.chip_mask import mask_of
+from scheduler_core.placement.pod import Placement, place
+from scheduler_core.products import table
+from scheduler_core.products.table import Product
 
 #: rows whose chips lie in groups, and one whose chips do not
 _ROWS = ("atlas-800-training", "atlas-a3-8", "mesh-8", "flat-8")
@@ -44,14 +46,14 @@ def rows() -> list[Row]:
         *(
             _row(
                 f"{key}: one decision, fragmentation",
-                decisions(products.by_key(key), _NODES),
+                decisions(table.by_key(key), _NODES),
             )
             for key in _ROWS
         ),
         *(
             _row(
                 f"{key}: {_ROW_PODS} pods, chips not placed",
-                rows_of_pods(products.by_key(key), _ROW_NODES, _ROW_PODS),
+                rows_of_pods(table.by_key(key), _ROW_NODES, _ROW_PODS),
             )
             for key in _ROWS
         ),

@@ -22,7 +22,7 @@ from benchmarks.fleet import Fleet, Places, Way, ways
 from benchmarks.plot import Panel, Point, svg
 from benchmarks.table import Row, render
 from benchmarks.trace import TraceJob
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.table import ATLAS_800_TRAINING
 
 PRODUCT = ATLAS_800_TRAINING
 LOADS = (0.7, 0.9, 1.1)

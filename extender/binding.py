@@ -30,7 +30,7 @@ from kube.errors import (
     NotFoundError,
     UnreachableError,
 )
-from scheduler_core.reasons import Reason
+from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from extender.loads import Loads
 from extender.record import Host, Record, offers_more
 from extender.storms import Storms
 from extender.waiting import Waiting
-from scheduler_core.cluster import Cluster
+from scheduler_core.index.cluster import Cluster
 from scheduler_core.wire.pods import NpuPod
 
 #: An agent writes its ConfigMap at least every five minutes; three are missed.

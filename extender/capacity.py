@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from extender.cache import Cache
 from extender.loads import Ask, total
-from scheduler_core import chips, shapes
-from scheduler_core.answers import Placement
-from scheduler_core.cluster import NodeState
-from scheduler_core.rows import Product
+from scheduler_core.index.cluster import NodeState
+from scheduler_core.node import chips
+from scheduler_core.node.decision import Placement
+from scheduler_core.products.columns import Product
+from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
 
 

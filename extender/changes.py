@@ -12,9 +12,9 @@ from typing import NamedTuple
 from extender.jobs import Seat
 from extender.loads import A_PLACE, ENDLESS, Ask
 from extender.sizes import Size
-from scheduler_core.products import Product
-from scheduler_core.shapes import Shape
+from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import Shape
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 

@@ -11,9 +11,10 @@ from extender import verdicts, written
 from extender.cache import Cache
 from extender.changes import Assumed
 from extender.verdicts import Verdict
-from scheduler_core import chips, placement
-from scheduler_core.placement import Placement
-from scheduler_core.reasons import Reason
+from scheduler_core.node import chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.placement import pod as pod_placement
+from scheduler_core.placement.pod import Placement
 from scheduler_core.wire.pods import NpuPod
 
 
@@ -91,7 +92,7 @@ def _chosen(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Verdi
     )
     if node in survey.refused:
         return verdicts.of(survey.refused[node])
-    placed = placement.place(
+    placed = pod_placement.place(
         pod.shape.resource, pod.total, cache.cluster, names=(node,)
     )
     if not isinstance(placed, Placement):

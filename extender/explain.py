@@ -6,7 +6,7 @@ from typing import Any
 from extender import record, verdicts
 from extender.cache import Cache
 from extender.notes import Note, Notes
-from scheduler_core import chips
+from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from extender.jobs import Seat, Told
 from extender.sizes import Size
-from scheduler_core.leaves import asks_leaves
+from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
 

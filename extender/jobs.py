@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kube.objects import OwnerReference, Pod
-from scheduler_core.finding import PLAIN, Traits
-from scheduler_core.leaves import asks_leaves
-from scheduler_core.wire.marks import RANK_INDEX
+from scheduler_core.products.lookup import PLAIN, Traits
+from scheduler_core.topology.leaves import asks_leaves
+from scheduler_core.wire.job_kind_marks import RANK_INDEX
 
 #: The plain pair: the job's name within its namespace, and its pods that ask for NPUs.
 JOB = "ascend-affinity/job"

@@ -18,8 +18,8 @@ from extender.settings import Settings
 from kube.events import Regarding
 from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, Synced, Upserted
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import Version
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.topology.leaves import Version
 from service.quote import shown, shown_key
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from extender.cache import Cache
 from extender.leading import Phase
 from kube.events import Recorder
-from scheduler_core import fragmentation
+from scheduler_core.explain import fragmentation
 
 #: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the API.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from extender.cache import Cache
 from extender.gangs import Gang
 from extender.planning import World
-from scheduler_core import leaves
-from scheduler_core.answers import LeafUse
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import (
+from scheduler_core.node.decision import LeafUse
+from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.topology import leaves
+from scheduler_core.topology.leaves import (
     TOR_AFFINITY,
     Leaf,
     Network,
@@ -23,10 +24,9 @@ from scheduler_core.leaves import (
     Tenant,
     Version,
 )
-from scheduler_core.superpodgangs import SuperPods
 from scheduler_core.wire import switches
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.marks import IS_HEALTHY, IS_SHARED_TOR
+from scheduler_core.wire.job_kind_marks import IS_HEALTHY, IS_SHARED_TOR
 
 log = logging.getLogger(__name__)
 

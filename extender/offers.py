@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from extender.loads import Ask
-from scheduler_core.rows import Product
-from scheduler_core.shapes import Shape
+from scheduler_core.products.columns import Product
+from scheduler_core.wire.shapes import Shape
 
 #: Grows with whatever a plan depends on.
 Version = tuple[int, int]

@@ -1,7 +1,7 @@
 """Where do all pods of a job go, with the chips, the CPU and the memory there are?
 
-Which nodes suit a job, `scheduler_core.planning` says; it knows chips and networks.
-Here is added what a scheduler's own filters ask for (`capacity`).
+Which nodes suit a job, `scheduler_core.placement.job` says; it knows chips and
+networks. Here is added what a scheduler's own filters ask for (`capacity`).
 
 Pure: the index is changed while a plan is being made, and is as before afterwards.
 """
@@ -17,18 +17,22 @@ from extender.changes import Assumed
 from extender.gangs import Gang
 from extender.loads import Ask
 from extender.offers import Question
-from scheduler_core import chips, finding, gangs, jobs, leaves
-from scheduler_core import planning as core
-from scheduler_core.answers import JobPlacement, LeafUse, Placement, Rejection
-from scheduler_core.cluster import NodeState
-from scheduler_core.finding import SP_BLOCK
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import TOR_AFFINITY, Network, Version
-from scheduler_core.planning import Terms
-from scheduler_core.rows import JobRule, Product, distributed
-from scheduler_core.superpodgangs import SuperPods
-from scheduler_core.wire import marks
-from scheduler_core.wire.marks import LeafMark, Marks
+from scheduler_core.index.cluster import NodeState
+from scheduler_core.node import chips
+from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
+from scheduler_core.placement import gang as gang_placement
+from scheduler_core.placement import job as core
+from scheduler_core.placement import job_rules
+from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.job import Terms
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.products import lookup
+from scheduler_core.products.columns import JobRule, Product, distributed
+from scheduler_core.products.lookup import SP_BLOCK
+from scheduler_core.topology import leaves
+from scheduler_core.topology.leaves import TOR_AFFINITY, Network, Version
+from scheduler_core.wire import job_kind_marks
+from scheduler_core.wire.job_kind_marks import LeafMark, Marks
 from scheduler_core.wire.pods import NpuPod
 
 #: Plans that are made anew because several pods do not fit one node together.
@@ -125,7 +129,7 @@ def question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
         names=names,
         shape=pod.shape,
         ask=cache.loads.ask(uid),
-        wanted=finding.wanted(pod.shape.resource, traits),
+        wanted=lookup.wanted(pod.shape.resource, traits),
         said=(
             traits.labels.get(TOR_AFFINITY, ""),
             traits.labels.get(_SUPERPOD_AFFINITY, ""),
@@ -150,7 +154,7 @@ def _rows(job: _Try, names: Sequence[str]) -> list[Product]:
     """The rows by which the job may be served: its own, else those of the nodes."""
     first = job.pods[0]
     traits = job.gang.seats[first.uid].traits
-    wanted = finding.wanted(first.shape.resource, traits)
+    wanted = lookup.wanted(first.shape.resource, traits)
     if not isinstance(wanted, str):
         return [] if wanted is None else [wanted]
     line = job.cache.cluster.line(wanted)
@@ -201,9 +205,9 @@ def _ask_core(
     if block and not (block.isascii() and block.isdigit()):
         text = f"annotation {SP_BLOCK}: expected a whole number, found {block!r}"
         return Rejection(job=text, reasons=())
-    asked = jobs.Job(
+    asked = job_rules.Job(
         row=row,
-        pods=tuple(jobs.Pod(name=pod.name, chips=pod.total) for pod in job.pods),
+        pods=tuple(job_rules.Pod(name=pod.name, chips=pod.total) for pod in job.pods),
         sp_block=int(block) if block else None,
         superpod_size=job.world.superpod_size,
         soft_superpods=labels.get(_SUPERPOD_AFFINITY) == "soft",
@@ -233,11 +237,13 @@ def _ask_core(
 def _beside(job: _Try, row: Product, names: Sequence[str]) -> JobPlacement | Rejection:
     """Places for pods that join others which run: those stay, whatever they have."""
     members = [
-        gangs.Member(name=pod.name, chips=pod.total, rank=rank)
+        gang_placement.Member(name=pod.name, chips=pod.total, rank=rank)
         for rank, pod in enumerate(job.pods)
         if pod.uid not in job.gang.seated
     ]
-    return gangs.plan(distributed(row), members, job.cache.cluster, names=names)
+    return gang_placement.plan(
+        distributed(row), members, job.cache.cluster, names=names
+    )
 
 
 def _lost(job: _Try) -> dict[str, Placement]:
@@ -328,18 +334,18 @@ def _extra(
     if job.is_one:
         record = job.cache.record(place.node, pod.shape.resource)
         by_itself = written.alone(record, pod)
-        return by_itself | marks.render(Marks(leaf=leaf))
+        return by_itself | job_kind_marks.render(Marks(leaf=leaf))
     seat = job.gang.seats[pod.uid]
-    rank = jobs.rank_to_write(
+    rank = job_rules.rank_to_write(
         place.rank,
-        written=seat.traits.annotations.get(marks.RANK_INDEX, ""),
+        written=seat.traits.annotations.get(job_kind_marks.RANK_INDEX, ""),
         owner_kind=seat.owner_kind,
         of_minimum=seat.membership.job.startswith("Minimum/"),
     )
     key = rank, place.superpod_rank, place.superpod, leaf
     said = known.get(key)
     if said is None:
-        said = known[key] = marks.render(
+        said = known[key] = job_kind_marks.render(
             Marks(
                 is_distributed=True,
                 rank=rank or "",

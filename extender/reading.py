@@ -16,8 +16,8 @@ from extender import openapi, snapshots, whatif
 from extender.cache import Cache
 from extender.networks import Networks
 from extender.whatif import AskedWronglyError
-from scheduler_core.wire import snapshot
-from scheduler_core.wire.snapshot import Snapshot
+from scheduler_core.snapshot import document
+from scheduler_core.snapshot.document import Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _planned(body: bytes, now: Snapshot) -> bytes:
 
 def _rendered(now: Snapshot, *, with_names: bool) -> bytes:
     shown = now if with_names else snapshots.without_names(now)
-    return snapshot.render(shown).encode()
+    return document.render(shown).encode()
 
 
 def _too_large() -> web.Response:

@@ -17,15 +17,17 @@ from extender import reported
 from extender.changes import Assumed
 from extender.loads import ENDLESS, Ask
 from extender.reported import Report
-from scheduler_core import chips, occupancy, products
-from scheduler_core.cluster import NodeState
-from scheduler_core.products import Product
-from scheduler_core.reasons import Reason
-from scheduler_core.shapes import Shape
+from scheduler_core.index.cluster import NodeState
+from scheduler_core.node import chips
+from scheduler_core.node import free as free_chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.products import table
+from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations, inventory
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import Shape
 
 #: Predicate-times from here on (the year 2262) are nobody's clock; they order nothing.
 _NO_CLOCK = 2**63
@@ -308,7 +310,7 @@ class Record:
             )
         healthy = there & ~report.unfit
         claimed = self.taken()
-        free = occupancy.free_chips(
+        free = free_chips.free_chips(
             healthy=healthy,
             claimed=claimed,
             held=report.held,
@@ -375,7 +377,7 @@ def _inventory(text: str, product_key: str) -> int | None:
     """The chips that the node's annotation lists; None if it cannot be read."""
     if not text:
         return 0
-    product = products.by_key(product_key)
+    product = table.by_key(product_key)
     try:
         return chips.mask_of(inventory.parse(text, product))
     except WireError:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from scheduler_core import chips
-from scheduler_core.products import Product
+from scheduler_core.node import chips
+from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.addresses import UNKNOWN
 

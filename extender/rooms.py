@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
 
-from scheduler_core import chips
+from scheduler_core.node import chips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,14 @@
 
 from extender import changes, jobs, loads
 from kube import objects, pods
-from scheduler_core import finding, products
-from scheduler_core.products import Product
+from scheduler_core.products import lookup, table
+from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, switches
 from scheduler_core.wire.pods import NpuPod
 
 #: The resources that pods may ask us for, each once.
 RESOURCES: tuple[str, ...] = tuple(
-    dict.fromkeys(product.resource for product in products.PRODUCTS)
+    dict.fromkeys(product.resource for product in table.PRODUCTS)
 )
 
 _REPORT_PREFIX = deviceinfo.configmap_name("")
@@ -135,7 +135,7 @@ def _products(node: objects.Node) -> list[Product]:
     A resource that is left over of a device plugin that has gone is no line beside
     another.
     """
-    of_labels = [finding.of_node(resource, node.labels) for resource in RESOURCES]
+    of_labels = [lookup.of_node(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]
     listed = node.annotations.get(inventory.BASE_DEVICE_INFOS)
     offered = [

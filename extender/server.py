@@ -20,7 +20,7 @@ from extender.planner import Planner
 from extender.protocol import NodesArgs
 from extender.verdicts import Judgement
 from kube import objects
-from scheduler_core.reasons import Reason
+from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
 
 #: What preempt answers when nobody is to be evicted.

@@ -7,8 +7,8 @@ from typing import ClassVar
 from extender import jobevents
 from extender.cache import AGENT_SILENT_S
 from kube.pods import BIND_S
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import Version
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.topology.leaves import Version
 from service import logs
 from service.settings import at_least, one_of, option
 

@@ -23,8 +23,8 @@ from extender.changes import PodSeen
 from extender.gangs import Gang
 from extender.planning import World
 from extender.record import tenant_of
-from scheduler_core import chips
-from scheduler_core.nodes import NodeState
+from scheduler_core.node import chips
+from scheduler_core.node.state import NodeState
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 

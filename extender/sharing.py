@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 from extender.cache import Cache
 from extender.networks import Networks
 from kube.errors import KubeError
-from scheduler_core.leaves import Version
+from scheduler_core.topology.leaves import Version
 from scheduler_core.wire import switches
 
 log = logging.getLogger(__name__)

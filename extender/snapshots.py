@@ -11,15 +11,15 @@ from dataclasses import replace
 from extender.cache import Cache
 from extender.networks import Networks, schema_of
 from extender.record import Record
-from scheduler_core.chips import ids_of
-from scheduler_core.leaves import Leaf, Network, Server
-from scheduler_core.wire.snapshot import (
+from scheduler_core.node.chips import ids_of
+from scheduler_core.snapshot.document import (
     Snapshot,
     SnapshotJob,
     SnapshotNode,
     SnapshotPod,
     SnapshotSwitches,
 )
+from scheduler_core.topology.leaves import Leaf, Network, Server
 
 
 def of_now(cache: Cache, networks: Networks) -> Snapshot:

@@ -19,7 +19,7 @@ from extender.changes import (
     SwitchesSeen,
 )
 from extender.record import tenant_of
-from scheduler_core.products import Product
+from scheduler_core.products.table import Product
 from service.quote import shown
 
 #: What a watch shows of the cluster.

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from extender.cache import Cache
 from extender.changes import Assumed
-from scheduler_core.reasons import Reason, Refusal
+from scheduler_core.node.reasons import Reason, Refusal
 from scheduler_core.wire.pods import NpuPod
 
 

@@ -2,8 +2,8 @@
 
 kube-scheduler's search for victims counts chips. Whether those that it has found free
 a place by the rules of rings, `do_help` says. `for_pod` and `for_job` choose ourselves:
-for a pod by the order of `scheduler_core.preemption`, for a job the fewest nodes, and
-of their pods none that could stay.
+for a pod by the order of `scheduler_core.preemption.victims`, for a job the fewest
+nodes, and of their pods none that could stay.
 
 No victim is: a pod of the same priority or a higher one; a pod whose chips are not
 confirmed, for it may have others; a pod of a job of which one may not go, since the
@@ -24,8 +24,9 @@ from extender.gangs import Gang
 from extender.planning import World
 from extender.record import Record, Tenant
 from extender.rooms import Room, Victim
-from scheduler_core import chips, preemption
-from scheduler_core.preemption import Preemptor, Running
+from scheduler_core.node import chips
+from scheduler_core.preemption import victims
+from scheduler_core.preemption.victims import Preemptor, Running
 from scheduler_core.wire.pods import NpuPod
 
 #: Nodes whose pods are weighed against each other, those with the fewest to evict
@@ -87,7 +88,7 @@ def for_pod(
         wanted=resource, chips=pod.total, priority=priority, in_network=False
     )
     while lower:
-        found = preemption.preempt(wanted, cache.cluster, lower, names=lower)
+        found = victims.preempt(wanted, cache.cluster, lower, names=lower)
         if found is None or not found.victims:
             return None
         uids = _uids(cache, found.victims)

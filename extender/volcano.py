@@ -31,8 +31,8 @@ from extender.volcanomarks import Marks
 from extender.volcanoprotocol import PLACED, Code, Job, Status, Task, Vote
 from kube.errors import KubeError
 from kube.objects import Quantity
-from scheduler_core import chips
-from scheduler_core.wire import annotations, marks
+from scheduler_core.node import chips
+from scheduler_core.wire import annotations, job_kind_marks
 from scheduler_core.wire.annotations import ALLOCATED_ON, WireError
 from scheduler_core.wire.pods import NpuPod
 
@@ -330,12 +330,12 @@ _KEYS = (
     annotations.CONFIGURATION,
     annotations.NPU_CONFIGURATION,
     ALLOCATED_ON,
-    marks.DISTRIBUTED_JOB,
-    marks.SUPER_POD_RANK,
-    marks.SUPER_POD_ID,
-    marks.IS_SHARED_TOR,
-    marks.IS_HEALTHY,
-    marks.SHARED_TOR_IP,
+    job_kind_marks.DISTRIBUTED_JOB,
+    job_kind_marks.SUPER_POD_RANK,
+    job_kind_marks.SUPER_POD_ID,
+    job_kind_marks.IS_SHARED_TOR,
+    job_kind_marks.IS_HEALTHY,
+    job_kind_marks.SHARED_TOR_IP,
 )
 
 

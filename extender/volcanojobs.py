@@ -21,8 +21,8 @@ from extender.clocks import Clock
 from extender.gangs import Gang, Phase
 from extender.planner import Planner
 from extender.verdicts import Label, Verdict
-from scheduler_core.shapes import Shape
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import Shape
 
 #: Between two classes of nodes: more than all of Volcano's other plugins give together.
 SCORE_STEP = 10_000

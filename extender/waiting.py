@@ -1,7 +1,7 @@
 """On which nodes do pods wait that another pod could be taken for?"""
 
-from scheduler_core import shapes
-from scheduler_core.shapes import Shape
+from scheduler_core.wire import shapes
+from scheduler_core.wire.shapes import Shape
 
 _NONE: frozenset[Shape] = frozenset()
 

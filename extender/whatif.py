@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender import snapshots
-from scheduler_core import questions
-from scheduler_core.answers import Rejection
-from scheduler_core.finding import ACCELERATOR_TYPE
-from scheduler_core.questions import Case
-from scheduler_core.wire import reports, snapshot, snapshot_job
-from scheduler_core.wire.reader import Reader, SnapshotError
-from scheduler_core.wire.snapshot import Snapshot, SnapshotNode
-from scheduler_core.wire.snapshot_job import Job
+from scheduler_core.node.decision import Rejection
+from scheduler_core.products.lookup import ACCELERATOR_TYPE
+from scheduler_core.snapshot import answers, document, questions
+from scheduler_core.snapshot import job as job_document
+from scheduler_core.snapshot.document import Snapshot, SnapshotNode
+from scheduler_core.snapshot.job import Job
+from scheduler_core.snapshot.questions import Case
+from scheduler_core.snapshot.reader import Reader, SnapshotError
 from scheduler_core.wire.typed import as_string
 from service.quote import shown_key
 
@@ -72,7 +72,7 @@ def _parse(text: str) -> Question:
     ]
     add = reader.items(root.get("add", []), "add")
     reader.finish()
-    job = snapshot_job.parse(_document(root["job"]))
+    job = job_document.parse(_document(root["job"]))
     if job.pods > PODS_MOST:
         raise AskedWronglyError(
             f"job.pods: expected at most {PODS_MOST}, found {job.pods}"
@@ -83,8 +83,8 @@ def _parse(text: str) -> Question:
             f"job.node_selector: expected {ACCELERATOR_TYPE} or nothing, because no "
             f"other labels of nodes are known here, found {_named(others)}"
         )
-    nodes = json.dumps({"version": snapshot.VERSION, "nodes": list(add)})
-    return Question(job=job, drain=frozenset(drain), add=snapshot.parse(nodes).nodes)
+    nodes = json.dumps({"version": document.VERSION, "nodes": list(add)})
+    return Question(job=job, drain=frozenset(drain), add=document.parse(nodes).nodes)
 
 
 def _document(job: object) -> str:
@@ -106,10 +106,10 @@ def answer(question: Question, now: Snapshot) -> dict[str, object]:
     is_advised = not has_place and question.job.pods <= ADVISED_MOST
     advice = questions.advise(case) if is_advised else None
     eviction = None if has_place else questions.evict(case)
-    lines = reports.lines_of_answer(found, advice, eviction)
+    lines = answers.lines_of_answer(found, advice, eviction)
     return {
         "fits": has_place,
-        **reports.of_answer(found, advice, eviction),
+        **answers.of_answer(found, advice, eviction),
         "text": "".join(f"{line}\n" for line in lines),
     }
 

@@ -7,23 +7,25 @@ need not wait for it; byte for byte as the agent writes it.
 
 from extender.changes import Assumed
 from extender.record import Record
-from scheduler_core import chips, finding, jobs
-from scheduler_core.wire import annotations, configuration, marks
-from scheduler_core.wire.marks import Marks
+from scheduler_core.node import chips
+from scheduler_core.placement import job_rules
+from scheduler_core.products import lookup
+from scheduler_core.wire import annotations, configuration, job_kind_marks
+from scheduler_core.wire.job_kind_marks import Marks
 from scheduler_core.wire.pods import NpuPod
 
 
 def alone(record: Record, pod: NpuPod) -> dict[str, str]:
     """What is written, besides chips, on a pod that is a job by itself."""
-    rank = jobs.rank_to_write(
+    rank = job_rules.rank_to_write(
         0,
-        written=pod.annotations.get(marks.RANK_INDEX, ""),
+        written=pod.annotations.get(job_kind_marks.RANK_INDEX, ""),
         owner_kind=pod.owner.partition("/")[0],
         of_minimum=False,
     )
-    asks_superpod = any(key == finding.SP_BLOCK for key, _ in pod.shape.choice)
+    asks_superpod = any(key == lookup.SP_BLOCK for key, _ in pod.shape.choice)
     superpod = record.report.superpod if asks_superpod and record.report else -1
-    return marks.render(
+    return job_kind_marks.render(
         Marks(
             rank=rank or "",
             superpod_rank=0 if superpod >= 0 else -1,

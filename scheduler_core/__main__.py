@@ -4,8 +4,9 @@ Exit code 0: there is a place; 1: there is none; 2: the files or arguments are w
 `explain SNAPSHOT JOB NODE` says step by step what one node can do, `fragmentation
 SNAPSHOT` how much room lies in pieces too small, `products` what servers are known.
 `validate SNAPSHOT` says whether a file can be read, and all that is wrong with it.
-With `place --batch` one case a line is read from standard input (`wire/batch.py`) and
-answered by one line; then 0 says that every line could be read.
+With `place --batch` one case a line is read from standard input
+(`snapshot/batch.py`) and answered by one line; then 0 says that every line could be
+read.
 """
 
 import argparse
@@ -16,11 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from scheduler_core import products, questions
-from scheduler_core.answers import Rejection
-from scheduler_core.jobs import Profile
-from scheduler_core.wire import batch, reports, snapshot, snapshot_job
-from scheduler_core.wire.reader import SnapshotError
+from scheduler_core.node.decision import Rejection
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.products import table
+from scheduler_core.snapshot import answers, batch, job, questions
+from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.reader import SnapshotError
 
 T = TypeVar("T")
 
@@ -52,43 +54,45 @@ def _place(arguments: argparse.Namespace) -> int:
     gone = None if has_place else questions.evict(case)
     _say(
         arguments,
-        reports.of_answer(answer, more, gone),
-        reports.lines_of_answer(answer, more, gone),
+        answers.of_answer(answer, more, gone),
+        answers.lines_of_answer(answer, more, gone),
     )
     return 0 if has_place else 1
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     verdict = questions.explain(_case(arguments), arguments.node)
-    _say(arguments, reports.of_verdict(verdict), verdict.text.splitlines())
+    _say(arguments, answers.of_verdict(verdict), verdict.text.splitlines())
     return 0 if verdict.fits else 1
 
 
 def _products(arguments: argparse.Namespace) -> int:
-    rows = products.PRODUCTS
+    rows = table.PRODUCTS
     _say(
         arguments,
-        {"products": [reports.of_product(row) for row in rows]},
-        reports.lines_of_products(rows),
+        {"products": [answers.of_product(row) for row in rows]},
+        answers.lines_of_products(rows),
     )
     return 0
 
 
 def _fragmentation(arguments: argparse.Namespace) -> int:
-    cluster = snapshot.cluster_of(_load(arguments.snapshot, snapshot.parse))
+    cluster = snapshot_document.cluster_of(
+        _load(arguments.snapshot, snapshot_document.parse)
+    )
     counts: Sequence[int] = arguments.stranded or _STRANDED
     _say(
         arguments,
-        reports.of_fragmentation(cluster, counts),
-        reports.lines_of_fragmentation(cluster, counts),
+        answers.of_fragmentation(cluster, counts),
+        answers.lines_of_fragmentation(cluster, counts),
     )
     return 0
 
 
 def _case(arguments: argparse.Namespace) -> questions.Case:
     return questions.Case(
-        snapshot=_load(arguments.snapshot, snapshot.parse),
-        job=_load(arguments.job, snapshot_job.parse),
+        snapshot=_load(arguments.snapshot, snapshot_document.parse),
+        job=_load(arguments.job, job.parse),
     )
 
 
@@ -102,9 +106,9 @@ def _say(arguments: argparse.Namespace, document: object, lines: Iterable[str]) 
 
 def _validate(arguments: argparse.Namespace) -> int:
     path: Path = arguments.snapshot
-    found = _load(path, snapshot.parse)
+    found = _load(path, snapshot_document.parse)
     sys.stdout.write(
-        f"{path}: a snapshot of version {snapshot.VERSION}: "
+        f"{path}: a snapshot of version {snapshot_document.VERSION}: "
         f"{_count(found.nodes, 'node')}, {_count(found.pods, 'pod')}\n"
     )
     return 0

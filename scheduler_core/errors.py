@@ -1,6 +1,6 @@
 """What the core raises when its caller broke the contract.
 
-The answer "no" is a value (`placement.Rejection`), never an exception.
+The answer "no" is a value (`decision.Rejection`), never an exception.
 
     SchedulerCoreError
     ├── UnknownProductError            no such row in the table (also ValueError)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from scheduler_core.cluster import NodeState
-from scheduler_core.products import ATLAS_800_TRAINING, Product
-from scheduler_core.reasons import Reason
-from scheduler_core.rows import Way
+from scheduler_core.index.cluster import NodeState
+from scheduler_core.node.reasons import Reason
+from scheduler_core.products.columns import Way
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 
 #: physical ids of the Atlas 800 training server's HCCS rings
 RINGS = ((0, 1, 2, 3), (4, 5, 6, 7))

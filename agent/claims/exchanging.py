@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent.claims import occupancy, values
 from agent.claims.values import Hold, Ledger, Slot
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.pods import NpuPod
 
 

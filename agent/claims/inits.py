@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from agent.claims import values
 from agent.claims.values import Hold, Ledger
-from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 
 
 def own(ledger: Ledger, pod: NpuPod, *, since: int, near: bool) -> Ledger:

@@ -32,7 +32,7 @@ from agent.claims.events import (
     ResourcesRead,
 )
 from agent.claims.values import Hold, Ledger, Slot
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations
 from scheduler_core.wire.annotations import Claim, WireError
 from scheduler_core.wire.pods import NpuPod

@@ -9,7 +9,7 @@ from dataclasses import replace
 from agent.claims import occupancy, picking, values
 from agent.claims.picking import Pick
 from agent.claims.values import Hold, Ledger, Slot
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 
 
 def waiting(ledger: Ledger, count: int) -> list[Pick]:

@@ -14,8 +14,8 @@ from types import MappingProxyType
 
 from agent.claims import values
 from agent.claims.values import Ledger, Slot
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 

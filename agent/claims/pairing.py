@@ -32,7 +32,7 @@ from agent.claims.events import (
 )
 from agent.claims.picking import Pick
 from agent.claims.values import Hold, Ledger, Slot
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 
 
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:

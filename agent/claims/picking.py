@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, standalone, values
 from agent.claims.values import Hold, Ledger, Slot
-from scheduler_core import chips as chip_sets
-from scheduler_core import shapes
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.wire import shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from agent.claims import occupancy, values
 from agent.claims.values import Hold, Ledger, Slot
-from scheduler_core import chips as chip_sets
-from scheduler_core.shapes import ContainerKind
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 
 #: Of a node of which nobody has said anything.
 NOWHERE = Addresses()

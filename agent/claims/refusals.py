@@ -4,9 +4,8 @@ import math
 
 from agent.claims import occupancy, picking, values
 from agent.claims.values import Ledger, Slot
-from scheduler_core import chips as chip_sets
-from scheduler_core import shapes
-from scheduler_core.wire import annotations
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.wire import annotations, shapes
 from scheduler_core.wire.pods import NpuPod
 
 #: Any watch is begun anew now and then: that is no reason for anything.

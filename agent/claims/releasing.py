@@ -9,9 +9,9 @@ from dataclasses import replace
 from agent.claims import picking, values
 from agent.claims.events import InUse, LeftRead, PassEnded
 from agent.claims.values import Hold, Ledger, Owner
-from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 
 #: Quiet passes without any possible owner after which a hold of nobody ends.
 #: Two, so that no single reading decides.

@@ -17,10 +17,10 @@ from agent.claims.events import (
     ResourcesRead,
 )
 from agent.claims.values import Evidence, Hold, Ledger, Owner
-from scheduler_core import chips as chip_sets
-from scheduler_core.shapes import ContainerKind
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 
 #: Reason of the note that a pod has devices which this ledger has not given out.
 RESTORED = "NpuHoldRestored"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from agent.claims import occupancy, values
 from agent.claims.values import Ledger, Slot
-from scheduler_core import chips as chip_sets
-from scheduler_core import shapes
-from scheduler_core.products import Product
-from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
+from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
 #: So many pods can be created in one second and still be served in their order.
 _PER_SECOND = 1_000_000

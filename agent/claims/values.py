@@ -8,17 +8,17 @@ A *hold* is what one Allocate gave out: some chips of one slot, to a container
 that is unknown until pod-resources has named it.
 
 Everything is frozen; a change makes a new value. Sets of chips are bit masks
-(`scheduler_core.chips`).
+(`scheduler_core.node.chips`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import Product
-from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
 _FRESH = "fresh-"
 

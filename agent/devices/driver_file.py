@@ -35,9 +35,9 @@ from agent.devices.reading import (
     VirtualDevice,
 )
 from agent.devices.sizing import UnknownMachineError, ordered, sized
-from scheduler_core import chips as chip_sets
-from scheduler_core import products
-from scheduler_core.products import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products import table
+from scheduler_core.products.table import Product
 from service import yaml_files
 from service.quote import shown, shown_key
 from service.yaml_files import YamlError
@@ -173,7 +173,7 @@ class _Reader:
         return replace(first, beside=tuple(beside))
 
     def _product(self, at: str, value: object) -> Product | None:
-        keys = {product.key: product for product in products.PRODUCTS}
+        keys = {product.key: product for product in table.PRODUCTS}
         if isinstance(value, str) and value in keys:
             return keys[value]
         self._flaw(at, f"one of {', '.join(sorted(keys))}", value)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from scheduler_core.products import Product
+from scheduler_core.products.table import Product
 
 
 class Level(Enum):

@@ -19,7 +19,7 @@ from agent.devices import driver_file
 from agent.devices.driver import DriverFileError, Flaw
 from agent.devices.edits import Edits
 from agent.devices.reading import ChipFault, Reading
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from service.worker import Worker
 
 #: Far more than 64 chips with 128 faults each need. Unit: bytes.

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
-from scheduler_core import products
 from scheduler_core.errors import UnknownProductError
-from scheduler_core.products import GroupKind, Product
+from scheduler_core.products import table
+from scheduler_core.products.table import GroupKind, Product
 
 
 class UnknownMachineError(ValueError):
@@ -35,7 +35,7 @@ def sized(key: str, highest: int, others: int = 0) -> Product:
 @cache
 def _sized(key: str, highest: int, others: int) -> Product:
     try:
-        row = products.by_key(key)
+        row = table.by_key(key)
     except UnknownProductError as error:
         raise UnknownMachineError(str(error)) from error
     if highest >= row.chip_count:

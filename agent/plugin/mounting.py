@@ -20,7 +20,7 @@ from agent.devices.reading import Reading, VirtualDevice
 from agent.plugin import cdi, host_devices
 from agent.plugin.host_devices import DEV, DeviceNode, HostDevices
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 
 #: What Ascend Docker Runtime reads to mount the chips of a container.
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"

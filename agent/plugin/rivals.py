@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from scheduler_core.products import PRODUCTS
+from scheduler_core.products.table import PRODUCTS
 from service import clock
 
 _LINES = "|".join(sorted({re.escape(row.chip_prefix) for row in PRODUCTS}))

@@ -7,7 +7,7 @@ from agent.claims import occupancy, values
 from agent.claims.values import Ledger
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"

@@ -16,8 +16,8 @@ from agent.plugin.listing import Context, ListServicer
 from agent.plugin.mounting import Mounting
 from agent.plugin.translate import Listed
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from scheduler_core.finding import virtual as row_of
-from scheduler_core.products import Product
+from scheduler_core.products.lookup import virtual as row_of
+from scheduler_core.products.table import Product
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from scheduler_core import finding, products
-from scheduler_core.rows import Product
+from scheduler_core.products import lookup, table
+from scheduler_core.products.columns import Product
 
 #: Of a node of which nothing else is said.
 DEFAULT = "atlas-800-training"
@@ -51,14 +51,14 @@ class Machine:
     @property
     def row(self) -> Product:
         """What is known of such servers."""
-        return products.by_key(self.product)
+        return table.by_key(self.product)
 
     @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the node by which its row is known."""
         found: dict[str, str] = {}
         for key in (self.product, *(cards.product for cards in self.beside)):
-            labels = labels_of(products.by_key(key))
+            labels = labels_of(table.by_key(key))
             found |= {} if key == DEFAULT or labels is None else labels
         return found
 
@@ -67,7 +67,7 @@ class Machine:
         """How many chips of each resource there are."""
         offered = {self.row.resource: self.row.chip_count}
         for cards in self.beside:
-            offered[products.by_key(cards.product).resource] = cards.count
+            offered[table.by_key(cards.product).resource] = cards.count
         return offered
 
     @property
@@ -91,9 +91,9 @@ def machine(name: str, text: str) -> Machine:
     """
     key, *more = text.split("+")
     made = Machine(name=name, product=check(key), beside=tuple(map(_cards, more)))
-    rows = [made.row, *(products.by_key(cards.product) for cards in made.beside)]
+    rows = [made.row, *(table.by_key(cards.product) for cards in made.beside)]
     for row in rows:
-        if finding.of_node(row.resource, made.labels) is not row:
+        if lookup.of_node(row.resource, made.labels) is not row:
             raise MachineError(f"{text}: no labels of a node mean all of these")
     if len(made.offers) < len(rows):
         raise MachineError(f"{text}: expected a resource of its own for each line")
@@ -114,16 +114,16 @@ def labels_of(row: Product) -> Mapping[str, str] | None:
     """Return labels of a node that mean a row, None if none do."""
     said = [text for text in (*row.accelerator_types, *row.node_types) if text]
     for text in (*said, ""):
-        kind = {finding.ACCELERATOR_TYPE: text} if text else {}
+        kind = {lookup.ACCELERATOR_TYPE: text} if text else {}
         labels = {**row.node_labels, **kind}
-        if finding.of_node(row.resource, labels) is row:
+        if lookup.of_node(row.resource, labels) is row:
             return labels
     return None
 
 
 def served() -> tuple[Product, ...]:
     """Return the rows that a node of the sandbox can have."""
-    return tuple(row for row in products.PRODUCTS if labels_of(row) is not None)
+    return tuple(row for row in table.PRODUCTS if labels_of(row) is not None)
 
 
 def check(key: str) -> str:
@@ -132,7 +132,7 @@ def check(key: str) -> str:
     Raises:
         MachineError: There is none, or a node's labels cannot mean it.
     """
-    known = {row.key for row in products.PRODUCTS}
+    known = {row.key for row in table.PRODUCTS}
     if key in (row.key for row in served()):
         return key
     if key in known:

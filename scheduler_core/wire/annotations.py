@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from scheduler_core.errors import SchedulerCoreError
-from scheduler_core.products import PRODUCTS, Product
+from scheduler_core.products.table import PRODUCTS, Product
 from scheduler_core.wire.shown import shown
 
 #: when the scheduler decided, in nanoseconds; compared as a number, never as a date

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from scheduler_core.products import Product
+from scheduler_core.products.table import Product
 from scheduler_core.wire.annotations import (
     WireError,
     chip_name,

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler_core.products import Product
+from scheduler_core.products.table import Product
 from scheduler_core.wire.annotations import (
     WireError,
     chip_name,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from scheduler_core.products import PRODUCTS, Product
+from scheduler_core.products.table import PRODUCTS, Product
 from scheduler_core.wire.addresses import UNKNOWN, Address, Addresses
 from scheduler_core.wire.annotations import (
     annotation_path,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler_core import shapes
-from scheduler_core.products import PRODUCTS
-from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
+from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations as keys
-from scheduler_core.wire.marks import RANK_INDEX
+from scheduler_core.wire import shapes
+from scheduler_core.wire.job_kind_marks import RANK_INDEX
+from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
 #: annotations that change which chips are right for a pod
 CHOICE_KEYS = ("huawei.com/schedule_policy", "sp-block")

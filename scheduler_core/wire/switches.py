@@ -20,8 +20,8 @@ server whose address no node has stays in its place, so that positions are right
 import json
 from collections.abc import Collection, Mapping
 
-from scheduler_core.answers import LeafUse
-from scheduler_core.leaves import Leaf, Network, Server, Version
+from scheduler_core.node.decision import LeafUse
+from scheduler_core.topology.leaves import Leaf, Network, Server, Version
 from scheduler_core.wire.annotations import WireError
 from scheduler_core.wire.typed import (
     as_array,

@@ -6,8 +6,8 @@ from agent.claims import ledger as ledgers
 from agent.claims.events import ChipsRead, Effect, PodSeen
 from agent.claims.values import Ledger
 from agent.current import Current
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 
 NODE = "node-1"

@@ -12,9 +12,9 @@ from sandbox.apiclient import ApiClient, ApiStatusError
 from sandbox.apiserver import ApiServer
 from sandbox.kubelet import Kubelet
 from sandbox.kubelet.profiles import NEWEST, Profile
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.rows import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.columns import Product
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo
 from service.settings import load
 

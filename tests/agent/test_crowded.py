@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_core.products import by_key
+from scheduler_core.products.table import by_key
 from scheduler_core.wire import annotations
 from tests.agent.site import NODE, PODS, Site
 

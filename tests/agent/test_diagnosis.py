@@ -16,7 +16,7 @@ from agent.picture import Findings, Separated
 from kube.client import Client
 from kube.credentials import direct
 from kube.events import Recorder
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
 from tests.agent.node import current
 

@@ -13,7 +13,7 @@ from agent.devices.reading import ChipDetails, Reading, SwitchFault
 from agent.health import Health, Look, step
 from agent.picture import Findings, NodeMarks, NodePatch, Picture, Separated
 from kube.objects import Meta, Node
-from scheduler_core.products import ATLAS_800_TRAINING, by_key
+from scheduler_core.products.table import ATLAS_800_TRAINING, by_key
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from sandbox.apiclient import ApiStatusError, Object
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, render
 from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
 from tests.contract.kubelet.plugin import Plugin

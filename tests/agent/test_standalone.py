@@ -11,8 +11,8 @@ import pytest
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from sandbox.apiclient import Object
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.plugin.conftest import LOCALHOST
 from tests.agent.site import NODE, PODS, RESOURCE, SETTLED_S, Site
 

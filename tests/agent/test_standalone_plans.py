@@ -21,9 +21,9 @@ from agent.claims.events import (
 from agent.claims.standalone import Plan, Wish
 from agent.claims.values import Ledger
 from agent.current import Current
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.products import PRODUCTS, Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import PRODUCTS, Product
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod
 from tests.agent.node import NODE, RESOURCE, Effects, ids
 

@@ -8,8 +8,8 @@ from extender import jobs, seen
 from extender.cache import Cache, step
 from extender.changes import PodSeen
 from kube import objects
-from scheduler_core.bits import ids_of
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.node.chip_mask import ids_of
+from scheduler_core.products.table import ATLAS_800_TRAINING
 
 NOW_S = 1_764_000_000
 RESOURCE = ATLAS_800_TRAINING.resource

@@ -3,9 +3,9 @@ from collections import Counter
 import pytest
 
 from benchmarks import regret
-from scheduler_core import products
+from scheduler_core.products import table
 
-FLAT_2 = products.by_key("flat-2")
+FLAT_2 = table.by_key("flat-2")
 
 
 def test_pods_that_come_before_the_larger_one_can_cost_it_its_place() -> None:
@@ -22,7 +22,7 @@ def test_on_flat_servers_the_tightest_node_is_never_worse() -> None:
 
 @pytest.mark.parametrize("key", ["atlas-800-training", "atlas-a3-8", "mesh-8"])
 def test_nothing_is_better_than_the_optimum(key: str) -> None:
-    row = products.by_key(key)
+    row = table.by_key(key)
 
     assert min(regret.decisions(row, 1)) == 0
     assert min(regret.rows_of_pods(row, 1, 3)) == 0

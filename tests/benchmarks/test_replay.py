@@ -8,7 +8,7 @@ from benchmarks.fleet import Fleet, legal_sets, ways
 from benchmarks.plot import Panel, Point, svg
 from benchmarks.replay import PRODUCT, Interval, Outcome, interval
 from benchmarks.trace import TraceJob
-from scheduler_core.bits import mask_of
+from scheduler_core.node.chip_mask import mask_of
 
 
 def job(arrival_s: int, chips: int, duration_s: int, pods: int = 1) -> TraceJob:

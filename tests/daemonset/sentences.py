@@ -37,8 +37,8 @@ SPEAKING = (
     "extender/verdicts.py",
     "extender/volcano.py",
     "extender/volcanojobs.py",
-    "scheduler_core/reasons.py",
-    "scheduler_core/shapes.py",
+    "scheduler_core/node/reasons.py",
+    "scheduler_core/wire/shapes.py",
     "scheduler_core/wire/pods.py",
 )
 PROGRAMS = ("agent", "extender", "kube", "service")

@@ -14,7 +14,7 @@ from agent.devices import driver_file
 from agent.plugin import server
 from agent.settings import Settings as AgentSettings
 from extender.settings import Settings as ExtenderSettings
-from scheduler_core.products import PRODUCTS
+from scheduler_core.products.table import PRODUCTS
 from service import settings
 from tests.daemonset.rendered import (
     DAEMONSET,

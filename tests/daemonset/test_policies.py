@@ -13,8 +13,8 @@ import yaml
 from agent import picture
 from agent.devices import driver_file
 from agent.health import Health, Look, step
-from scheduler_core.products import PRODUCTS
-from scheduler_core.wire import annotations, deviceinfo, marks
+from scheduler_core.products.table import PRODUCTS
+from scheduler_core.wire import annotations, deviceinfo, job_kind_marks
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.daemonset.rendered import (
     DAEMONSET,
@@ -92,14 +92,14 @@ def test_the_claims_are_those_that_are_written_at_bind_and_after() -> None:
         annotations.PREDICATE_TIME,
         *CONFIGURATIONS,
     }
-    assert f"k == '{marks.RANK_INDEX}'" in CLAIMS["places"]
+    assert f"k == '{job_kind_marks.RANK_INDEX}'" in CLAIMS["places"]
     assert keys(CLAIMS["places"]) == {
-        marks.DISTRIBUTED_JOB,
-        marks.IS_HEALTHY,
-        marks.IS_SHARED_TOR,
-        marks.SHARED_TOR_IP,
-        marks.SUPER_POD_ID,
-        marks.SUPER_POD_RANK,
+        job_kind_marks.DISTRIBUTED_JOB,
+        job_kind_marks.IS_HEALTHY,
+        job_kind_marks.IS_SHARED_TOR,
+        job_kind_marks.SHARED_TOR_IP,
+        job_kind_marks.SUPER_POD_ID,
+        job_kind_marks.SUPER_POD_RANK,
     }
 
 

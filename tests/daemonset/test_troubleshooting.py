@@ -2,7 +2,7 @@
 
 import re
 
-from scheduler_core import reasons
+from scheduler_core.node import reasons
 from tests.daemonset import sentences
 from tests.daemonset.rendered import ROOT
 

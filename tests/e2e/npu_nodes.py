@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 
 from sandbox.apiclient import ApiClient, Object
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.products import Product
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock

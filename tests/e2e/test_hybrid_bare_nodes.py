@@ -8,9 +8,9 @@ import pytest_asyncio
 
 from extender import live
 from sandbox.apiclient import ApiClient, Object
-from scheduler_core import products
-from scheduler_core.products import ATLAS_800_TRAINING as RINGS
-from scheduler_core.products import Product
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING as RINGS
+from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, switches
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import bare_cluster, until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PODS = "/api/v1/namespaces/default/pods"
 CONFIGMAPS = f"/api/v1/namespaces/{deviceinfo.CONFIGMAP_NAMESPACE}/configmaps"
 WITHIN_S = 60.0
-A3 = products.by_key("atlas-a3-16-superpod")
+A3 = table.by_key("atlas-a3-16-superpod")
 #: {node of an A3: its SuperPoD}
 SUPERPODS = {"a3-0": 0, "a3-1": 1, "a3-2": 1}
 #: two to a leaf

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from extender import live
 from sandbox.apiclient import ApiClient
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import bare_cluster, until

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from sandbox.apiclient import Listed, Object
 from sandbox.world.programs import Program
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.e2e import npu_nodes, programs
 from tests.e2e.bare import BareCluster, answers, free_port, until
 from tests.e2e.places import REPOSITORY, chosen

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from extender import changes, choice
 from extender.cache import Cache, step
 from extender.choice import Choice
-from scheduler_core import chips
-from scheduler_core.products import ATLAS_800_TRAINING
-from scheduler_core.reasons import Reason
+from scheduler_core.node import chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, RawEnv, npu_pod

@@ -26,8 +26,8 @@ from extender.server import Server
 from kube import objects
 from kube.errors import ConflictError, NotFoundError
 from kube.objects import Container, Meta, PodSpec, PodStatus, Resources
-from scheduler_core import chips
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.node import chips
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.extender.clusters import ALL, NOW_S, RESOURCE, node, report, served

@@ -13,7 +13,7 @@ from extender.feed import Feed
 from extender.sweeping import Sweeping
 from sandbox.apiserver import paths, requests
 from sandbox.apiserver.requests import Request
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from tests.extender.clusters import RESOURCE, claim, report
 from tests.kube.fire import Bed

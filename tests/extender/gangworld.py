@@ -16,7 +16,7 @@ from extender.metrics import Metrics
 from extender.planner import Planner
 from extender.planning import World as Terms
 from extender.protocol import BindArgs
-from scheduler_core.jobs import Profile
+from scheduler_core.placement.job_rules import Profile
 from tests.extender import apiserver
 from tests.extender.apiserver import Api
 from tests.extender.binds import until

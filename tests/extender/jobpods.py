@@ -3,7 +3,7 @@
 from extender import changes
 from extender.jobs import Membership, Seat
 from extender.loads import Ask
-from scheduler_core.finding import Traits
+from scheduler_core.products.lookup import Traits
 from tests.extender.clusters import Spec, pod, served
 
 #: What a pod asks for besides chips, where a test does not care.

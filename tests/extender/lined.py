@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from extender import changes
 from extender.cache import Cache
-from scheduler_core.products import ATLAS_800_TRAINING, Product, by_key
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from extender import changes, planning
 from extender.cache import Cache
 from extender.networks import Networks, Rules
-from scheduler_core import products
-from scheduler_core.finding import Traits
-from scheduler_core.products import ATLAS_800_TRAINING, Product
+from scheduler_core.products import table
+from scheduler_core.products.lookup import Traits
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from tests.extender.clusters import NOW_NS, NOW_S, apply
 
-A3 = products.by_key("atlas-a3-16-superpod")
+A3 = table.by_key("atlas-a3-16-superpod")
 LARGE = Traits(labels={"tor-affinity": "large-model-schema"})
 
 

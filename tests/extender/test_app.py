@@ -17,7 +17,7 @@ from extender import live, waker
 from sandbox import stepped
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock

@@ -8,8 +8,8 @@ from extender import changes, choice, seen
 from extender.cache import Cache
 from extender.networks import Networks, Rules
 from kube import objects
-from scheduler_core.finding import Traits
-from scheduler_core.reasons import Reason
+from scheduler_core.node.reasons import Reason
+from scheduler_core.products.lookup import Traits
 from scheduler_core.wire import annotations
 from tests.extender.clusters import (
     NOW_NS,

@@ -5,7 +5,7 @@ import pytest
 from extender import changes
 from extender.cache import Cache
 from extender.record import UNSHOWN_S
-from scheduler_core.reasons import Reason
+from scheduler_core.node.reasons import Reason
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
 from tests.extender.clusters import (

@@ -3,8 +3,9 @@ import pytest
 from extender import changes, choice
 from extender.cache import Cache
 from extender.verdicts import Label, Verdict
-from scheduler_core import chips, placement
-from scheduler_core.reasons import Reason
+from scheduler_core.node import chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.placement import pod as pod_placement
 from scheduler_core.wire.pods import NpuPod
 from tests.extender.clusters import (
     NOW_NS,
@@ -34,7 +35,7 @@ def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Verdict:
 def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
     cache = cluster(tenant("a", "n1", (0, 1, 4)))
 
-    placed = placement.place(RESOURCE, 2, cache.cluster)
+    placed = pod_placement.place(RESOURCE, 2, cache.cluster)
 
     made = bind(cache, pod(Spec(name="p", count=2)), "n1")
 
@@ -43,7 +44,7 @@ def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
         "predicate-time": str(NOW_NS),
         "distributed-job": "false",
     }
-    assert isinstance(placed, placement.Placement)
+    assert isinstance(placed, pod_placement.Placement)
     assert made.sentence == f"chips 2,3 of n1: {placed.reason}"
 
 

@@ -7,7 +7,7 @@ from extender import changes, victims
 from extender.cache import Cache
 from extender.loads import Ask
 from extender.rooms import Room
-from scheduler_core import chips
+from scheduler_core.node import chips
 from tests.extender.clusters import RESOURCE, Spec, apply, claim, cluster, free, pod
 from tests.extender.clusters import node as node_seen
 from tests.extender.jobpods import member

@@ -15,7 +15,7 @@ from extender.evictor import Evictor
 from extender.notes import Notes
 from extender.planner import Planner
 from extender.rooms import Outcome, Victim
-from scheduler_core import chips
+from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.extender.clusters import NOW_S, Spec, cluster, free, pod
 from tests.extender.jobpods import member

@@ -8,7 +8,7 @@ from extender.cache import Cache
 from extender.gangs import Phase
 from extender.loads import Ask
 from extender.notes import Notes
-from scheduler_core.jobs import Profile
+from scheduler_core.placement.job_rules import Profile
 from tests.extender.apiserver import Fate
 from tests.extender.binds import ALL_FREE
 from tests.extender.clusters import (

@@ -20,7 +20,7 @@ from extender.clocks import Clock
 from extender.gangs import Phase
 from extender.jobevents import Caller
 from extender.planner import Planner
-from scheduler_core import chips
+from scheduler_core.node import chips
 from tests.extender.clusters import NOW_S, apply, cluster, report
 from tests.extender.jobpods import member
 from tests.extender.jobsapi import Jobs

@@ -16,8 +16,8 @@ from extender.loads import Ask
 from extender.record import UNSHOWN_S
 from extender.sweep import wrong
 from extender.volcanoprotocol import Evictee, Task
-from scheduler_core import chips
-from scheduler_core.reasons import Reason
+from scheduler_core.node import chips
+from scheduler_core.node.reasons import Reason
 from tests.extender.clusters import NOW_S, RESOURCE, apply, barred, bind, free
 from tests.extender.lined import (
     BOTH,

@@ -14,8 +14,9 @@ from extender.loads import Ask
 from extender.metrics import Metrics
 from extender.networks import Rules
 from scheduler_core import __main__ as program
-from scheduler_core.jobs import Profile
-from scheduler_core.wire import annotations, snapshot
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.snapshot import document
+from scheduler_core.wire import annotations
 from tests.extender.clusters import RESOURCE, apply, bind, free
 from tests.extender.jobpods import member
 from tests.extender.lined import (
@@ -175,8 +176,8 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
     again = await get(cache, "/v1/snapshot")
 
     assert (status, again) == (200, (200, text))
-    found = snapshot.parse(text)
-    assert list(snapshot.cluster_of(found)) == list(cache.cluster)
+    found = document.parse(text)
+    assert list(document.cluster_of(found)) == list(cache.cluster)
     assert [(pod.name, pod.resource, pod.chips) for pod in found.pods] == [
         ("default/a", RESOURCE, (0, 1)),
         ("default/b", CARD, (8,)),

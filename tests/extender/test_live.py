@@ -11,8 +11,8 @@ from extender.networks import Rules
 from kube.events import Regarding
 from kube.objects import ConfigMap, Meta
 from kube.reflector import Deleted, Synced, Upserted
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import Version
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import apply, cluster, free, report
 
 TOLD = Adjustable(rules=Rules(superpod_size=16))

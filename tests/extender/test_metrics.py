@@ -8,7 +8,7 @@ from extender.clocks import Clock
 from extender.jobevents import Caller
 from extender.metrics import Metrics
 from extender.planner import Planner
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.extender.apiserver import Fate
 from tests.extender.binds import world
 from tests.extender.clusters import NOW_NS, NOW_S, cluster, tenant

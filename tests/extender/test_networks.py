@@ -5,9 +5,9 @@ import pytest
 from extender import changes
 from extender.cache import Cache
 from extender.networks import Networks, Rules
-from scheduler_core.finding import Traits
-from scheduler_core.leaves import Version
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.lookup import Traits
+from scheduler_core.products.table import ATLAS_800_TRAINING
+from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import apply, tenant
 from tests.extender.jobpods import member
 from tests.extender.networked import A3, LARGE, add_node, planned, switched

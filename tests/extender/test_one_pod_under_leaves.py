@@ -12,7 +12,7 @@ from extender.jobevents import Caller
 from extender.networks import Networks, Rules
 from extender.planner import Planner
 from kube.objects import Container, Meta, Pod, PodSpec, Resources
-from scheduler_core.leaves import Version
+from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
 from tests.extender.jobpods import member
 from tests.extender.jobsapi import Jobs

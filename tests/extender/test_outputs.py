@@ -14,10 +14,10 @@ import pytest
 from extender import changes, choice
 from extender.cache import Cache
 from extender.networks import Rules
-from scheduler_core import products
-from scheduler_core.finding import Traits
-from scheduler_core.leaves import Version
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products import table
+from scheduler_core.products.lookup import Traits
+from scheduler_core.products.table import ATLAS_800_TRAINING
+from scheduler_core.topology.leaves import Version
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
@@ -104,7 +104,7 @@ def test_that_configuration_is_the_one_that_the_agent_writes() -> None:
 
 def test_of_chips_that_are_asked_for_as_npus_it_has_a_key_of_its_own() -> None:
     cache = Cache()
-    add_node(cache, "n1", products.by_key("npu-flat-16"), address="10.0.0.5")
+    add_node(cache, "n1", table.by_key("npu-flat-16"), address="10.0.0.5")
     meta = PodMeta(uid="u", namespace="default", name="p", annotations={})
     asking = RawContainer(name="c", limits={"huawei.com/npu": "16"})
     wanted = npu_pod(meta, [asking], "huawei.com/npu")

@@ -19,8 +19,8 @@ from extender import changes, choice
 from extender.cache import Cache, step
 from extender.changes import Assumed
 from extender.choice import Choice
-from scheduler_core import chips
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.node import chips
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations
 from tests.extender.clusters import (
     ALL,

@@ -17,7 +17,7 @@ from extender.cache import Cache
 from extender.networks import Networks, Rules
 from extender.reading import Reading
 from scheduler_core import __main__ as program
-from scheduler_core.wire import snapshot
+from scheduler_core.snapshot import document
 from service.endpoints import Endpoints
 from tests.extender.clusters import RESOURCE, apply, cluster, tenant
 from tests.extender.jobpods import member
@@ -229,14 +229,14 @@ async def test_the_snapshot_is_the_same_each_time_and_can_be_read() -> None:
 
     assert status == 200
     assert (200, text) == await get(cache, "/v1/snapshot?pod-names=true")
-    assert [pod.name for pod in snapshot.parse(text).pods] == ["default/a", "default/b"]
+    assert [pod.name for pod in document.parse(text).pods] == ["default/a", "default/b"]
 
 
 async def test_names_of_pods_are_left_out_if_so_asked() -> None:
     _, text = await get(half_full(), "/v1/snapshot?pod-names=false")
     status, said = await get(half_full(), "/v1/snapshot?pod-names=no")
 
-    assert [pod.name for pod in snapshot.parse(text).pods] == ["pod-0"]
+    assert [pod.name for pod in document.parse(text).pods] == ["pod-0"]
     assert (status, json.loads(said)) == (
         400,
         {"error": "pod-names: expected true or false"},

@@ -6,8 +6,8 @@ import pytest
 
 from extender import changes
 from extender.cache import Cache
-from scheduler_core.products import ATLAS_800_TRAINING
-from scheduler_core.reasons import Reason
+from scheduler_core.node.reasons import Reason
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from tests.extender.clusters import (

@@ -21,7 +21,7 @@ from extender.choice import Choice
 from extender.clocks import Clock
 from extender.evictor import Evictor
 from extender.rooms import Outcome, Victim
-from scheduler_core import chips
+from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
 from tests.extender.clusters import NOW_S, cluster, report
 from tests.extender.test_choosing_victims import high, low

@@ -6,7 +6,7 @@ import pytest
 from extender import changes, seen
 from extender.loads import A_PLACE
 from kube import objects
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.extender.clusters import RESOURCE
 from tests.extender.lined import CARD, CARDS
 

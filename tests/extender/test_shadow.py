@@ -10,8 +10,8 @@ from extender.cache import Cache, step
 from extender.loads import Ask
 from extender.planning import World
 from extender.shadow import Finding, Rule, Shadow
-from scheduler_core.jobs import Profile
-from scheduler_core.leaves import Leaf, Network, Server
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.topology.leaves import Leaf, Network, Server
 from tests.extender.clusters import (
     NOW_S,
     Spec,

@@ -13,8 +13,8 @@ from kube.credentials import Credentials
 from kube.errors import KubeError, UnreachableError
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
-from scheduler_core.finding import Traits
-from scheduler_core.leaves import Version
+from scheduler_core.products.lookup import Traits
+from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import Spec, apply, bind, pod, tenant
 from tests.extender.jobpods import member
 from tests.extender.networked import leaves, switched

@@ -7,11 +7,11 @@ import pytest
 from extender import changes, snapshots
 from extender.cache import Cache
 from extender.networks import Networks, Rules
-from scheduler_core.finding import Traits
-from scheduler_core.leaves import Version
-from scheduler_core.products import by_key
-from scheduler_core.wire import snapshot
-from scheduler_core.wire.snapshot import SnapshotJob, SnapshotPod
+from scheduler_core.products.lookup import Traits
+from scheduler_core.products.table import by_key
+from scheduler_core.snapshot import document
+from scheduler_core.snapshot.document import SnapshotJob, SnapshotPod
+from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import (
     Spec,
     apply,
@@ -38,7 +38,7 @@ FOUR = ("n1", "n2", "n3", "n4")
 TWO = Rules(switches=Version.TWO)
 
 
-def of(cache: Cache, rules: Rules = TWO) -> snapshot.Snapshot:
+def of(cache: Cache, rules: Rules = TWO) -> document.Snapshot:
     return snapshots.of_now(cache, Networks(cache, rules))
 
 
@@ -64,7 +64,7 @@ def busy() -> Cache:
 def test_it_says_what_the_index_says() -> None:
     cache = busy()
 
-    found = snapshot.cluster_of(of(cache))
+    found = document.cluster_of(of(cache))
 
     assert list(found) == list(cache.cluster)
     assert [each.name for each in of(cache).nodes] == [*FOUR, "n5"]
@@ -73,7 +73,7 @@ def test_it_says_what_the_index_says() -> None:
 def test_it_can_be_read_again_as_it_is() -> None:
     found = of(busy())
 
-    assert snapshot.parse(snapshot.render(found)) == found
+    assert document.parse(document.render(found)) == found
 
 
 def test_pods_are_those_with_a_place_and_promises_count() -> None:
@@ -113,7 +113,7 @@ def test_order_of_events_does_not_show() -> None:
     one = cluster(*tenants, nodes=("n1", "n2"))
     other = cluster(*reversed(tenants), nodes=("n2", "n1"))
 
-    assert snapshot.render(of(one)) == snapshot.render(of(other))
+    assert document.render(of(one)) == document.render(of(other))
 
 
 def test_of_pods_nothing_is_told_that_does_not_decide() -> None:
@@ -122,13 +122,13 @@ def test_of_pods_nothing_is_told_that_does_not_decide() -> None:
     spec = Spec(name="p", node="n1", phase="Running", annotations=secret)
     apply(cache, changes.PodSeen(pod=pod(spec)))
 
-    assert "hunter2" not in snapshot.render(of(cache))
+    assert "hunter2" not in document.render(of(cache))
 
 
 def test_names_of_pods_and_jobs_can_be_left_out() -> None:
     found = snapshots.without_names(of(busy()))
 
-    text = snapshot.render(found)
+    text = document.render(found)
     assert [(each.name, each.job) for each in found.pods] == [
         ("pod-0", ""),
         ("pod-1", "job-0"),
@@ -136,7 +136,7 @@ def test_names_of_pods_and_jobs_can_be_left_out() -> None:
         ("pod-3", ""),
     ]
     assert "default/" not in text
-    assert snapshot.parse(text) == found
+    assert document.parse(text) == found
 
 
 def test_two_jobs_of_one_name_keep_their_kinds() -> None:
@@ -161,7 +161,7 @@ def test_the_agents_list_is_told_where_it_counts() -> None:
 
     [listed] = of(cache).nodes
     assert (self_maintained.listed, listed.listed) == (None, (0, 1))
-    assert [each.free for each in snapshot.cluster_of(of(cache))] == [0b11]
+    assert [each.free for each in document.cluster_of(of(cache))] == [0b11]
 
 
 def test_the_superpod_of_a_node_is_told() -> None:
@@ -179,7 +179,7 @@ def test_a_drained_node_is_gone_with_its_pods_and_its_port() -> None:
     assert {each.node for each in found.pods} == {"n3", "n4"}
     assert found.switches is not None
     assert [leaf.nodes for leaf in found.switches.leaves] == [("", ""), ("n3", "n4")]
-    assert snapshot.parse(snapshot.render(found)) == found
+    assert document.parse(document.render(found)) == found
 
 
 def test_a_job_of_traits_that_nobody_knows_asks_nothing_of_leaves() -> None:
@@ -219,4 +219,4 @@ def test_of_chips_that_a_node_has_no_more_a_pod_has_none(
             name="default/b", node="n1", chips=(), resource=named, phase="Pending"
         ),
     )
-    assert snapshot.parse(snapshot.render(found)) == found
+    assert document.parse(document.render(found)) == found

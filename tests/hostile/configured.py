@@ -8,7 +8,7 @@ from agent.faults import document
 from agent.faults.document import FaultConfigError
 from extender import protocol
 from extender.protocol import BodyError
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
 from tests.extender.test_protocol import recorded

@@ -42,7 +42,7 @@ from kube.pods import npu_pod
 from kube.reflector import Change, Deleted, ListWatch, Upserted
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.agent.node import NODE, ids, pod
 from tests.extender.test_protocol import recorded

@@ -9,7 +9,7 @@ from extender.live import Adjustable, UnusableError
 from extender.networks import Networks, Rules
 from extender.snapshots import of_now
 from extender.whatif import AskedWronglyError
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import WireError

@@ -6,7 +6,7 @@ from agent import journal
 from agent.journal import HoldEntry
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from tests.agent.node import NODE, ids

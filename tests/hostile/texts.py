@@ -17,18 +17,12 @@ from extender import settings as extender_settings
 from extender.reported import report_of
 from kube.credentials import REREAD_S, FileTokens, direct, kubeconfig
 from kube.errors import CredentialsError
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.wire import (
-    annotations,
-    batch,
-    deviceinfo,
-    inventory,
-    snapshot,
-    snapshot_job,
-    switches,
-)
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.snapshot import batch, job
+from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.reader import SnapshotError
+from scheduler_core.wire import annotations, deviceinfo, inventory, switches
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.reader import SnapshotError
 from service import endpoints
 from service.settings import SettingsError, load
 from tests.hostile.row import OF_YAML, Row
@@ -75,13 +69,17 @@ def _claim(content: bytes) -> object:
 
 
 def _snapshot(content: bytes) -> object:
-    found = snapshot.parse(_text(content))
-    made = (snapshot.network_of(found), snapshot.superpods_of(found))
-    return made, len(snapshot.cluster_of(found)), snapshot.render(found).encode()
+    found = snapshot_document.parse(_text(content))
+    made = (snapshot_document.network_of(found), snapshot_document.superpods_of(found))
+    return (
+        made,
+        len(snapshot_document.cluster_of(found)),
+        snapshot_document.render(found).encode(),
+    )
 
 
 def _job(content: bytes) -> object:
-    found = snapshot_job.parse(_text(content))
+    found = job.parse(_text(content))
     return found.schema, found.sp_block, found.soft_superpods, found.traits
 
 

@@ -15,7 +15,7 @@ from kube.errors import (
     UnreachableError,
 )
 from kube.objects import Pod
-from scheduler_core.shapes import ContainerKind, ContainerNeed
+from scheduler_core.wire.shapes import ContainerKind, ContainerNeed
 from tests.kube.server import Answer, Request, Script, pod, refusal
 
 NPU = "huawei.com/Ascend910"

@@ -7,7 +7,7 @@ from sandbox import options
 from sandbox.options import Options, OptionsError, parse
 from sandbox.world import Cards, Machine, MachineError
 from sandbox.world.machines import check, labels_of, served
-from scheduler_core import finding, products
+from scheduler_core.products import lookup, table
 
 
 def _products(*words: str) -> list[tuple[str, str]]:
@@ -154,8 +154,8 @@ def test_help_names_every_product_that_a_node_can_be(
     assert options._products() in told
 
 
-@pytest.mark.parametrize("row", products.PRODUCTS, ids=lambda row: row.key)
-def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: products.Product) -> None:
+@pytest.mark.parametrize("row", table.PRODUCTS, ids=lambda row: row.key)
+def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: table.Product) -> None:
     labels = labels_of(row)
 
     if labels is None:
@@ -163,7 +163,7 @@ def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: products.Product) -> 
             check(row.key)
     else:
         machine = Machine(name="n", product=check(row.key))
-        assert finding.of_node(row.resource, machine.labels) is row
+        assert lookup.of_node(row.resource, machine.labels) is row
 
 
 def test_a_node_may_have_chips_of_another_line_beside_its_own() -> None:

@@ -5,7 +5,11 @@ import sys
 import pytest
 
 #: what these remember are rows, which are told apart by identity
-_ROWS = ("scheduler_core.rows", "scheduler_core.finding", "scheduler_core.products")
+_ROWS = (
+    "scheduler_core.products.columns",
+    "scheduler_core.products.lookup",
+    "scheduler_core.products.table",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

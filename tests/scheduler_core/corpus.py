@@ -11,12 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scheduler_core import products
-from scheduler_core.answers import LeafUse
-from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
-from scheduler_core.nodes import NodeState
-from scheduler_core.products import Product
-from scheduler_core.rows import distributed
+from scheduler_core.node.decision import LeafUse
+from scheduler_core.node.state import NodeState
+from scheduler_core.products import table
+from scheduler_core.products.columns import distributed
+from scheduler_core.products.table import Product
+from scheduler_core.topology.leaves import (
+    Leaf,
+    Network,
+    Schema,
+    Server,
+    Tenant,
+    Version,
+)
 from scheduler_core.wire import switches as wire
 from tests.machines import mask
 
@@ -140,7 +147,7 @@ def row_of(case: Case) -> Product:
         key = _KEYS[plain]
     if given.get("distributed_infer"):
         key = "atlas-300i-duo-distributed"
-    row = products.by_key(key)
+    row = table.by_key(key)
     return distributed(row) if given.get("distributed") else row
 
 

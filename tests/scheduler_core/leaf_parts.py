@@ -1,7 +1,7 @@
 """Leaves and slots in a word each; nodes are called after leaf and position: b2."""
 
-from scheduler_core.answers import LeafUse
-from scheduler_core.leaves import Leaf, Server
+from scheduler_core.node.decision import LeafUse
+from scheduler_core.topology.leaves import Leaf, Server
 
 Slots = dict[str, tuple[str, int]]
 

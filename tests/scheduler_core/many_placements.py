@@ -6,19 +6,26 @@ order is another in every process.
 
 from collections.abc import Iterator
 
-from scheduler_core import advice
-from scheduler_core.answers import JobPlacement, Placement, Rejection
-from scheduler_core.bits import ids_of, mask_of
-from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.jobs import Job, Pod, Profile
-from scheduler_core.leaves import Leaf, Network, Schema, Server, Tenant, Version
-from scheduler_core.placement import place
-from scheduler_core.planning import Terms, place_job
-from scheduler_core.preemption import Eviction, Preemptor, Running, preempt
-from scheduler_core.products import PRODUCTS, Product, by_key
-from scheduler_core.reasons import Reason
-from scheduler_core.superpodgangs import SuperPods
-from scheduler_core.trials import Advice
+from scheduler_core.explain import advice
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node.chip_mask import ids_of, mask_of
+from scheduler_core.node.decision import JobPlacement, Placement, Rejection
+from scheduler_core.node.reasons import Reason
+from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.job import Terms, place_job
+from scheduler_core.placement.job_rules import Job, Pod, Profile
+from scheduler_core.placement.pod import place
+from scheduler_core.preemption.relaxations import Advice
+from scheduler_core.preemption.victims import Eviction, Preemptor, Running, preempt
+from scheduler_core.products.table import PRODUCTS, Product, by_key
+from scheduler_core.topology.leaves import (
+    Leaf,
+    Network,
+    Schema,
+    Server,
+    Tenant,
+    Version,
+)
 
 _NODES = 24
 Answer = Placement | JobPlacement | Rejection

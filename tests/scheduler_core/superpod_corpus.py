@@ -9,8 +9,8 @@ the reference places in part is refused, because a gang is placed whole or not a
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scheduler_core import superpods
-from scheduler_core.superpods import Block, Request
+from scheduler_core.topology import superpods
+from scheduler_core.topology.superpods import Block, Request
 
 Given = Mapping[str, Any]
 

@@ -6,24 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_core import products
 from scheduler_core.__main__ import main
-from scheduler_core.answers import Rejection
-from scheduler_core.leaves import Leaf, Server
-from scheduler_core.products import ATLAS_800_TRAINING, Product
-from scheduler_core.reasons import Reason
-from scheduler_core.trials import Advice, Settle
-from scheduler_core.wire import reports, snapshot
-from scheduler_core.wire.snapshot import (
+from scheduler_core.node.decision import Rejection
+from scheduler_core.node.reasons import Reason
+from scheduler_core.preemption.relaxations import Advice, Settle
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
+from scheduler_core.snapshot import answers
+from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.document import (
     Snapshot,
     SnapshotNode,
     SnapshotPod,
     SnapshotSwitches,
 )
+from scheduler_core.topology.leaves import Leaf, Server
 from tests.machines import EIGHT
 
-A3 = products.by_key("atlas-a3-8-superpod")
-CARDS = products.by_key("atlas-310p")
+A3 = table.by_key("atlas-a3-8-superpod")
+CARDS = table.by_key("atlas-310p")
 
 
 def node(
@@ -70,7 +71,7 @@ class Files:
         self, command: str, cluster: Snapshot, *more: str, **job: object
     ) -> tuple[int, str]:
         found, asked = self._directory / "cluster.json", self._directory / "job.json"
-        found.write_text(snapshot.render(cluster), encoding="utf-8")
+        found.write_text(snapshot_document.render(cluster), encoding="utf-8")
         said = {"version": 1, "resource": "huawei.com/Ascend910", **job}
         asked.write_text(json.dumps(said), encoding="utf-8")
         files = [str(found), str(asked)] if job else [str(found)]
@@ -268,7 +269,7 @@ def test_each_part_of_an_advice_can_be_read_by_a_program(
 def test_a_pod_to_be_waited_for_is_a_part_like_others() -> None:
     advice = Advice(parts=(Settle(node="a"),))
 
-    found = reports.of_answer(Rejection(reasons=()), advice)
+    found = answers.of_answer(Rejection(reasons=()), advice)
 
     assert found["advice"] == {
         "text": "it would fit if the pod that waits on a had its chips",
@@ -284,7 +285,7 @@ def test_the_products_are_listed_by_the_keys_that_files_use(
     head, *lines = capsys.readouterr().out.splitlines()
     assert code == 0
     assert head.split(maxsplit=3)[:3] == ["KEY", "RESOURCE", "CHIPS"]
-    assert [line.split()[0] for line in lines] == [p.key for p in products.PRODUCTS]
+    assert [line.split()[0] for line in lines] == [p.key for p in table.PRODUCTS]
     assert lines[0].split() == [
         *("atlas-800-training", "huawei.com/Ascend910", "8"),
         *("4", "(HCCS", "ring)", "1,", "2,", "4", "or", "8"),
@@ -296,7 +297,7 @@ def test_every_product_is_described_in_json(capsys: pytest.CaptureFixture[str]) 
 
     rows = json.loads(capsys.readouterr().out)["products"]
     half = rows[1]
-    assert [row["key"] for row in rows] == [p.key for p in products.PRODUCTS]
+    assert [row["key"] for row in rows] == [p.key for p in table.PRODUCTS]
     assert half == {
         "key": "atlas-800-training-half",
         "name": "Atlas 800 training server with 4 chips",

@@ -9,11 +9,18 @@ from typing import Any
 
 import pytest
 
-from scheduler_core import chips, finding, jobs, scoring, switches
-from scheduler_core.answers import JobPlacement
-from scheduler_core.cluster import Cluster, NodeState
-from scheduler_core.finding import Traits
-from scheduler_core.leaves import (
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node import chips
+from scheduler_core.node import order as node_order
+from scheduler_core.node.decision import JobPlacement
+from scheduler_core.node.free import free_chips
+from scheduler_core.placement import job_rules
+from scheduler_core.placement.job import Terms, place_job
+from scheduler_core.products import lookup
+from scheduler_core.products.lookup import Traits
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product
+from scheduler_core.topology import leaf_order
+from scheduler_core.topology.leaves import (
     TOR_AFFINITY,
     Leaf,
     Network,
@@ -21,9 +28,6 @@ from scheduler_core.leaves import (
     Server,
     schema_of,
 )
-from scheduler_core.occupancy import free_chips
-from scheduler_core.planning import Terms, place_job
-from scheduler_core.products import ATLAS_800_TRAINING, Product
 from scheduler_core.wire.annotations import WireError, parse_chip_names, parse_chips
 from tests.machines import mask
 from tests.scheduler_core import corpus, superpod_corpus
@@ -69,11 +73,13 @@ def check_node_predicate(case: Case) -> None:
     assert answer == case["expect"]["ok"]
 
 
-def ranks(row: Product, given: Given) -> dict[str, scoring.Rank | None]:
+def ranks(row: Product, given: Given) -> dict[str, node_order.Rank | None]:
     nodes = [corpus.node_of(row, node) for node in given["nodes"]]
     count = given["request"]
     return {
-        node.name: scoring.rank(row, node.healthy, node.free & node.usable(row), count)
+        node.name: node_order.rank(
+            row, node.healthy, node.free & node.usable(row), count
+        )
         for node in nodes
     }
 
@@ -94,7 +100,7 @@ def check_node_score(case: Case) -> None:
         # The reference scores no node after one that fits exactly; all are ordered
         # here: fewer chips left first, and for one chip a module in use first.
         scores = {node["name"]: a3_score(node, given) for node in given["nodes"]}
-    worst = scoring.Rank(1 << 30, 0, 0)
+    worst = node_order.Rank(1 << 30, 0, 0)
     for one, other in ((a, b) for a in scores for b in scores if scores[a] > scores[b]):
         assert (found[one] or worst) < (found[other] or worst)
 
@@ -161,7 +167,7 @@ def check_handler_select(case: Case) -> None:
         node_selector=given.get("selector") or {},
     )
     duo = {"infer-card-type": "card-300i-duo"}
-    row = finding.find(given["resource"], duo, job)
+    row = lookup.find(given["resource"], duo, job)
     if handler is not None and handler not in corpus.HANDLERS:
         pytest.skip(f"no row stands for {handler}")
 
@@ -177,7 +183,7 @@ def check_tor_label(case: Case) -> None:
     node = NodeState(name="n", product=row, inventory=1, healthy=1, free=1)
     leaf = Leaf(name="0", servers=(Server(node="n", slice_id=0),))
     network = Network(leaves=(leaf,)) if given["tor_configmap_loaded"] else None
-    job = jobs.Job(row=row, pods=(jobs.Pod(name="p", chips=1),))
+    job = job_rules.Job(row=row, pods=(job_rules.Pod(name="p", chips=1),))
     try:
         schema = schema_of((given.get("labels") or {}).get(TOR_AFFINITY, ""))
     except ValueError:
@@ -199,8 +205,10 @@ def check_job_valid(case: Case) -> None:
         pods = [pod_of(f"pod-{i}", task) for i, task in enumerate(given["tasks"])]
     else:
         number, total = given["npu_task_num"], given["job_total_chips"]
-        pods = [jobs.Pod(name=f"pod-{i}", chips=total // number) for i in range(number)]
-    job = jobs.Job(
+        pods = [
+            job_rules.Pod(name=f"pod-{i}", chips=total // number) for i in range(number)
+        ]
+    job = job_rules.Job(
         row=row,
         pods=tuple(pods),
         total_chips=given.get("job_total_chips"),
@@ -208,7 +216,7 @@ def check_job_valid(case: Case) -> None:
         superpod_size=given.get("super_pod_size", 48),
     )
     profile = "seed" if "(seed policy)" in case["product"] else "per-pod"
-    valid = not jobs.problems(job, jobs.Profile(profile))
+    valid = not job_rules.problems(job, job_rules.Profile(profile))
 
     if row.key == "atlas-300i-card":  # the reference accepts what it cannot place
         assert valid == all(1 <= pod.chips <= 4 for pod in pods)
@@ -216,19 +224,19 @@ def check_job_valid(case: Case) -> None:
         assert valid == case["expect"]["valid"]
 
 
-def pod_of(name: str, task: Given) -> jobs.Pod:
+def pod_of(name: str, task: Given) -> job_rules.Pod:
     said = task.get("annotations") or {}
     excused = (
         said.get("volcano.sh/task-spec") == "scheduler"
         or said.get("huawei.com/skip-ascend-plugin") == "enabled"
     )
-    return jobs.Pod(name=name, chips=task["chips"], excused=excused)
+    return job_rules.Pod(name=name, chips=task["chips"], excused=excused)
 
 
 def check_rank_annotation(case: Case) -> None:
     given = case["input"]
     written = given["pod_annotations"].get("hccl/rankIndex", "")
-    answer = jobs.rank_to_write(
+    answer = job_rules.rank_to_write(
         given["task_index"],
         written=written,
         owner_kind=given["owner_kind"] or "",
@@ -242,7 +250,7 @@ def check_tor_schedule(case: Case) -> None:
     given, expect = case["input"], case["expect"]
     network, candidates = corpus.network_of(case)
     schema, tasks = Schema(given["job"]["tor-affinity"]), given["job"]["tasks"]
-    found = switches.plan(network, schema, tasks, dict.fromkeys(candidates, ("", 0)))
+    found = leaf_order.plan(network, schema, tasks, dict.fromkeys(candidates, ("", 0)))
     if isinstance(found, str):
         assert not expect["ready"]
         return

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from scheduler_core.__main__ import main
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.wire import snapshot
-from scheduler_core.wire.snapshot import Snapshot, SnapshotNode, SnapshotPod
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.snapshot import document as snapshot_document
+from scheduler_core.snapshot.document import Snapshot, SnapshotNode, SnapshotPod
 from tests.machines import EIGHT
 
 CLUSTER = Snapshot(
@@ -28,7 +28,7 @@ CLUSTER = Snapshot(
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     cluster, job = tmp_path / "cluster.json", tmp_path / "job.json"
-    cluster.write_text(snapshot.render(CLUSTER), encoding="utf-8")
+    cluster.write_text(snapshot_document.render(CLUSTER), encoding="utf-8")
     job.write_text(job_text(4), encoding="utf-8")
     return str(cluster), str(job)
 
@@ -178,7 +178,7 @@ def test_answers_do_not_depend_on_the_hash_seed(files: tuple[str, str]) -> None:
             for index in range(40)
         )
     )
-    Path(files[0]).write_text(snapshot.render(many), encoding="utf-8")
+    Path(files[0]).write_text(snapshot_document.render(many), encoding="utf-8")
 
     outputs = set()
     for seed in "012":

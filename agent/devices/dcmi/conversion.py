@@ -19,8 +19,8 @@ from agent.devices.reading import (
     VirtualDevice,
 )
 from agent.devices.sizing import UnknownMachineError, sized
-from scheduler_core import chips as chip_sets
-from scheduler_core.products import Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import Product
 
 #: Faults of the parameter-plane network and not of the chip.
 #: Source: MindCluster, `pkg/common/fault_code.go` (at 22bb3d98).

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Sequence
 
 from agent.devices.dcmi.survey import Identity
 from agent.devices.sizing import UnknownMachineError, ordered, sized
-from scheduler_core import chips as chip_sets
-from scheduler_core import products
-from scheduler_core.products import GroupKind, Product
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products import table
+from scheduler_core.products.table import GroupKind, Product
 
 _A3_BOARDS = frozenset({*range(0xB0, 0xB5), 0x81, 0x83, 0xD1, 0xD3})
 _INFERENCE_BOARDS = frozenset({0x28, 0x29})
@@ -85,7 +85,7 @@ def _product_of(line: Sequence[Identity], every: int) -> Product:
 def line_of(chip: Identity) -> str:
     """The product line of a chip: the beginning of its row's names; "" for none."""
     key = _key(chip, 0, in_superpod=False)
-    return products.by_key(key).chip_prefix.rstrip("-") if key else ""
+    return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 
 def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler_core import chips as chip_sets
-from scheduler_core.shapes import ContainerKind, ContainerNeed
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind, ContainerNeed
 
 
 class PluginError(Exception):

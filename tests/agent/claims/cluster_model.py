@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.claims.events import PodGone, PodSeen
-from scheduler_core import chips as chip_sets
-from scheduler_core import shapes
-from scheduler_core.products import ATLAS_800_TRAINING
-from scheduler_core.shapes import ContainerKind
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations as keys
+from scheduler_core.wire import shapes
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.pods import (
     NpuPod,
@@ -23,6 +22,7 @@ from scheduler_core.wire.pods import (
     RawEnv,
     npu_pod,
 )
+from scheduler_core.wire.shapes import ContainerKind
 
 NODE = "node-1"
 PRODUCT = ATLAS_800_TRAINING

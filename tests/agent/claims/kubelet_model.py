@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from agent.claims.events import InUse
-from scheduler_core import chips as chip_sets
-from scheduler_core.shapes import ContainerKind
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.admission_model import (
     Admission,
     Container,

@@ -15,8 +15,8 @@ from agent.claims.events import (
     ResourcesRead,
 )
 from agent.current import Current
-from scheduler_core.shapes import ContainerKind
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.cluster_model import claim, new_pod
 from tests.agent.node import Effects, current, ids, pod
 

@@ -8,7 +8,7 @@ from agent.claims.events import ChipsRead, PodGone, PodSeen
 from agent.claims.publishing import Patch, affinity, patches
 from agent.claims.values import Ledger
 from agent.current import Current
-from scheduler_core import products
+from scheduler_core.products import table
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import NODE, RESOURCE, Effects, current, pod
@@ -143,7 +143,7 @@ def test_all_that_was_lost_is_published() -> None:
 
 
 def test_what_is_mounted_is_written_in_the_order_of_its_letters() -> None:
-    row = products.by_key("atlas-a2-box16")
+    row = table.by_key("atlas-a2-box16")
     now = Current(Ledger(product=row, node=NODE), Effects().append)
     now.apply(PodSeen(pod("a", [2, 9, 10], 1)))
     mounts(now, 2, 9, 10)

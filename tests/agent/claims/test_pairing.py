@@ -16,8 +16,8 @@ from agent.claims.events import (
 )
 from agent.claims.values import Hold, Ledger
 from agent.current import Current
-from scheduler_core import products
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import NODE, Effects, current, holds, ids, pod, slots
@@ -130,7 +130,7 @@ def test_a_preference_takes_back_only_the_ids_that_it_offers() -> None:
 
 
 def test_ids_are_kept_in_the_order_of_their_chips() -> None:
-    row = products.by_key("atlas-a2-box16")
+    row = table.by_key("atlas-a2-box16")
     now = Current(Ledger(product=row, node=NODE, standalone=True), Effects().append)
     prefix = row.chip_prefix
 

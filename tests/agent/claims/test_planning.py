@@ -9,8 +9,8 @@ from agent.claims.events import ChipsRead, PodSeen
 from agent.claims.standalone import Plan, Wish
 from agent.claims.values import Hold, Ledger
 from agent.current import Current
-from scheduler_core.products import ATLAS_800_TRAINING, Product, by_key
-from scheduler_core.shapes import ContainerKind
+from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
+from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.cluster_model import Needs, new_pod
 from tests.agent.node import NODE, Effects, slots
 from tests.agent.rules.kubelet import mounts

@@ -12,7 +12,7 @@ from agent.claims.events import PodSeen
 from agent.claims.publishing import Patch, patches
 from agent.claims.values import Hold, Ledger, Owner
 from agent.current import Current
-from scheduler_core import chips as chip_sets
+from scheduler_core.node import chips as chip_sets
 from tests.agent.node import RESOURCE, current, pod
 
 REAL = "huawei.com/AscendReal"

@@ -14,7 +14,7 @@ from agent.claims.events import (
 )
 from agent.claims.values import Ledger
 from agent.current import Current
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations
 from tests.agent.node import NODE, RESOURCE, Effects, current, holds, ids, pod
 from tests.agent.rules.kubelet import app, init, knows_not, mounts, shows

@@ -11,11 +11,11 @@ from dataclasses import replace
 from agent.claims import occupancy, values
 from agent.claims.events import Identity
 from agent.claims.values import Hold
-from scheduler_core import chips as chip_sets
-from scheduler_core import shapes
-from scheduler_core.shapes import ContainerKind
+from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations as keys
+from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.admission_model import Manner
 from tests.agent.claims.agent_model import Agent
 from tests.agent.claims.cluster_model import (

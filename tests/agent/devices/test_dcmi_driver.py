@@ -14,7 +14,7 @@ from agent.devices.reading import (
     VirtualDevice,
 )
 from agent.devices.sizing import sized
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import (
     NOW_MS,

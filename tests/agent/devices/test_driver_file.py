@@ -4,7 +4,7 @@ import pytest
 
 from agent.devices import driver_file
 from agent.devices.reading import ChipFault, Level, Process, Reading, VirtualDevice
-from scheduler_core.products import ATLAS_800_TRAINING, PRODUCTS
+from scheduler_core.products.table import ATLAS_800_TRAINING, PRODUCTS
 
 KEYS = ", ".join(sorted(row.key for row in PRODUCTS))
 

@@ -11,7 +11,7 @@ from agent.devices.driver import DriverFileError
 from agent.devices.edits import Edits
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated import SimulatedDriver
-from scheduler_core.products import PRODUCTS
+from scheduler_core.products.table import PRODUCTS
 from service import clock
 
 MACHINE = "product: atlas-800-training\n"

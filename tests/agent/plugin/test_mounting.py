@@ -12,8 +12,8 @@ from agent.devices.reading import Reading, VirtualDevice
 from agent.devices.sizing import sized
 from agent.plugin import cdi, mounting
 from agent.plugin.mounting import Mount, Mounting
-from scheduler_core import products
-from scheduler_core.products import ATLAS_800_TRAINING
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HOLD = Hold(
@@ -25,7 +25,7 @@ HOLD = Hold(
 )
 TRAINING = Reading(product=ATLAS_800_TRAINING, chip_name="910A", chips=tuple(range(8)))
 BOX = Reading(
-    product=products.by_key("atlas-a2-box16"),
+    product=table.by_key("atlas-a2-box16"),
     chip_name="910B3",
     chips=tuple(range(16)),
 )

@@ -14,7 +14,7 @@ from agent.plugin.server import FLUSH_S, Server
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import current, ids, nobody, pod

@@ -14,7 +14,7 @@ from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
 from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.node import current, ids, nobody, pod
 from tests.agent.plugin.sight import Sight
 

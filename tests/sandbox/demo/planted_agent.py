@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from kubelet_api.podresources.v1 import api_pb2 as resources_pb2
 from kubelet_api.podresources.v1 import api_pb2_grpc as resources_grpc
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
 from service import clock

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
-from scheduler_core.products import by_key
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import by_key
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import (
     Affinity,

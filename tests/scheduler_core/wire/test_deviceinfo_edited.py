@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler_core.products import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.annotations import WireError
 

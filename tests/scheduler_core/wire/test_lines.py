@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.products import Product, by_key
+from scheduler_core.products.table import Product, by_key
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.annotations import (

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_core.shapes import ContainerKind, ContainerNeed, Shape
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, RawEnv, npu_pod
+from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
 RESOURCE = "huawei.com/Ascend910"
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP

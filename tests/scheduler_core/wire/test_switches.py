@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from scheduler_core.answers import LeafUse
-from scheduler_core.leaves import Leaf, Network, Server, Version
+from scheduler_core.node.decision import LeafUse
+from scheduler_core.topology.leaves import Leaf, Network, Server, Version
 from scheduler_core.wire import switches
 from scheduler_core.wire.annotations import WireError
 

@@ -1,0 +1,1 @@
+"""Why a pod or job does not fit, and what would help."""

@@ -1,0 +1,1 @@
+"""All nodes of a cluster, kept by what they can still serve."""

@@ -1,0 +1,1 @@
+"""Which pods would have to go for a pod that does not fit."""

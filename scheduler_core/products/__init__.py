@@ -1,0 +1,1 @@
+"""The table of Ascend products, its columns, and look-up in it."""

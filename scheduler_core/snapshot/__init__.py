@@ -1,0 +1,1 @@
+"""A cluster and a job as documents: read, check, write, answer."""

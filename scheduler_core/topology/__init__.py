@@ -1,0 +1,1 @@
+"""Leaf switches and SuperPoDs: the order of nodes in a network."""

@@ -1,0 +1,389 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.explain import advice
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node.chip_mask import ids_of
+from scheduler_core.node.decision import JobPlacement, Placement
+from scheduler_core.node.reasons import Reason
+from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.job import COMMON, Terms, place_job
+from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.placement.pod import place
+from scheduler_core.preemption.relaxations import (
+    Add,
+    Advice,
+    Free,
+    Heal,
+    HealNetwork,
+    Mend,
+    Part,
+    Settle,
+    Trial,
+)
+from scheduler_core.products import table
+from scheduler_core.products.columns import distributed
+from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
+from scheduler_core.products.table import Product
+from scheduler_core.topology.leaves import Leaf, Network, Schema, Server
+from tests.machines import EIGHT, RINGS, atlas
+
+ROWS = [
+    table.by_key(key)
+    for key in ("atlas-800-training", "atlas-a3-8", "mesh-8", "atlas-a2-8")
+]
+A3 = table.by_key("atlas-a3-8-superpod")
+
+
+def node(name: str, row: Product, masks: tuple[int, int, int, bool]) -> NodeState:
+    healthy, free, bad_network, barred = masks
+    return NodeState(
+        name=name,
+        product=row,
+        inventory=0xFF,
+        healthy=healthy,
+        free=free & healthy,
+        network_unhealthy=bad_network,
+        taken=healthy & ~free | ~healthy & bad_network << 2 & 0xFF,
+        barred=Reason.AGENT_SILENT if barred else None,
+    )
+
+
+BYTE = st.integers(0, 0xFF)
+#: healthy (most), free (few), of a faulty network (few), out of use
+MASKS = st.tuples(
+    st.builds(int.__or__, BYTE, BYTE),
+    st.builds(int.__and__, BYTE, BYTE),
+    st.builds(int.__and__, BYTE, BYTE),
+    st.booleans(),
+)
+
+
+def test_chips_are_sorted_by_how_many_of_three_things_they_need() -> None:
+    """Chip i needs what the bits of i say."""
+    one, two, three = 0b10101010, 0b11001100, 0b11110000
+
+    tiers = advice._by_number_of_parts(0xFF, one, two, three)
+
+    assert [ids_of(tier) for tier in tiers] == [(0,), (1, 2, 4), (3, 5, 6), (7,)]
+
+
+def all_wishes(nodes: list[NodeState], row: Product) -> Iterator[Part]:
+    """Each single thing that could be done with nodes that are not out of use."""
+    for one in nodes:
+        for chip in EIGHT:
+            bit = 1 << chip
+            if ~one.free & (one.healthy | one.taken) & bit:
+                yield Free(node=one.name, chip=chip)
+            if ~one.healthy & bit:
+                yield Heal(node=one.name, chip=chip)
+            if row.for_distributed and one.network_unhealthy & bit:
+                yield HealNetwork(node=one.name, chip=chip)
+
+
+@pytest.mark.property
+@given(
+    row=st.sampled_from(ROWS),
+    given_masks=st.lists(MASKS, min_size=1, max_size=2),
+    count=st.sampled_from((1, 2, 3, 4, 8)),
+    avoid=st.sets(st.sampled_from("ab")),
+    in_network=st.booleans(),
+)
+def test_with_all_parts_there_is_a_place_and_without_any_one_there_is_none(
+    row: Product,
+    given_masks: list[tuple[int, int, int, bool]],
+    count: int,
+    avoid: set[str],
+    *,
+    in_network: bool,
+) -> None:
+    cluster = Cluster(
+        node(name, row, masks) for name, masks in zip("ab", given_masks, strict=False)
+    )
+
+    def fits(trial: Trial) -> bool:
+        found = place(
+            row, count, trial.cluster, avoid=trial.avoid, in_network=in_network
+        )
+        return isinstance(found, Placement)
+
+    found = advice.for_pod(row, count, cluster, avoid=avoid, in_network=in_network)
+
+    trial = Trial(row, cluster, None, avoid)
+    if found is None:
+        assert trial.holds((), fits) or count not in row.ways
+        return
+    assert trial.holds(found.parts, fits)
+    for part in found.parts:
+        assert not trial.holds([p for p in found.parts if p != part], fits)
+    assert not any(isinstance(part, Add) for part in found.parts)
+
+
+@pytest.mark.property
+@given(masks=st.lists(MASKS, min_size=1, max_size=2), count=st.sampled_from((2, 4)))
+def test_no_fewer_parts_would_do(
+    masks: list[tuple[int, int, int, bool]], count: int
+) -> None:
+    row = ATLAS
+    nodes = [
+        node(name, row, (healthy | 0xE7, free | 0x24, bad, False))
+        for name, (healthy, free, bad, _) in zip("ab", masks, strict=False)
+    ]
+    cluster = Cluster(nodes)
+
+    def fits(trial: Trial) -> bool:
+        found = place(row, count, trial.cluster, in_network=True)
+        return isinstance(found, Placement)
+
+    found = advice.for_pod(row, count, cluster, in_network=True)
+
+    trial = Trial(row, cluster, None, ())
+    wishes = list(all_wishes(nodes, distributed(row)))
+    fewer = len(found.parts) - 1 if found else -1
+    for number in range(min(fewer, 2) + 1):
+        for some in combinations(wishes, number):
+            assert not trial.holds(some, fits)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count", "expected", "text"),
+    [
+        pytest.param(
+            [atlas("a", (0, 4, 5)), atlas("b", (0, 1, 2))],
+            4,
+            (Free(node="b", chip=3),),
+            "chip 3 of b was free",
+            id="where the fewest chips are missing",
+        ),
+        pytest.param(
+            [atlas("a", RINGS[0][:3], healthy={*EIGHT} - {3}), atlas("b", (0, 1, 2))],
+            4,
+            (Free(node="b", chip=3),),
+            "chip 3 of b was free",
+            id="of equals where none is to be healed",
+        ),
+        pytest.param(
+            [atlas("a", (0, 1), healthy={*EIGHT} - {2})],
+            8,
+            (
+                *(Free(node="a", chip=chip) for chip in range(3, 8)),
+                Heal(node="a", chip=2),
+            ),
+            "chips 3, 4, 5, 6, 7 of a were free; and chip 2 of a was healthy",
+            id="a chip to be healed among others",
+        ),
+        pytest.param(
+            [atlas("a", barred=Reason.AGENT_SILENT), atlas("b", ())],
+            2,
+            (Free(node="b", chip=0), Free(node="b", chip=1)),
+            "chips 0, 1 of b were free",
+            id="chips before a node that is out of use",
+        ),
+        pytest.param(
+            [atlas("a", barred=Reason.AGENT_SILENT)],
+            2,
+            (Mend(node="a", bar=Reason.AGENT_SILENT),),
+            "the agent of a reported again",
+            id="a node that is out of use",
+        ),
+        pytest.param(
+            [],
+            2,
+            (Add(node="new-1", row=ATLAS),),
+            "there was one more node (Atlas 800 training server)",
+            id="no node at all",
+        ),
+    ],
+)
+def test_the_least_trouble_is_advised(
+    nodes: list[NodeState], count: int, expected: tuple[Part, ...], text: str
+) -> None:
+    found = advice.for_pod(ATLAS, count, Cluster(nodes))
+
+    assert found is not None
+    assert set(found.parts) == set(expected)
+    assert found.text == f"it would fit if {text}"
+
+
+def test_a_node_to_be_avoided_is_waited_for() -> None:
+    found = advice.for_pod(ATLAS, 2, Cluster([atlas("a")]), avoid={"a"})
+
+    assert found == Advice(parts=(Settle(node="a"),))
+    assert found.text == "it would fit if the pod that waits on a had its chips"
+
+
+def test_a_chip_that_is_not_healthy_and_that_somebody_has_is_to_be_freed_as_well() -> (
+    None
+):
+    had = replace(atlas("a", (0, 1, 2), healthy={0, 1, 2}), taken=0x08)
+
+    found = advice.for_pod(ATLAS, 4, Cluster([had]))
+
+    assert found is not None
+    assert set(found.parts) == {Free(node="a", chip=3), Heal(node="a", chip=3)}
+    assert found.text == (
+        "it would fit if chip 3 of a was free; and chip 3 of a was healthy"
+    )
+
+
+def test_a_faulty_network_is_to_be_healed_for_jobs_of_several_pods() -> None:
+    bad = node("a", ATLAS, (0xFF, 0x0F, 0x01, False))
+
+    found = advice.for_pod(ATLAS, 4, Cluster([bad]), in_network=True)
+
+    assert found == Advice(parts=(HealNetwork(node="a", chip=0),))
+    assert found.text == "it would fit if chip 0 of a had a healthy network"
+
+
+def test_nodes_of_another_kind_are_no_help() -> None:
+    duo = node("b", table.by_key("atlas-300i-duo-chip"), (0xFF, 0, 0, False))
+
+    found = advice.for_pod(ATLAS, 8, Cluster([atlas("a", ()), duo]))
+
+    assert found is not None
+    assert {part.node for part in found.parts} == {"a"}
+
+
+def test_a_count_that_no_node_ever_gives_is_beyond_advice() -> None:
+    assert advice.for_pod(ATLAS, 3, Cluster([atlas("a")])) is None
+
+
+def test_for_a_resource_another_kind_of_server_is_advised_if_only_that_serves() -> None:
+    found = advice.for_pod("huawei.com/Ascend910", 3, Cluster([atlas("a")]))
+
+    a2 = table.by_key("a300t")
+    assert found == Advice(parts=(Add(node="new-1", row=a2),))
+
+
+def test_only_the_nodes_that_are_asked_about_are_advised() -> None:
+    cluster = Cluster([atlas("a", (0, 1, 2)), atlas("b", ())])
+
+    found = advice.for_pod(ATLAS, 4, cluster, names=["b"])
+
+    assert found == Advice(parts=tuple(Free(node="b", chip=chip) for chip in RINGS[0]))
+
+
+def test_of_many_clauses_only_the_number_is_said() -> None:
+    parts = tuple(Free(node=f"node-{each}", chip=0) for each in range(7))
+
+    assert Advice(parts=parts).text.endswith("; and 2 more such things")
+
+
+def job(row: Product, pods: int, count: int) -> Job:
+    some = tuple(Pod(name=f"p{each}", chips=count) for each in range(pods))
+    return Job(row=row, pods=some)
+
+
+def check(given: Job, cluster: Cluster, terms: Terms) -> Advice | None:
+    """What is advised, once it has been seen to keep its promise."""
+
+    def fits(trial: Trial) -> bool:
+        found = place_job(given, trial.cluster, terms=terms, names=trial.names)
+        return isinstance(found, JobPlacement)
+
+    found = advice.for_job(given, cluster, terms=terms)
+
+    trial = Trial(given.row or ATLAS, cluster, None, ())
+    if found is not None:
+        assert not trial.holds((), fits)
+        assert trial.holds(found.parts, fits)
+        for part in found.parts:
+            assert not trial.holds([p for p in found.parts if p != part], fits)
+    return found
+
+
+def test_a_job_of_one_pod_does_not_care_for_the_network_of_chips() -> None:
+    cluster = Cluster(
+        [
+            node("a", ATLAS, (0xFF, 0x7F, 0x03, False)),
+            node("b", ATLAS, (0xFF, 0x3F, 0x00, False)),
+        ]
+    )
+
+    assert check(job(ATLAS, 1, 8), cluster, COMMON) == Advice(
+        parts=(Free(node="a", chip=7),)
+    )
+
+
+def test_a_gang_is_told_what_all_its_pods_need() -> None:
+    cluster = Cluster([atlas("a"), atlas("b", range(1, 8)), atlas("c", ())])
+
+    found = check(job(ATLAS, 2, 8), cluster, COMMON)
+
+    assert found == Advice(parts=(Free(node="b", chip=0),))
+
+
+def test_a_gang_is_told_of_as_few_nodes_to_be_added_as_can_be() -> None:
+    cluster = Cluster([atlas("a", range(1, 8))])
+
+    found = check(job(ATLAS, 3, 8), cluster, COMMON)
+
+    assert found is not None
+    assert set(found.parts) == {
+        Free(node="a", chip=0),
+        Add(node="new-1", row=ATLAS),
+        Add(node="new-2", row=ATLAS),
+    }
+    assert found.text == (
+        "it would fit if chip 0 of a was free; and there were 2 more nodes "
+        "(Atlas 800 training server)"
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(job(ATLAS, 2, 4), id="up to 8 chips must be one pod"),
+        pytest.param(job(ATLAS, 1, 3), id="a count that is never given"),
+        pytest.param(Job(row=None, pods=()), id="no such server"),
+        pytest.param(job(ATLAS, 1, 8), id="it has a place"),
+    ],
+)
+def test_there_is_no_advice_for_a_job_that_is_wrong_itself_or_that_has_a_place(
+    given: Job,
+) -> None:
+    assert check(given, Cluster([atlas("a")]), COMMON) is None
+
+
+@pytest.mark.property
+@given(frees=st.lists(BYTE, min_size=6, max_size=6), data=st.data())
+def test_jobs_under_leaves_and_in_superpods_get_advice_that_keeps_its_promise(
+    frees: list[int], data: st.DataObject
+) -> None:
+    row, in_superpods = data.draw(st.sampled_from([(ATLAS, False), (A3, True)]))
+    names = [f"n{each}" for each in range(6)]
+    cluster = Cluster(
+        node(name, row, (0xFF, 0xFF if free < 0x70 else free, 0, False))
+        for name, free in zip(names, frees, strict=True)
+    )
+    leaves = tuple(
+        Leaf(
+            name=leaf,
+            servers=tuple(Server(node=n, slice_id=0) for n in names[first : first + 3]),
+        )
+        for leaf, first in (("x", 0), ("y", 3))
+    )
+    terms = (
+        Terms(joined=SuperPods(of_node={n: int(n[1]) // 3 for n in names}, reserve=0))
+        if in_superpods
+        else Terms(schema=Schema.LARGE_MODEL, network=Network(leaves=leaves))
+    )
+    pods = data.draw(st.integers(2, 6))
+
+    found = check(job(row, pods, 8), cluster, terms)
+
+    everything = Trial(row, cluster, None, ()).holds(
+        [Free(node=n.name, chip=c) for n in cluster for c in EIGHT],
+        lambda trial: isinstance(
+            place_job(job(row, pods, 8), trial.cluster, terms=terms), JobPlacement
+        ),
+    )
+    placed = isinstance(
+        place_job(job(row, pods, 8), cluster, terms=terms), JobPlacement
+    )
+    assert (found is not None) == (everything and not placed)

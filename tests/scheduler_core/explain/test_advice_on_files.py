@@ -1,0 +1,133 @@
+"""What is advised for a file, done in the file."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.node.decision import Rejection
+from scheduler_core.node.reasons import Reason
+from scheduler_core.preemption.relaxations import (
+    Add,
+    Free,
+    Heal,
+    HealNetwork,
+    Mend,
+    Part,
+    Settle,
+)
+from scheduler_core.products import table
+from scheduler_core.snapshot import questions
+from scheduler_core.snapshot.document import Snapshot, SnapshotNode, SnapshotPod
+from scheduler_core.snapshot.job import Job
+from scheduler_core.snapshot.questions import Case
+from tests.machines import EIGHT
+
+ROWS = [table.by_key(key) for key in ("atlas-800-training", "atlas-a3-8", "mesh-8")]
+Chips = tuple[int, ...]
+SOME = st.frozensets(st.sampled_from(EIGHT), max_size=3).map(
+    lambda chips: tuple(sorted(chips))
+)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    row = draw(st.sampled_from(ROWS))
+    nodes = [
+        SnapshotNode(
+            name=name,
+            product=row,
+            chips=EIGHT,
+            unhealthy=draw(SOME),
+            network_unhealthy=draw(SOME),
+            held=draw(SOME),
+            releasing=draw(SOME),
+            barred=draw(st.sampled_from([None, None, Reason.AGENT_SILENT])),
+        )
+        for name in draw(st.sampled_from(["", "a", "ab", "abc"]))
+    ]
+    pods = [
+        SnapshotPod(name=f"{node.name}-{at}", node=node.name, chips=draw(SOME))
+        for node in nodes
+        for at in range(draw(st.integers(0, 3)))
+    ]
+    return Snapshot(nodes=tuple(nodes), pods=tuple(pods))
+
+
+def done(before: Snapshot, part: Part) -> Snapshot:
+    """The file when one part has been done, as a person would do it."""
+    match part:
+        case Add(node=name, row=row):
+            new = SnapshotNode(
+                name=name, product=row, chips=tuple(range(row.chip_count))
+            )
+            return replace(before, nodes=(*before.nodes, new))
+        case Free(node=name, chip=chip):
+            pods = tuple(
+                replace(pod, chips=without(pod.chips, chip))
+                if pod.node == name
+                else pod
+                for pod in before.pods
+            )
+            before = replace(before, pods=pods)
+        case Settle():
+            pytest.fail("nothing is to be avoided in a file")
+        case _:
+            pass
+    nodes = tuple(
+        mended(node, part) if node.name == part.node else node for node in before.nodes
+    )
+    return replace(before, nodes=nodes)
+
+
+def mended(node: SnapshotNode, part: Part) -> SnapshotNode:
+    match part:
+        case Free(chip=chip):
+            held, releasing = without(node.held, chip), without(node.releasing, chip)
+            return replace(node, held=held, releasing=releasing)
+        case Heal(chip=chip):
+            return replace(node, unhealthy=without(node.unhealthy, chip))
+        case HealNetwork(chip=chip):
+            left = without(node.network_unhealthy, chip)
+            return replace(node, network_unhealthy=left)
+        case Mend():
+            return replace(node, barred=None)
+        case _:
+            return node
+
+
+def without(chips: Chips, chip: int) -> Chips:
+    return tuple(each for each in chips if each != chip)
+
+
+def fits(case: Case, parts: list[Part]) -> bool:
+    after = case.snapshot
+    for part in parts:
+        after = done(after, part)
+    answer = questions.decide(replace(case, snapshot=after))
+    return not isinstance(answer, Rejection)
+
+
+@pytest.mark.property
+@given(
+    found=snapshots(),
+    chips=st.sampled_from((1, 2, 4, 8)),
+    pods=st.sampled_from((1, 1, 2, 3)),
+)
+def test_a_file_in_which_all_is_done_has_a_place_and_not_without_any_part(
+    found: Snapshot, chips: int, pods: int
+) -> None:
+    job = Job(resource="huawei.com/Ascend910", chips=chips, pods=pods)
+    case = Case(snapshot=found, job=job)
+
+    advice = questions.advise(case)
+
+    parts = [] if advice is None else list(advice.parts)
+    if advice is not None:
+        assert not fits(case, [])
+        assert fits(case, parts)
+    for part in parts:
+        assert not fits(case, [each for each in parts if each != part]), part
+    if pods == 1:
+        assert (advice is None) == fits(case, [])

@@ -1,0 +1,299 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_core.index.cluster import Cluster, Found, NodeState, Survey
+from scheduler_core.node import chips
+from scheduler_core.node import order as node_order
+from scheduler_core.node.order import Rank
+from scheduler_core.node.reasons import Reason, refusal
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from tests.machines import atlas, atlas_with, variant
+
+RESOURCE = PRODUCT.resource
+OTHER = variant(key="atlas-other", resource="huawei.com/Ascend310")
+SISTER = variant(key="atlas-sister")
+
+masks = st.integers(min_value=0, max_value=0xFF)
+names = st.sampled_from([f"node-{index}" for index in range(8)])
+counts = st.sampled_from([0, 1, 2, 3, 4, 8, 9])
+bars = st.sampled_from([None, None, None, Reason.AGENT_SILENT])
+
+
+@st.composite
+def states(draw: st.DrawFn) -> NodeState:
+    healthy = draw(st.one_of(st.just(0xFF), masks))
+    return NodeState(
+        name=draw(names),
+        product=draw(st.sampled_from([PRODUCT, PRODUCT, OTHER])),
+        inventory=0xFF,
+        healthy=healthy,
+        free=draw(masks) & healthy,
+        barred=draw(bars),
+    )
+
+
+def line_of(state: NodeState) -> tuple[str, str]:
+    return state.name, state.product.resource
+
+
+def rank(state: NodeState | None, count: int) -> int | None:
+    """How good a node is, or None when it cannot serve; nothing is indexed here."""
+    if state is None or state.barred or state.product.resource != RESOURCE:
+        return None
+    key = node_order.rank(state.product, state.healthy, state.free, count)
+    return None if key is None else node_order.number(state.product, key)
+
+
+def reason(state: NodeState | None, count: int) -> str:
+    if state is None or state.product.resource != RESOURCE:
+        return "no such NPU"
+    why = state.barred or chips.why_not(PRODUCT, state.free, state.healthy, count)
+    return refusal(why or Reason.CONFLICT, PRODUCT, count).text
+
+
+def by_hand(model: Sequence[NodeState], count: int) -> Found | None:
+    """The best of these nodes by looking at all of them."""
+    ranked = [
+        (number, state.name, state)
+        for state in model
+        if (number := rank(state, count)) is not None
+    ]
+    if not ranked:
+        return None
+    number, _, state = min(ranked, key=lambda item: item[:2])
+    return Found(node=state, row=PRODUCT, rank=number)
+
+
+@pytest.mark.property
+@given(
+    st.lists(st.one_of(states(), names), max_size=30),
+    counts,
+    st.lists(names, unique=True),
+    st.frozensets(names),
+)
+def test_the_index_answers_as_if_it_had_looked_at_every_node(
+    changes: list[NodeState | str], count: int, asked: list[str], avoid: frozenset[str]
+) -> None:
+    cluster, every = Cluster(), dict[tuple[str, str], NodeState]()
+    for change in changes:
+        if isinstance(change, str):
+            cluster.drop(change, RESOURCE)
+            every.pop((change, RESOURCE), None)
+        else:
+            cluster.put(change)
+            every[change.name, change.product.resource] = change
+    model = {name: state for (name, of), state in every.items() if of == RESOURCE}
+    outside = [state for name, state in model.items() if name not in avoid]
+    known = [model[name] for name in asked if name in model and name not in avoid]
+
+    assert list(cluster) == [every[each] for each in sorted(every)]
+    assert cluster.names == sorted({name for name, _ in every})
+    assert len(cluster) == len(cluster.names)
+    assert cluster.line(RESOURCE) == model
+    assert cluster.best(RESOURCE, count) == by_hand(tuple(model.values()), count)
+    assert cluster.best(RESOURCE, count, avoid=avoid) == by_hand(outside, count)
+    assert cluster.best(RESOURCE, count, names=asked, avoid=avoid) == by_hand(
+        known, count
+    )
+
+    survey = cluster.survey(RESOURCE, count, asked, avoid=avoid)
+    best = by_hand(known, count)
+    serving = [name for name in asked if rank(model.get(name), count) is not None]
+    assert survey.best == tuple(
+        name
+        for name in serving
+        if name not in avoid and best and rank(model[name], count) == best.rank
+    )
+    assert survey.worse == tuple(
+        name for name in serving if name not in avoid and name not in survey.best
+    )
+    assert {name: said.text for name, said in survey.refused.items()} == {
+        name: reason(model.get(name), count)
+        for name in asked
+        if name not in {*survey.best, *survey.worse}
+    }
+
+
+@pytest.mark.property
+@given(st.lists(states(), min_size=1, unique_by=line_of), counts)
+def test_the_order_in_which_nodes_came_does_not_matter(
+    some: list[NodeState], count: int
+) -> None:
+    forward, backward = Cluster(some), Cluster(reversed(some))
+
+    assert forward.best(RESOURCE, count) == backward.best(RESOURCE, count)
+    assert forward.refusals(RESOURCE, count) == backward.refusals(RESOURCE, count)
+
+
+@pytest.mark.property
+@given(st.lists(states(), min_size=1), masks, counts)
+def test_taking_chips_and_giving_them_back_changes_nothing(
+    some: list[NodeState], free: int, count: int
+) -> None:
+    cluster, untouched = Cluster(some), Cluster(some)
+    before = cluster.line(some[0].product)[some[0].name]
+
+    cluster.put(
+        NodeState(
+            name=before.name,
+            product=before.product,
+            inventory=before.inventory,
+            healthy=before.healthy,
+            free=before.free & free,
+        )
+    )
+    cluster.put(before)
+
+    assert cluster.best(RESOURCE, count) == untouched.best(RESOURCE, count)
+    assert cluster.refusals(RESOURCE, count) == untouched.refusals(RESOURCE, count)
+
+
+@pytest.mark.property
+@given(st.lists(states(), unique_by=lambda state: state.name), counts)
+def test_relabelled_nodes_give_the_relabelled_answer(
+    some: list[NodeState], count: int
+) -> None:
+    relabelled = [
+        NodeState(
+            name=f"rack-1-{state.name}",
+            product=state.product,
+            inventory=state.inventory,
+            healthy=state.healthy,
+            free=state.free,
+            barred=state.barred,
+        )
+        for state in some
+    ]
+
+    plain = Cluster(some).best(RESOURCE, count)
+    other = Cluster(relabelled).best(RESOURCE, count)
+
+    assert (plain is None) == (other is None)
+    if plain is not None and other is not None:
+        assert (other.node.name, other.rank) == (
+            f"rack-1-{plain.node.name}",
+            plain.rank,
+        )
+
+
+@pytest.mark.seed("004-14")
+@pytest.mark.seed("004-02")
+def test_first_the_group_then_the_node_in_the_group_then_the_name() -> None:
+    wanted = [
+        atlas_with("z-one-left", 1, 0),
+        atlas_with("y-one-left-and-four", 4, 1),
+        atlas_with("a-three-left", 3, 0),
+        atlas_with("b-three-left", 0, 3),
+        atlas_with("a-two-left", 2, 4),
+        atlas_with("a-four-left", 4, 4),
+        atlas_with("a-capacity-7", 1, 0, capacity=7),
+        atlas_with("a-capacity-6", 1, 0, capacity=6),
+    ]
+    cluster = Cluster(reversed(wanted))
+
+    order = []
+    while found := cluster.best(RESOURCE, 1):
+        order.append(found.node)
+        cluster.drop(found.node.name, RESOURCE)
+
+    assert order == wanted
+
+
+def test_a_survey_puts_every_name_into_one_part() -> None:
+    cluster = Cluster(
+        [
+            atlas("b-best", {0, 1}),
+            atlas("a-best", {4, 5}),
+            atlas("worse", {0, 1, 2, 3}),
+            atlas("apart", {0, 4}),
+            atlas("silent", barred=Reason.AGENT_SILENT),
+            atlas("other", product=OTHER),
+            atlas("busy", {2, 3}),
+        ]
+    )
+    asked = ["worse", "b-best", "apart", "a-best", "silent", "other", "unknown", "busy"]
+
+    survey = cluster.survey(RESOURCE, 2, iter(asked), avoid={"busy"})
+
+    assert survey == Survey(
+        best=("b-best", "a-best"),
+        worse=("worse",),
+        refused={
+            "apart": refusal(Reason.GROUP_TOO_SMALL, PRODUCT, 2),
+            "silent": refusal(Reason.AGENT_SILENT, PRODUCT, 2),
+            "other": refusal(Reason.NO_SUCH_NPU, PRODUCT, 2),
+            "unknown": refusal(Reason.NO_SUCH_NPU, PRODUCT, 2),
+            "busy": refusal(Reason.CONFLICT, PRODUCT, 2),
+        },
+    )
+
+
+def test_products_of_one_resource_are_tried_in_the_order_of_their_keys() -> None:
+    sister = atlas("a", {0}, product=SISTER)
+    cluster = Cluster([sister, atlas("b", {0, 4})])
+
+    first = cluster.best(RESOURCE, 1)
+    second = cluster.best(RESOURCE, 1, avoid={"b"})
+
+    assert (first and first.node.name, second and second.node) == ("b", sister)
+
+
+def test_a_node_that_becomes_another_product_leaves_its_old_place() -> None:
+    cluster = Cluster([atlas("a"), atlas("a", product=SISTER)])
+
+    assert cluster.best(RESOURCE, 1) == Found(
+        node=atlas("a", product=SISTER),
+        row=SISTER,
+        rank=node_order.number(SISTER, Rank(0, 3, 4)),
+    )
+    assert len(cluster) == 1
+
+
+def test_a_node_of_two_resources_is_found_for_each_with_its_own_chips() -> None:
+    both = [atlas("a", {0, 1}), atlas("a", {4}, product=OTHER)]
+    cluster = Cluster([*both, atlas("b", {0, 4})])
+
+    assert [cluster.best(of.resource, 1, names=["a"]) for of in (PRODUCT, OTHER)] == [
+        Found(node=node, row=node.product, rank=cluster.rank(node.product, 1, "a")[1])
+        for node in both
+    ]
+    assert cluster.refusals(RESOURCE, 4) == (("without 4 free chips", 2),)
+    assert cluster.refusals(OTHER.resource, 2) == (
+        ("no such NPU", 1),
+        ("without 2 free chips", 1),
+    )
+
+    cluster.drop("a", OTHER.resource)
+
+    assert (list(cluster), cluster.names) == ([both[0], atlas("b", {0, 4})], ["a", "b"])
+    assert cluster.refusals(OTHER.resource, 1) == (("no such NPU", 2),)
+
+
+def test_forgetting_an_unknown_node_does_nothing() -> None:
+    cluster = Cluster([atlas("a")])
+
+    cluster.drop("b", RESOURCE)
+    cluster.drop("a", OTHER)
+
+    assert (list(cluster), cluster.line(RESOURCE).get("b")) == ([atlas("a")], None)
+
+
+@pytest.mark.parametrize(
+    ("inventory", "healthy", "free"),
+    [(0xFF, 0x0F, 0x10), (0x0F, 0x10, 0x00), (0x100, 0x00, 0x00)],
+    ids=["free but not healthy", "healthy but absent", "more than the product has"],
+)
+def test_a_node_that_cannot_be_is_refused(
+    inventory: int, healthy: int, free: int
+) -> None:
+    with pytest.raises(ValueError, match="node 'n': expected free within healthy"):
+        NodeState(
+            name="n",
+            product=PRODUCT,
+            inventory=inventory,
+            healthy=healthy,
+            free=free,
+        )

@@ -1,0 +1,174 @@
+import pytest
+
+from scheduler_core.index.cluster import Cluster, NodeState
+from scheduler_core.node.decision import JobPlacement, Placement, Rejection
+from scheduler_core.placement import job as job_placement
+from scheduler_core.placement.gang_on_superpods import SuperPods
+from scheduler_core.placement.job import Terms
+from scheduler_core.placement.job_rules import Job, Pod
+from scheduler_core.products import table
+
+A3_16 = table.by_key("atlas-a3-16-superpod")
+A3_8 = table.by_key("atlas-a3-8-superpod")
+EIGHT = table.by_key("atlas-850-8-superpod")
+
+
+def cluster_of(
+    row: table.Product, sizes: dict[int, int], broken: tuple[str, ...] = ()
+) -> tuple[Cluster, SuperPods]:
+    """SuperPoDs with so many free nodes: `7-03` is in 7."""
+    of_node = {f"{sp}-{i:02}": sp for sp, size in sizes.items() for i in range(size)}
+    every = row.all_chips
+    cluster = Cluster(
+        NodeState(
+            name=name,
+            product=row,
+            inventory=every,
+            healthy=every & ~int(name in broken),
+            free=every & ~int(name in broken),
+        )
+        for name in of_node
+    )
+    return cluster, SuperPods(of_node=of_node)
+
+
+def job(row: table.Product, pods: int, block: int | None, *, soft: bool = False) -> Job:
+    return Job(
+        row=row,
+        pods=tuple(Pod(name=f"p{i}", chips=row.chip_count) for i in range(pods)),
+        sp_block=None if block is None else block * row.chip_count,
+        soft_superpods=soft,
+    )
+
+
+def where(answer: JobPlacement | Rejection) -> list[tuple[int, int, str]]:
+    """By rank: logical SuperPoD, physical one, node."""
+    assert isinstance(answer, JobPlacement)
+    assert [place.rank for place in answer.pods] == list(range(len(answer.pods)))
+    return [(p.superpod_rank, p.superpod, p.node) for p in answer.pods]
+
+
+@pytest.mark.seed("003-12")
+@pytest.mark.seed("001-08")
+@pytest.mark.parametrize("row", [A3_16, A3_8, EIGHT], ids=lambda row: row.key)
+def test_a_job_lies_in_one_superpod_where_it_can(row: table.Product) -> None:
+    cluster, joined = cluster_of(row, {5: 9, 6: 6, 7: 4})
+
+    answer = job_placement.place_job(
+        job(row, 4, 2), cluster, terms=Terms(joined=joined)
+    )
+
+    assert where(answer) == [
+        (0, 6, "6-00"),
+        (0, 6, "6-01"),
+        (1, 6, "6-02"),
+        (1, 6, "6-03"),
+    ]
+    assert isinstance(answer, JobPlacement)
+    assert answer.pods[0].reason.endswith("in SuperPoD 6")
+
+
+@pytest.mark.seed("003-13")
+def test_a_job_is_split_by_logical_superpods() -> None:
+    cluster, joined = cluster_of(A3_16, {0: 4, 1: 3})
+
+    answer = job_placement.place_job(
+        job(A3_16, 4, 2), cluster, terms=Terms(joined=joined)
+    )
+
+    assert [(logical, sp) for logical, sp, _ in where(answer)] == [
+        (0, 0),
+        (0, 0),
+        (1, 1),
+        (1, 1),
+    ]
+
+
+@pytest.mark.seed("003-14")
+def test_a_spread_logical_superpod_keeps_one_rank_and_each_pod_its_own_id() -> None:
+    cluster, joined = cluster_of(A3_16, {0: 1, 1: 1})
+
+    hard = job_placement.place_job(
+        job(A3_16, 2, 2), cluster, terms=Terms(joined=joined)
+    )
+    soft = job_placement.place_job(
+        job(A3_16, 2, 2, soft=True), cluster, terms=Terms(joined=joined)
+    )
+
+    assert hard == Rejection(
+        job="room for 0 of 1 logical SuperPoDs of 2 nodes",
+        reasons=(("can take a pod, but its SuperPoD does not suit the job", 2),),
+    )
+    assert where(soft) == [(0, 0, "0-00"), (0, 1, "1-00")]
+
+
+def test_nodes_of_no_known_superpod_are_counted_apart() -> None:
+    cluster, _ = cluster_of(A3_16, {0: 1, 1: 2})
+    some = SuperPods(of_node={"0-00": 0})
+
+    answer = job_placement.place_job(
+        job(A3_16, 2, 2), cluster, terms=Terms(joined=some)
+    )
+
+    assert answer == Rejection(
+        job="room for 0 of 1 logical SuperPoDs of 2 nodes",
+        reasons=(
+            ("can take a pod, but its SuperPoD is not known", 2),
+            ("can take a pod, but its SuperPoD does not suit the job", 1),
+        ),
+    )
+    assert job_placement.place_job(job(A3_16, 2, 2), cluster) == Rejection(
+        job="which SuperPoD each node belongs to is not known", reasons=()
+    )
+
+
+def test_without_a_block_the_whole_job_is_one() -> None:
+    cluster, joined = cluster_of(A3_16, {0: 3, 1: 5})
+
+    answer = job_placement.place_job(
+        job(A3_16, 3, None), cluster, terms=Terms(joined=joined)
+    )
+
+    assert {(logical, sp) for logical, sp, _ in where(answer)} == {(0, 1)}
+
+
+def test_a_single_pod_goes_where_a_pod_by_itself_goes() -> None:
+    cluster, _ = cluster_of(A3_16, {0: 2})
+    one = Job(row=A3_16, pods=(Pod(name="p", chips=2),), sp_block=2)
+
+    answer = job_placement.place_job(one, cluster)
+
+    assert where(answer) == [(-1, -1, "0-00")]
+
+
+@pytest.mark.seed("001-13")
+def test_after_a_fault_only_the_broken_node_is_replaced() -> None:
+    cluster, joined = cluster_of(A3_16, {0: 6, 1: 6}, broken=("1-01",))
+    every = tuple(range(16))
+    places = {
+        f"p{i}": Placement(node=node, chips=every, reason="before")
+        for i, node in enumerate(("1-00", "1-01", "0-04", "0-05"))
+    }
+    for name in ("1-00", "0-04", "0-05"):
+        cluster.put(
+            NodeState(
+                name=name,
+                product=A3_16,
+                inventory=A3_16.all_chips,
+                healthy=A3_16.all_chips,
+                free=0,
+            )
+        )
+
+    answer = job_placement.place_job(
+        job(A3_16, 4, 2), cluster, terms=Terms(joined=joined), places=places
+    )
+
+    assert where(answer) == [
+        (0, 1, "1-00"),
+        (0, 1, "1-02"),
+        (1, 0, "0-04"),
+        (1, 0, "0-05"),
+    ]
+    assert isinstance(answer, JobPlacement)
+    assert [p.reason == "before" for p in answer.pods] == [True, False, True, True]

@@ -1,0 +1,233 @@
+"""Questions to files: every part of a snapshot and of a job reaches its decision."""
+
+import pytest
+
+from scheduler_core.explain.node import Step, Verdict
+from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.preemption.relaxations import Free
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
+from scheduler_core.products.table import Product
+from scheduler_core.snapshot import questions
+from scheduler_core.snapshot.document import (
+    Snapshot,
+    SnapshotBudget,
+    SnapshotJob,
+    SnapshotNode,
+    SnapshotPod,
+    SnapshotSwitches,
+)
+from scheduler_core.snapshot.job import Job
+from scheduler_core.snapshot.questions import Case
+from scheduler_core.topology.leaves import Leaf, Server
+from tests.machines import EIGHT
+
+RESOURCE = "huawei.com/Ascend910"
+A3 = table.by_key("atlas-a3-8-superpod")
+
+
+def node(
+    name: str,
+    *,
+    product: Product = ATLAS,
+    held: tuple[int, ...] = (),
+    superpod: int = -1,
+    zone: str = "",
+) -> SnapshotNode:
+    return SnapshotNode(
+        name=name,
+        product=product,
+        chips=EIGHT,
+        held=held,
+        superpod=superpod,
+        labels={"zone": zone} if zone else {},
+    )
+
+
+def nodes(answer: object) -> list[str]:
+    assert isinstance(answer, JobPlacement), answer
+    return [place.node for place in answer.pods]
+
+
+def test_one_pod_goes_where_place_lets_it_among_the_nodes_of_its_selector() -> None:
+    found = Snapshot(nodes=(node("a", zone="x"), node("b", zone="y")))
+    job = Job(resource=RESOURCE, chips=8, node_selector={"zone": "y"})
+
+    answer = questions.decide(Case(snapshot=found, job=job))
+
+    assert isinstance(answer, Placement)
+    assert (answer.node, answer.chips) == ("b", EIGHT)
+
+
+def test_a_node_that_the_selector_does_not_allow_says_so() -> None:
+    found = Snapshot(nodes=(node("a", zone="x"),))
+    job = Job(resource=RESOURCE, chips=8, node_selector={"zone": "y"})
+    case = Case(snapshot=found, job=job)
+
+    said = "the job's node selector does not allow it"
+    step = Step(about="selector", said=said, holds=False)
+    assert questions.explain(case, "a") == Verdict(node="a", steps=(step,))
+    assert questions.decide(case) == Rejection(reasons=())
+
+
+def test_pods_of_a_job_are_placed_together() -> None:
+    found = Snapshot(nodes=(node("a"), node("b", held=(0,)), node("c")))
+
+    answer = questions.decide(
+        Case(snapshot=found, job=Job(resource=RESOURCE, chips=8, pods=2))
+    )
+
+    assert nodes(answer) == ["a", "c"]
+
+
+def test_the_rules_over_a_job_hold_as_the_snapshot_says() -> None:
+    job = Job(resource=RESOURCE, chips=4, pods=2)
+    strict = Snapshot(nodes=(node("a"),))
+    relaxed = Snapshot(nodes=(node("a"),), profile=Profile.PER_POD)
+
+    refused = questions.decide(Case(snapshot=strict, job=job))
+    placed = questions.decide(Case(snapshot=relaxed, job=job))
+
+    text = "up to 8 chips must be one pod, found 2 pods"
+    assert refused == Rejection(job=text, reasons=())
+    assert nodes(placed) == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("given", "job", "text"),
+    [
+        pytest.param(
+            (node("a"), node("b", product=A3)),
+            Job(resource=RESOURCE, chips=8, pods=2),
+            "a job of several pods must say by accelerator-type which it means: Atlas "
+            "800 training server, Atlas A3 server with 8 chips in a SuperPoD",
+            id="several kinds",
+        ),
+        pytest.param(
+            (),
+            Job(resource=RESOURCE, chips=8, pods=2),
+            "no node offers huawei.com/Ascend910",
+            id="none",
+        ),
+        pytest.param(
+            (node("a"),),
+            Job(resource="huawei.com/npu", chips=1),
+            "no kind of server that we know serves such a job",
+            id="no row",
+        ),
+    ],
+)
+def test_where_no_row_is_meant_the_job_must_say_more(
+    given: tuple[SnapshotNode, ...], job: Job, text: str
+) -> None:
+    case = Case(snapshot=Snapshot(nodes=given), job=job)
+
+    step = Step(about="job", said=text, holds=False)
+    assert questions.decide(case) == Rejection(job=text, reasons=())
+    assert questions.explain(case, "a") == Verdict(node="a", steps=(step,))
+    assert questions.advise(case) is None
+
+
+def test_a_job_that_asks_for_it_lies_under_leaf_switches() -> None:
+    leaves = tuple(
+        Leaf(name=name, servers=(Server(node=name, slice_id=0),)) for name in "ba"
+    )
+    found = Snapshot(
+        nodes=(node("a"), node("b")), switches=SnapshotSwitches(leaves=leaves)
+    )
+    job = Job(resource=RESOURCE, chips=8, labels={"tor-affinity": "large-model-schema"})
+
+    answer = questions.decide(Case(snapshot=found, job=job))
+
+    assert isinstance(answer, JobPlacement)
+    (place,) = answer.pods
+    assert (place.node, place.leaf, place.leaf_use) == ("a", "a", LeafUse.IDLE)
+
+
+def test_a_job_of_superpods_lies_in_them_as_its_block_and_reserve_say() -> None:
+    found = Snapshot(
+        nodes=(
+            *(node(f"x{at}", product=A3, superpod=0) for at in range(2)),
+            *(node(f"y{at}", product=A3, superpod=1) for at in range(3)),
+        ),
+        superpod_reserve=1,
+    )
+    job = Job(
+        resource=RESOURCE,
+        chips=8,
+        pods=2,
+        annotations={"sp-block": "16"},
+        node_selector={"accelerator-type": "module-a3-8-super-pod"},
+    )
+    case = Case(snapshot=found, job=job)
+
+    assert nodes(questions.decide(case)) == ["y0", "y1"]
+    assert questions.evict(case) is None
+    verdict = questions.explain(case, "y0")
+    assert [step.said for step in verdict.steps if step.about == "plan"] == [
+        "gets pod-0"
+    ]
+
+
+def test_advice_is_given_for_one_pod_and_for_several() -> None:
+    found = Snapshot(nodes=(node("a", held=(3,)), node("b")))
+
+    advised = [
+        questions.advise(Case(snapshot=found, job=job))
+        for job in (
+            Job(resource=RESOURCE, chips=8, node_selector={"zone": "none"}),
+            Job(resource=RESOURCE, chips=8, pods=2),
+            Job(resource=RESOURCE, chips=8),
+        )
+    ]
+
+    assert [each and each.text for each in advised] == [
+        "it would fit if there was one more node (Atlas 800 training server)",
+        "it would fit if chip 3 of a was free",
+        None,
+    ]
+    assert advised[1] is not None
+    assert advised[1].parts == (Free(node="a", chip=3),)
+
+
+def test_whom_to_evict_is_said_by_priorities_budgets_and_what_jobs_can_spare() -> None:
+    def pod(name: str, first: int, **more: object) -> SnapshotPod:
+        return SnapshotPod(
+            name=name,
+            node="a",
+            chips=tuple(range(first, first + 2)),
+            **more,  # type: ignore[arg-type]  # of different types
+        )
+
+    found = Snapshot(
+        nodes=(node("a"),),
+        pods=(
+            pod("budgeted", 0, budgets=("strict",)),
+            pod("member-0", 2, job="whole"),
+            pod("member-1", 4, job="elastic"),
+            pod("member-2", 6, job="elastic", started_s=5),
+            pod("gone", 0, phase="Succeeded"),
+        ),
+        jobs=(
+            SnapshotJob(name="whole"),
+            SnapshotJob(name="elastic", min_available=1),
+        ),
+        budgets=(SnapshotBudget(name="strict", allowed=0),),
+    )
+
+    victims = [
+        questions.evict(
+            Case(
+                snapshot=found,
+                job=Job(resource=RESOURCE, chips=chips, priority=priority),
+            )
+        )
+        for chips, priority in ((2, 1), (8, 1), (2, 0))
+    ]
+
+    assert [each and [pod.name for pod in each.victims] for each in victims] == [
+        ["member-1"],
+        ["member-2", "budgeted", "member-0", "member-1"],
+        None,
+    ]

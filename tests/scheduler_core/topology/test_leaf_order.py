@@ -1,0 +1,349 @@
+"""Which nodes of which leaves; nodes are called after leaf and position: b2."""
+
+import pytest
+
+from scheduler_core.node.decision import LeafUse
+from scheduler_core.topology import leaf_order
+from scheduler_core.topology.leaves import (
+    Leaf,
+    Network,
+    Part,
+    Schema,
+    Server,
+    Tenant,
+    Version,
+    schema_of,
+)
+from tests.scheduler_core.leaf_parts import free, leaf
+
+LARGE, NORMAL = Schema.LARGE_MODEL, Schema.NORMAL
+IDLE, SHARED, EXCLUSIVE = LeafUse.IDLE, LeafUse.SHARED, LeafUse.EXCLUSIVE
+
+
+def network(
+    *leaves: Leaf,
+    version: Version = Version.ONE,
+    tenants: tuple[Tenant, ...] = (),
+    shared: int = 2,
+) -> Network:
+    return Network(
+        leaves=leaves, version=version, tenants=tenants, shared_leaves=shared
+    )
+
+
+def nodes(found: tuple[Part, ...] | str) -> list[str]:
+    """The nodes by rank, each part as one word; what stands against it as one."""
+    if isinstance(found, str):
+        return [found]
+    return [" ".join(node for _, node in part.nodes) for part in found]
+
+
+ABC = network(leaf("a"), leaf("b"), leaf("c"))
+NO_ROOM = "no 5 nodes that load the spine switches evenly can take a pod"
+
+
+@pytest.mark.seed("003-05")
+@pytest.mark.seed("003-06")
+@pytest.mark.seed("001-10")
+@pytest.mark.parametrize(
+    ("slots", "pods", "expected"),
+    [
+        pytest.param(
+            free(a="0123", b="012", c="01"), 2, ["c0 c1"], id="the smallest that fits"
+        ),
+        pytest.param(
+            free(a="012", b="012", c="0"), 2, ["b0 b1"], id="of equals the later"
+        ),
+        pytest.param(free(a="0123", b="13"), 2, ["b1 b3"], id="what is free of it"),
+        pytest.param(
+            free(a="01", b="01", c="01"),
+            3,
+            ["no leaf switch has 3 nodes that can take a pod"],
+            id="under one leaf or not at all",
+        ),
+    ],
+)
+def test_a_filler_job_lies_under_one_leaf(
+    slots: dict[str, tuple[str, int]], pods: int, expected: list[str]
+) -> None:
+    assert nodes(leaf_order.plan(ABC, LARGE, pods, slots)) == expected
+
+
+@pytest.mark.seed("003-07")
+@pytest.mark.seed("001-08")
+@pytest.mark.parametrize(
+    ("slots", "pods", "expected"),
+    [
+        pytest.param(
+            free(a="012", b="0123", c="0123"),
+            4,
+            ["b0 b1 b2 b3"],
+            id="a whole leaf",
+        ),
+        pytest.param(
+            free(a="0123", b="0123", c="0123"),
+            6,
+            ["a0 a1 a2 a3", "b0 b1"],
+            id="whole leaves from the beginning, the rest on the next",
+        ),
+        pytest.param(
+            free(a="01", b="0123", c="0123"),
+            8,
+            ["b0 b1 b2 b3", "c0 c1 c2 c3"],
+            id="only leaves that are whole",
+        ),
+    ],
+)
+def test_a_large_model_job_takes_whole_leaves(
+    slots: dict[str, tuple[str, int]], pods: int, expected: list[str]
+) -> None:
+    assert nodes(leaf_order.plan(ABC, LARGE, pods, slots)) == expected
+
+
+@pytest.mark.seed("003-07")
+def test_a_large_model_job_that_fits_under_one_leaf_takes_the_smallest() -> None:
+    wide = network(leaf("a", 8), leaf("b", 8), leaf("c", 8))
+    slots = free(a="01234567", b="012345", c="01234")
+
+    assert nodes(leaf_order.plan(wide, LARGE, 5, slots)) == ["c0 c1 c2 c3 c4"]
+
+
+@pytest.mark.seed("003-08")
+def test_then_nodes_at_the_same_positions_make_logical_leaves() -> None:
+    slots = free(a="0123", b="012", c="013")
+
+    found = leaf_order.plan(ABC, LARGE, 8, slots)
+
+    assert nodes(found) == ["a0 a1 a2 a3", "b0 b1 b2 c3"]
+    assert isinstance(found, tuple)
+    assert found[1].nodes == (("b", "b0"), ("b", "b1"), ("b", "b2"), ("c", "c3"))
+
+
+@pytest.mark.seed("003-08")
+def test_traffic_that_would_be_uneven_is_refused() -> None:
+    slots = free(a="01", b="01", c="01")
+
+    assert nodes(leaf_order.plan(ABC, LARGE, 5, slots)) == [NO_ROOM]
+
+
+@pytest.mark.seed("003-10")
+def test_a_common_job_takes_any_nodes_then() -> None:
+    slots = free(a="01", b="01", c="01")
+
+    assert nodes(leaf_order.plan(ABC, NORMAL, 5, slots)) == ["a0 a1", "b0 b1", "c0"]
+    assert nodes(leaf_order.plan(ABC, NORMAL, 7, slots)) == [
+        "no 7 nodes that load the spine switches evenly can take a pod"
+    ]
+    assert nodes(leaf_order.plan(ABC, NORMAL, 6, free(a="0123", b="0123"))) == [
+        "a0 a1 a2 a3",
+        "b0 b1",
+    ]
+
+
+SPANNING = Tenant(schema=LARGE, nodes=frozenset({"b0", "x0"}))
+INSIDE = Tenant(schema=LARGE, nodes=frozenset({"b0", "b1"}))
+COMMON = Tenant(schema=NORMAL, nodes=frozenset({"b0", "x0"}))
+
+
+@pytest.mark.seed("003-04")
+@pytest.mark.seed("001-10")
+@pytest.mark.parametrize(
+    ("tenant", "schema", "pods", "expected"),
+    [
+        pytest.param(
+            SPANNING, LARGE, 6, ["a0 a1 a2 a3", "c0 c1"], id="one job uses the spine"
+        ),
+        pytest.param(
+            INSIDE, LARGE, 6, ["a0 a1 a2 a3", "b0 b1"], id="a job that lies under it"
+        ),
+        pytest.param(
+            SPANNING, LARGE, 2, ["c0 c1"], id="who fits under it may, but need not"
+        ),
+        pytest.param(
+            COMMON, LARGE, 6, ["a0 a1 a2 a3", "c0 c1"], id="also beside a common job"
+        ),
+        pytest.param(
+            COMMON, NORMAL, 6, ["a0 a1 a2 a3", "b0 b1"], id="common jobs go together"
+        ),
+    ],
+)
+def test_of_the_jobs_on_a_leaf_one_uses_the_spine(
+    tenant: Tenant, schema: Schema, pods: int, expected: list[str]
+) -> None:
+    busy = network(leaf("a"), leaf("b"), leaf("c"), tenants=(tenant,))
+    slots = free(a="0123", b="0123", c="0123")
+
+    assert nodes(leaf_order.plan(busy, schema, pods, slots)) == expected
+
+
+def test_a_job_that_fits_whole_may_lie_under_a_leaf_that_another_spans() -> None:
+    busy = network(leaf("a"), leaf("b"), tenants=(SPANNING,))
+
+    assert nodes(leaf_order.plan(busy, LARGE, 2, free(a="0", b="123"))) == ["b1 b2"]
+
+
+@pytest.mark.seed("001-12")
+def test_without_a_spine_no_job_leaves_its_leaf() -> None:
+    single = network(leaf("a"), leaf("b"), version=Version.SINGLE_LAYER)
+    slots = free(a="0123", b="0123")
+
+    assert nodes(leaf_order.plan(single, NORMAL, 4, slots)) == ["b0 b1 b2 b3"]
+    assert nodes(leaf_order.plan(single, NORMAL, 5, slots)) == [
+        "no leaf switch has 5 nodes that can take a pod"
+    ]
+
+
+def two(*leaves: Leaf, shared: int = 2, tenants: tuple[Tenant, ...] = ()) -> Network:
+    return network(*leaves, version=Version.TWO, shared=shared, tenants=tenants)
+
+
+@pytest.mark.seed("003-06")
+@pytest.mark.seed("001-11")
+def test_under_2_0_leaves_in_use_are_tried_before_idle_ones() -> None:
+    uses = [
+        leaf("i"),
+        leaf("h", use=SHARED),
+        leaf("u", use=SHARED, healthy=False),
+        leaf("e", use=EXCLUSIVE),
+    ]
+    slots = free(i="0123", h="0123", u="0123", e="0123")
+
+    order = []
+    while uses:
+        found = leaf_order.plan(two(*uses), LARGE, 2, slots)
+        assert isinstance(found, tuple)
+        (part,) = found
+        order.append((part.nodes[0][0], part.use, part.healthy))
+        uses = [leaf for leaf in uses if leaf.name != part.nodes[0][0]]
+
+    assert order == [
+        ("e", EXCLUSIVE, True),
+        ("u", SHARED, False),
+        ("h", SHARED, True),
+        ("i", IDLE, True),
+    ]
+
+
+@pytest.mark.seed("003-09")
+@pytest.mark.seed("001-11")
+@pytest.mark.parametrize(
+    ("shared", "slots", "pods", "expected"),
+    [
+        pytest.param(
+            2,
+            free(a="0123", b="0123", s="012", t="01"),
+            8,
+            [("a", EXCLUSIVE, 4), ("b", EXCLUSIVE, 4)],
+            id="idle leaves first",
+        ),
+        pytest.param(
+            2,
+            free(a="0123", s="012", t="01"),
+            6,
+            [("a", EXCLUSIVE, 4), ("t", SHARED, 2)],
+            id="then the smallest shared one that takes the rest",
+        ),
+        pytest.param(
+            2,
+            free(a="0123", s="012", t="01"),
+            8,
+            [("a", EXCLUSIVE, 4), ("t", SHARED, 2), ("s", SHARED, 2)],
+            id="at most two",
+        ),
+        pytest.param(
+            1, free(a="0123", s="012", t="01"), 8, None, id="at most one, so set"
+        ),
+        pytest.param(
+            2, free(a="0123", s="012", t="01", v="0"), 10, None, id="never three"
+        ),
+        pytest.param(
+            2,
+            free(a="0123", b="0123", t="0"),
+            6,
+            [("a", EXCLUSIVE, 4), ("b", SHARED, 2)],
+            id="or an idle leaf becomes shared",
+        ),
+        pytest.param(
+            2,
+            free(a="0123", u="0123"),
+            6,
+            None,
+            id="a crowded leaf is not for a large model",
+        ),
+    ],
+)
+def test_under_2_0_a_large_model_job_shares_a_limited_number_of_leaves(
+    shared: int,
+    slots: dict[str, tuple[str, int]],
+    pods: int,
+    expected: list[tuple[str, LeafUse, int]] | None,
+) -> None:
+    leaves = two(
+        leaf("a"),
+        leaf("b"),
+        leaf("s", use=SHARED),
+        leaf("t", use=SHARED),
+        leaf("v", use=SHARED),
+        leaf("u", use=SHARED, healthy=False),
+        shared=shared,
+    )
+
+    found = leaf_order.plan(leaves, LARGE, pods, slots)
+
+    if isinstance(found, str):
+        assert expected is None
+        assert found.startswith(f"fewer than {pods} nodes under idle leaf switches")
+    else:
+        assert [(p.nodes[0][0], p.use, len(p.nodes)) for p in found] == expected
+
+
+def test_under_2_0_a_common_job_crowds_leaves_when_it_must() -> None:
+    alone = Tenant(schema=LARGE, nodes=frozenset({"f0", "x0"}))
+    leaves = two(
+        leaf("a"),
+        leaf("u", use=SHARED, healthy=False),
+        leaf("s", use=SHARED),
+        leaf("e", use=EXCLUSIVE),
+        leaf("f", use=EXCLUSIVE),
+        tenants=(alone,),
+    )
+    slots = free(a="0123", u="0", s="01", e="012", f="0123")
+
+    found = leaf_order.plan(leaves, NORMAL, 9, slots)
+
+    assert isinstance(found, tuple)
+    assert [(p.nodes[0][0], p.use, p.healthy, len(p.nodes)) for p in found] == [
+        ("a", EXCLUSIVE, True, 4),
+        ("u", SHARED, False, 1),
+        ("e", SHARED, False, 3),
+        ("s", SHARED, False, 1),
+    ]
+    assert isinstance(leaf_order.plan(leaves, NORMAL, 11, slots), str)
+
+
+@pytest.mark.seed("001-02")
+def test_what_the_switches_leave_equal_the_chips_decide() -> None:
+    slots = {"a0": ("", 3), "a1": ("", 1), "a2": ("", 2), "a3": ("", 1)}
+
+    assert nodes(leaf_order.plan(ABC, LARGE, 2, slots)) == ["a1 a3"]
+
+
+def test_the_label_says_what_a_job_asks_for() -> None:
+    assert [schema_of(text) for text in ("large-model-schema", "normal-schema")] == [
+        LARGE,
+        NORMAL,
+    ]
+    assert [schema_of(text) for text in ("", "null")] == [None, None]
+    with pytest.raises(ValueError, match="label tor-affinity: expected one of"):
+        schema_of("some-schema")
+
+
+def test_ranks_follow_the_slices_of_a_leaf() -> None:
+    turned = Leaf(
+        name="a",
+        servers=tuple(Server(node=f"a{p}", slice_id=3 - p) for p in range(4)),
+    )
+
+    assert nodes(leaf_order.plan(network(turned), LARGE, 3, free(a="0123"))) == [
+        "a2 a1 a0"
+    ]

@@ -1,0 +1,94 @@
+"""Separated chips, reasons and switches, as the ConfigMap has them."""
+
+import pytest
+
+from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
+from scheduler_core.wire import faults
+from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
+
+
+def test_the_list_of_separated_chips_is_read_as_people_write_it() -> None:
+    text = " Ascend910-3, Ascend910-0,,Ascend910-3"
+
+    assert faults.parse_separated(text, PRODUCT) == (0, 3)
+    assert faults.parse_separated("", PRODUCT) == ()
+    assert faults.render_separated((3, 0), PRODUCT) == "Ascend910-0,Ascend910-3"
+
+
+def test_a_name_that_is_no_chip_is_said_with_its_place() -> None:
+    with pytest.raises(WireError) as caught:
+        faults.parse_separated("Ascend910-0,Ascend910-O", PRODUCT)
+
+    assert str(caught.value) == (
+        "ManuallySeparateNPU[1]: expected a chip from Ascend910-0 to Ascend910-7, "
+        "found 'Ascend910-O'"
+    )
+
+
+REASONS = (
+    UpgradeReason(
+        chip=0, code="81078603", level="PreSeparateNPU", type="FaultDuration", time_ms=7
+    ),
+    UpgradeReason(
+        chip=3, code="", level="ManuallySeparateNPU", type="FaultAutofill", time_ms=9
+    ),
+)
+
+
+def test_reasons_byte_for_byte_and_back() -> None:
+    text = faults.render_upgrades(REASONS, PRODUCT)
+
+    assert text == (
+        '{"Ascend910-0":[{"upgrade_time":7,"fault_code":"81078603",'
+        '"fault_level":"PreSeparateNPU","upgrade_type":"FaultDuration"}],'
+        '"Ascend910-3":[{"upgrade_time":9,"fault_code":"",'
+        '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultAutofill"}]}'
+    )
+    assert faults.parse_upgrades(text, PRODUCT) == REASONS
+    assert faults.render_upgrades((), PRODUCT) == "{}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"x":[]', '{"Ascend910-9":[{}]}', '{"Ascend910-0":{}}'],
+)
+def test_reasons_of_another_kind_are_refused(text: str) -> None:
+    with pytest.raises(WireError):
+        faults.parse_upgrades(text, PRODUCT)
+
+
+def test_a_node_without_switch_faults_byte_for_byte() -> None:
+    assert faults.render_switch(SwitchInfo(), 1_700_000_000) == (
+        '{"FaultCode":[],"FaultLevel":"","UpdateTime":1700000000,'
+        '"NodeStatus":"Healthy","FaultTimeAndLevelMap":{}}'
+    )
+
+
+def test_a_switch_fault_byte_for_byte() -> None:
+    event = SwitchEvent(
+        event_type=5,
+        code="[0x08520003,na,npu,na]",
+        peer=1,
+        peer_port=2,
+        chip=3,
+        port=4,
+        severity=2,
+        level="SeparateFault",
+        time_ms=1_700_000_000_000,
+    )
+
+    text = faults.render_switch(
+        SwitchInfo(events=(event,), level="SeparateFault"), 1_700_000_001
+    )
+
+    assert text == (
+        '{"FaultCode":["{\\"EventType\\":5,'
+        '\\"AssembledFaultCode\\":\\"[0x08520003,na,npu,na]\\",'
+        '\\"PeerPortDevice\\":1,\\"PeerPortId\\":2,\\"SwitchChipId\\":3,'
+        '\\"SwitchPortId\\":4,\\"Severity\\":2,\\"Assertion\\":1,'
+        '\\"AlarmRaisedTime\\":1700000000000}"],"FaultLevel":"Separate",'
+        '"UpdateTime":1700000001,"NodeStatus":"UnHealthy",'
+        '"FaultTimeAndLevelMap":{"[0x08520003,na,npu,na]_3_4":'
+        '{"fault_time":1700000000000,"fault_level":"Separate"}}}'
+    )

@@ -1,0 +1,130 @@
+from itertools import product
+
+import pytest
+
+from scheduler_core.wire.shapes import ContainerKind, Shape, conflict, refusal, total
+
+INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
+RESOURCE = "huawei.com/Ascend910"
+
+
+def shape(
+    *counts: int, reads: bool = False, choice: tuple[tuple[str, str], ...] = ()
+) -> Shape:
+    return Shape(
+        resource=RESOURCE,
+        needs=tuple((APP, count) for count in counts),
+        reads_annotation=reads,
+        choice=choice,
+    )
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        ((), 0),
+        (((APP, 2),), 2),
+        (((APP, 2), (APP, 2)), 4),
+        (((INIT, 4), (APP, 1)), 4),
+        (((INIT, 1), (APP, 4)), 4),
+        (((INIT, 2), (INIT, 8), (APP, 4)), 8),
+        (((SIDECAR, 1), (INIT, 1), (APP, 1)), 2),
+        (((SIDECAR, 1), (INIT, 3), (APP, 1)), 4),
+        (((INIT, 3), (SIDECAR, 1), (APP, 1)), 3),
+        (((INIT, 2),), 2),
+    ],
+)
+def test_a_pod_occupies_its_lasting_containers_or_its_largest_start(
+    needs: tuple[tuple[ContainerKind, int], ...], expected: int
+) -> None:
+    assert total(needs) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        pytest.param(shape(1), shape(1), False, id="equal pods are interchangeable"),
+        pytest.param(shape(1), shape(2), False, id="told apart by the count"),
+        pytest.param(shape(1), shape(1, 2), True, id="one count in both"),
+        pytest.param(shape(1, 2), shape(2, 1), True, id="another order"),
+        pytest.param(shape(1, 2), shape(1, 2), False, id="equal with two containers"),
+        pytest.param(
+            shape(1, reads=True), shape(1, reads=True), True, id="readers, even equal"
+        ),
+        pytest.param(shape(1, reads=True), shape(1), True, id="a reader and another"),
+        pytest.param(
+            shape(1, reads=True), shape(2, reads=True), False, id="readers, told apart"
+        ),
+        pytest.param(
+            shape(2), shape(2, choice=(("sp-block", "16"),)), True, id="other wishes"
+        ),
+        pytest.param(
+            shape(2),
+            Shape(resource=RESOURCE, needs=((APP, 2),), role="rank-1"),
+            True,
+            id="another role",
+        ),
+        pytest.param(
+            shape(2),
+            Shape(resource=RESOURCE, needs=((INIT, 2), (APP, 2))),
+            True,
+            id="another kind of container",
+        ),
+        pytest.param(
+            shape(2, reads=True),
+            Shape(resource="huawei.com/Ascend310", needs=((APP, 2),)),
+            False,
+            id="another resource",
+        ),
+    ],
+)
+def test_pods_conflict_when_they_differ_and_share_a_count(
+    one: Shape, other: Shape, *, expected: bool
+) -> None:
+    assert (conflict(one, other), conflict(other, one)) == (expected, expected)
+
+
+def test_conflict_is_symmetric_for_all_small_shapes() -> None:
+    shapes = [
+        Shape(resource=RESOURCE, needs=needs, reads_annotation=reads)
+        for size in (1, 2)
+        for needs in product(product((INIT, SIDECAR, APP), (1, 2)), repeat=size)
+        for reads in (False, True)
+    ]
+
+    for one, other in product(shapes, repeat=2):
+        assert conflict(one, other) == conflict(other, one)
+        if one == other:
+            assert conflict(one, other) == one.reads_annotation
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        (shape(1), None),
+        (Shape(resource=RESOURCE, needs=((SIDECAR, 1),)), None),
+        (Shape(resource=RESOURCE, needs=((INIT, 1), (APP, 1))), None),
+        (
+            Shape(resource=RESOURCE, needs=((INIT, 1), (INIT, 2))),
+            "NPUs in init containers only: who got them can never be confirmed",
+        ),
+        (shape(2, reads=True), None),
+        (
+            Shape(
+                resource=RESOURCE, needs=((INIT, 2), (APP, 2)), reads_annotation=True
+            ),
+            None,
+        ),
+        (
+            shape(1, 1, reads=True),
+            (
+                "a container that reads its chips from the annotation gets all 2 of "
+                "the pod, but another number is asked for"
+            ),
+        ),
+    ],
+)
+def test_a_shape_that_nobody_can_serve_is_refused_with_the_reason(
+    refused: Shape, expected: str | None
+) -> None:
+    assert refusal(refused) == expected
