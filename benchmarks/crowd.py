@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from benchmarks.node import NODE, agent
 from benchmarks.table import Row, percentile
 from sandbox.apiclient import Changed, Object
-from sandbox.demo import pods
-from sandbox.demo.observer import PODS, REAL
+from sandbox.inspect import pods
+from sandbox.inspect.observer import PODS, REAL
 from sandbox.world import Machine, World, running
 
 PRODUCT = "atlas-310p"

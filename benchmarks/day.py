@@ -15,8 +15,8 @@ from benchmarks import crowd
 from benchmarks.crowd import CHIPS, PRODUCT, Times
 from benchmarks.node import NODE, STEADY_S, agent
 from benchmarks.table import Row
-from sandbox.faults.breaking import Breakage
-from sandbox.faults.vocabulary import read
+from sandbox.faults.inject import Breakage
+from sandbox.faults.kinds import read
 from sandbox.world import Commands, Machine, Node, World, running
 from sandbox.world.world import agent_command
 

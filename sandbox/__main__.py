@@ -17,11 +17,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 from sandbox import options  # after the signal
 from sandbox.demo import story, visit  # after the signal
-from sandbox.demo.terminal import Style, Terminal  # after the signal
-from sandbox.faults import control, told  # after the signal
-from sandbox.faults.vocabulary import FaultError  # after the signal
+from sandbox.faults import control, parse  # after the signal
+from sandbox.faults.kinds import FaultError  # after the signal
+from sandbox.inspect.terminal import Style, Terminal  # after the signal
 from sandbox.options import Options  # after the signal
-from sandbox.scenario import playing, reading  # after the signal
+from sandbox.scenario import parse as scenario_file
+from sandbox.scenario import run  # after the signal
 from sandbox.world import (  # after the signal
     NotReadyError,
     PortTakenError,
@@ -41,7 +42,7 @@ def main() -> int:
     """Run one of the two; the exit code says how it went."""
     words = sys.argv[1:]
     if words[:1] in (["fault"], ["faults"]):
-        return told.main(words, os.environ, sys.stdout, sys.stderr)
+        return parse.main(words, os.environ, sys.stdout, sys.stderr)
     try:
         play = _asked(words)
     except options.OptionsError as error:
@@ -67,11 +68,11 @@ def _asked(words: list[str]) -> Play:
         return functools.partial(_PLAYS[wanted.play], wanted)
     path = words[1]
     try:
-        scenario = reading.read(Path(path).read_text(encoding="utf-8"))
+        scenario = scenario_file.read(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         text = f"{path}: expected a readable file, found: {error}"
         raise options.OptionsError(text) from error
-    except reading.ScenarioError as error:
+    except scenario_file.ScenarioError as error:
         flaws = "\n".join(f"  {path}:{line}: {text}" for line, text in error.flaws)
         text = f"the scenario cannot be played:\n{flaws}"
         raise options.OptionsError(text) from error
@@ -135,9 +136,9 @@ async def _demo(_: Options, terminal: Terminal) -> int:
     return 0
 
 
-async def _run(scenario: reading.Scenario, terminal: Terminal) -> int:
+async def _run(scenario: scenario_file.Scenario, terminal: Terminal) -> int:
     async with running(scenario.nodes) as world:
-        if not await playing.play(scenario, world, terminal):
+        if not await run.play(scenario, world, terminal):
             return _FAILED
     terminal.good("passed")
     return 0

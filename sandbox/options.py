@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sandbox.faults import told, vocabulary
-from sandbox.faults.vocabulary import Fault
+from sandbox.faults import kinds
+from sandbox.faults import parse as fault_sentence
+from sandbox.faults.kinds import Fault
 from sandbox.world import Machine, MachineError
 from sandbox.world.machines import DEFAULT, machine, product_in, served
 
@@ -198,12 +199,12 @@ def _nodes(count: int) -> str:
 
 
 def _fault(text: str, names: Sequence[str]) -> Fault:
-    asked = told.request(text.split())
+    asked = fault_sentence.request(text.split())
     if asked is None or "begin" not in asked:
         raise OptionsError(f"--fault {text}: expected 'NAME KEY=VALUE …'")
     try:
-        return vocabulary.read(asked["begin"], asked["given"], names)
-    except vocabulary.FaultError as error:
+        return kinds.read(asked["begin"], asked["given"], names)
+    except kinds.FaultError as error:
         flaws = "; ".join(error.problems)
         raise OptionsError(f"--fault {text}: {flaws}") from error
 

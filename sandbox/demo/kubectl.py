@@ -5,7 +5,7 @@ import os
 import shutil
 
 from sandbox.apiclient import Object
-from sandbox.demo import observer
+from sandbox.inspect import observer
 from sandbox.world import World
 
 _DEADLINE_S = 20.0

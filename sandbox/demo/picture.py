@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from sandbox.demo.checks import RING_SIZE
-from sandbox.demo.facts import Cluster, NodeFacts
-from sandbox.demo.terminal import Line, Span, Style
+from sandbox.inspect.checks import RING_SIZE
+from sandbox.inspect.facts import Cluster, NodeFacts
+from sandbox.inspect.terminal import Line, Span, Style
 from sandbox.world import CHIP_COUNT
 
 _FREE = "·"

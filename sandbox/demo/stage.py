@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from sandbox.demo import checks
-from sandbox.demo.checks import Problems
-from sandbox.demo.facts import Choice, Cluster
-from sandbox.demo.terminal import Terminal
+from sandbox.inspect import checks
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.facts import Choice, Cluster
+from sandbox.inspect.terminal import Terminal
 from sandbox.world import World
 
 

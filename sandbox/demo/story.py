@@ -6,9 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sandbox.apiclient import FAILURES
-from sandbox.demo.checks import Problems
 from sandbox.demo.kubectl import KubectlError
-from sandbox.demo.observer import NotSeenError, watch_choices
 from sandbox.demo.stage import Stage, Tally
 from sandbox.demo.steps import (
     closing,
@@ -19,7 +17,9 @@ from sandbox.demo.steps import (
     race,
     registering,
 )
-from sandbox.demo.terminal import Style, Terminal
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.observer import NotSeenError, watch_choices
+from sandbox.inspect.terminal import Style, Terminal
 from sandbox.world import World
 
 NODES = ("node-1", "node-2", "node-3")

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox.demo import pods
-from sandbox.demo.terminal import Terminal
+from sandbox.inspect import pods
+from sandbox.inspect.terminal import Terminal
 from sandbox.world import Machine, World
 
 _POD_FILE = "pod.json"

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from sandbox.faults.breaking import Breakage
-from sandbox.faults.vocabulary import Fault, FaultError, read
+from sandbox.faults.inject import Breakage
+from sandbox.faults.kinds import Fault, FaultError, read
 from sandbox.world import World
 
 SOCKET = "faults.sock"

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from sandbox.faults.vocabulary import FaultError
-from sandbox.world.premises import FAULT_CODE, Node
+from sandbox.faults.kinds import FaultError
+from sandbox.world.directories import FAULT_CODE, Node
 
 Undo = Callable[[], Awaitable[None]]
 _LIE_S = 0.5

@@ -20,8 +20,8 @@ from sandbox.kubelet.devices import (
     Question,
 )
 from sandbox.kubelet.plugins import PluginServer
-from sandbox.kubelet.pods import Container, Pod
 from sandbox.kubelet.switches import Switches
+from sandbox.pods import Container, Pod
 from service import clock
 
 _log = logging.getLogger(__name__)

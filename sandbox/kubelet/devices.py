@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from sandbox.kubelet.pods import Container, ContainerKind, Pod
+from sandbox.pods import Container, ContainerKind, Pod
 
 HEALTHY = "Healthy"
 #: cm/devicemanager/types.go:125

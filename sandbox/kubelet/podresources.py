@@ -14,9 +14,9 @@ import grpc.aio
 
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.kubelet.devices import DeviceTables
-from sandbox.kubelet.pods import ContainerKind, Pod
 from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.syncloop import SyncLoop
+from sandbox.pods import ContainerKind, Pod
 from service import clock
 
 SOCKET = "kubelet.sock"

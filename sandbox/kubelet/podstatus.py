@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from sandbox.apiclient import Object
-from sandbox.kubelet.pods import Container, ContainerKind, Pod
 from sandbox.kubelet.runtime import Run
+from sandbox.pods import Container, ContainerKind, Pod
 from service import clock
 
 

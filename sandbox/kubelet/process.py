@@ -12,11 +12,11 @@ from sandbox.kubelet import lease
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceTables, KubeletPanicError, Sources
 from sandbox.kubelet.node import NodeFacts, NodeReporter
-from sandbox.kubelet.outbox import Outbox
 from sandbox.kubelet.podlist import PodListServer
 from sandbox.kubelet.podresources import SOCKET, PodResourcesServer
 from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Runtime
+from sandbox.kubelet.status_queue import Outbox
 from sandbox.kubelet.switches import Switches
 from sandbox.kubelet.syncloop import SyncLoop
 from sandbox.kubelet.worker import Node

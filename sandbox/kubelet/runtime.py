@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sandbox.kubelet.pods import Container, Pod
+from sandbox.pods import Container, Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

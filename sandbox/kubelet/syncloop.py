@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from sandbox.apiclient import Changed, Event, Listed, Object
 from sandbox.kubelet import podstatus
 from sandbox.kubelet.devices import DeviceError
-from sandbox.kubelet.pods import Pod, pod_of
 from sandbox.kubelet.podstatus import Addresses
 from sandbox.kubelet.worker import TERMINATED, Node, PodWorker
+from sandbox.pods import Pod, pod_of
 from service import clock
 
 

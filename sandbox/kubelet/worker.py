@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from sandbox.kubelet import podstatus
 from sandbox.kubelet.allocator import Allocator
 from sandbox.kubelet.devices import DeviceError
-from sandbox.kubelet.outbox import Outbox
-from sandbox.kubelet.pods import Container, ContainerKind, Pod, environment
 from sandbox.kubelet.podstatus import Addresses, Observed, Waiting
 from sandbox.kubelet.profiles import Profile
 from sandbox.kubelet.runtime import Run, Runtime, Setup
+from sandbox.kubelet.status_queue import Outbox
 from sandbox.kubelet.switches import Switches
+from sandbox.pods import Container, ContainerKind, Pod, environment
 from service import clock
 
 _MAX_BACKOFF_S = 300.0

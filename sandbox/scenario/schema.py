@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any
 
-from sandbox.faults.vocabulary import FAULTS, FaultKind, Kind
-from sandbox.scenario.reading import NODES_MOST, PHASES, PODS_MOST
+from sandbox.faults.kinds import FAULTS, FaultKind, Kind
+from sandbox.scenario.parse import NODES_MOST, PHASES, PODS_MOST
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 _DURATION: dict[str, Any] = {

@@ -8,7 +8,7 @@ before the last one is bound.
 from dataclasses import dataclass, field
 
 from sandbox.apiclient import Object
-from sandbox.kubelet.pods import Pod
+from sandbox.pods import Pod
 from sandbox.scheduler.fit import Load
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from sandbox.apiclient import Object
-from sandbox.kubelet.pods import Pod
+from sandbox.pods import Pod
 
 #: a score of an extender is 0 to 10, the scheduler's own 0 to 100
 _SCALE = 10

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sandbox.apiclient import Object
-from sandbox.kubelet.pods import Pod
+from sandbox.pods import Pod
 
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _NO_VICTIMS = "No preemption victims found for incoming pod"

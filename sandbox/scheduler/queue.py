@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from sandbox.kubelet.pods import Pod
+from sandbox.pods import Pod
 
 #: backend/queue/scheduling_queue.go:61-83
 _MAX_BACKOFF_S = 10.0

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 
 from sandbox.apiclient import FAILURES, ApiClient, ApiStatusError, Object, pod_path
-from sandbox.kubelet.pods import Pod
+from sandbox.pods import Pod
 from service import clock
 
 _RETRY_S = 0.5

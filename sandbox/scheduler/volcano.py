@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 
 from sandbox.apiclient import FAILURES, ApiClient, Object, pod_path
-from sandbox.kubelet.pods import Pod, pod_of
+from sandbox.pods import Pod, pod_of
 from sandbox.scheduler import fit
 from sandbox.scheduler.background import Background
 from sandbox.scheduler.cluster import Cluster

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 
 from sandbox.apiclient import Object
-from sandbox.kubelet.pods import Pod
+from sandbox.pods import Pod
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 _TASK_SPEC = "volcano.sh/task-spec"

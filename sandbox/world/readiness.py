@@ -7,8 +7,8 @@ from pathlib import Path
 import aiohttp
 
 from sandbox.apiclient import FAILURES, ApiClient
+from sandbox.world.directories import Node
 from sandbox.world.machines import Machine
-from sandbox.world.premises import Node
 from sandbox.world.programs import Programs
 
 _READY_S = 120.0

@@ -16,16 +16,16 @@ from pathlib import Path
 import aiohttp
 
 import sandbox
-from sandbox import stepped
+from sandbox import clock
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
-from sandbox.faults.troubles import Troubles
+from sandbox.apiserver.outages import Troubles
 from sandbox.kubelet import Kubelet
 from sandbox.scheduler import SchedulingLoop
-from sandbox.world import premises
-from sandbox.world.crew import EXTENDER, Crew, agent_of
+from sandbox.world import directories
+from sandbox.world.directories import ControlPlane, Node, Premises
 from sandbox.world.machines import Machine
-from sandbox.world.premises import ControlPlane, Node, Premises
+from sandbox.world.processes import EXTENDER, Crew, agent_of
 from sandbox.world.programs import Programs
 from sandbox.world.readiness import Readiness, address
 
@@ -54,7 +54,7 @@ class ExtenderPlace:
 def agent_command(node: Node) -> Sequence[str]:
     """Return how our own agent is started."""
     return (
-        *(sys.executable, "-m", "sandbox.stepped", str(node.clock_file), "agent"),
+        *(sys.executable, "-m", "sandbox.clock", str(node.clock_file), "agent"),
         *("--node-name", node.name),
         *("--kubelet-dir", str(node.kubelet_dir)),
         *("--pod-resources-socket", str(node.pod_resources_socket)),
@@ -72,7 +72,7 @@ def agent_command(node: Node) -> Sequence[str]:
 def extender_command(place: ExtenderPlace) -> Sequence[str]:
     """Return how our own extender is started."""
     return (
-        *(sys.executable, "-m", "sandbox.stepped", str(place.clock_file), "extender"),
+        *(sys.executable, "-m", "sandbox.clock", str(place.clock_file), "extender"),
         *("--api-server", place.api_url),
         *("--service-account-dir", str(place.service_account_dir)),
         *("--listen", place.listen),
@@ -157,7 +157,7 @@ async def running(
         ProgramDiedError: a program ended by itself; also later, inside.
     """
     programs = Programs()
-    with premises.opened(below) as place:
+    with directories.opened(below) as place:
         try:
             async with AsyncExitStack() as stack:
                 builder = _Builder(stack, programs, place, commands or Commands())
@@ -290,7 +290,7 @@ class _Builder:
             address_file=address_file,
             clock_file=self._place.extender_clock_file,
         )
-        stepped.begin(place.clock_file)
+        clock.begin(place.clock_file)
 
         def start() -> None:
             known = address_file.exists()

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from sandbox.apiclient import FAILURES
-from sandbox.demo import checks, facts, observer
-from sandbox.demo.facts import Choice
+from sandbox.inspect import checks, facts, observer
+from sandbox.inspect.facts import Choice
 from sandbox.world import ControlPlane, World, running
 from tests.e2e import product, truth
 from tests.e2e.assembly import token

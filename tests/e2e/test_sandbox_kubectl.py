@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.apiserver import ApiServer
-from sandbox.demo import pods, visit
+from sandbox.demo import visit
+from sandbox.inspect import pods
 from sandbox.world import running
 from tests.e2e.places import chosen
 from tests.sandbox.apiserver.waiting import watches

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from extender import live, waker
-from sandbox import stepped
+from sandbox import clock as step_clock
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
 from scheduler_core.products.table import ATLAS_800_TRAINING
@@ -354,10 +354,10 @@ async def test_a_clock_that_is_hours_ahead_makes_no_agent_silent(
     await world.add_node("n1")
     pod = await world.add_pod("p", 8)
     ahead, other = tmp_path / "ahead", tmp_path / "other"
-    stepped.begin(ahead)
-    stepped.step(ahead, 10_000)
+    step_clock.begin(ahead)
+    step_clock.step(ahead, 10_000)
     async with (
-        started(world.server.url, other, by=("sandbox.stepped", str(ahead))),
+        started(world.server.url, other, by=("sandbox.clock", str(ahead))),
         aiohttp.ClientSession(f"http://{other.read_text().strip()}") as extender,
     ):
         world.extender, before = extender, world.extender

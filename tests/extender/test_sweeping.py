@@ -14,7 +14,7 @@ from extender.cache import Cache, step
 from extender.feed import Feed
 from extender.metrics import Metrics
 from extender.sweeping import Promises, Sweeping
-from sandbox.faults.troubles import Trouble, What
+from sandbox.apiserver.outages import Trouble, What
 from tests.extender.clusters import NOW_S, RESOURCE, Spec, bind, free, pod
 from tests.extender.fed import PODS, World
 from tests.kube.fire import Bed, served

@@ -20,12 +20,12 @@ from kube.credentials import Credentials
 from kube.objects import Pod
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from sandbox.apiserver import paths, requests
+from sandbox.apiserver.outages import Troubles
 from sandbox.apiserver.requests import Request
 from sandbox.apiserver.resources import Resource
 from sandbox.apiserver.routes import Routes
 from sandbox.apiserver.store import Store
 from sandbox.apiserver.watches import Hub
-from sandbox.faults.troubles import Troubles
 from tests.kube.pipes import Pipes
 
 PODS = "/api/v1/namespaces/default/pods"

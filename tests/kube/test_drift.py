@@ -17,7 +17,7 @@ from kube.errors import KubeError
 from kube.objects import Meta, OnlyMeta, Pod
 from kube.reflector import ListWatch
 from kube.store import Collection, Difference
-from sandbox.faults.troubles import Trouble, What
+from sandbox.apiserver.outages import Trouble, What
 from tests.kube.fire import Bed, burning, settled
 from tests.kube.server import Script, Watch, line, page, pod
 from tests.kube.watches import watch_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sandbox.faults.troubles import Trouble, What
+from sandbox.apiserver.outages import Trouble, What
 from tests.kube.fire import burning, settled
 
 pytestmark = pytest.mark.looptime

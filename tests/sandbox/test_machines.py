@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from sandbox.demo import observer, pods
+from sandbox.inspect import observer, pods
 from sandbox.world import Cards, Machine, World, running
-from sandbox.world.premises import FAULT_CODE
+from sandbox.world.directories import FAULT_CODE
 
 
 async def test_each_node_is_served_by_the_rules_of_its_own_product(

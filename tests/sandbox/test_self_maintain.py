@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sandbox.demo import observer, pods
+from sandbox.inspect import observer, pods
 from sandbox.world import World, running
 from scheduler_core.wire import deviceinfo
 

@@ -19,7 +19,7 @@ from sandbox.world import (
     Commands,
     NotReadyError,
     ProgramDiedError,
-    premises,
+    directories,
     running,
 )
 from sandbox.world.programs import Programs
@@ -178,7 +178,7 @@ def test_socket_paths_fit_even_below_a_long_directory(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 80)
     deep.mkdir()
 
-    with premises.opened(deep) as place:
+    with directories.opened(deep) as place:
         root = place.node_root("a-node-with-a-rather-long-name")
         sockets = (
             root / "device-plugins" / "Ascend910.sock",

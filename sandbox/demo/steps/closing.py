@@ -1,9 +1,9 @@
 """Step 7: the sum of it all, as a table."""
 
-from sandbox.demo import checks
-from sandbox.demo.checks import Problems
 from sandbox.demo.measurements import in_ms, quantile
 from sandbox.demo.stage import Stage
+from sandbox.inspect import checks
+from sandbox.inspect.checks import Problems
 
 
 async def play(stage: Stage) -> Problems:

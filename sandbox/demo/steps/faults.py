@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sandbox.demo import checks, observer, picture, pods
-from sandbox.demo.checks import Problems
-from sandbox.demo.facts import Chips
+from sandbox.demo import picture
 from sandbox.demo.measurements import in_ms
 from sandbox.demo.stage import Stage
+from sandbox.inspect import checks, observer, pods
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.facts import Chips
 from sandbox.world import CHIP_COUNT
 
 NODE = "node-2"

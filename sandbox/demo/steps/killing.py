@@ -6,10 +6,11 @@ makes in its place runs; and nobody else notices.
 
 import asyncio
 
-from sandbox.demo import checks, observer, picture, pods
-from sandbox.demo.checks import Problems
-from sandbox.demo.facts import Cluster, PodFacts
+from sandbox.demo import picture
 from sandbox.demo.stage import Stage
+from sandbox.inspect import checks, observer, pods
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.facts import Cluster, PodFacts
 from sandbox.world import agent_of
 
 NODE = "node-1"

@@ -1,9 +1,10 @@
 """Step 6: a pod that fits nowhere stays pending, and its event says why."""
 
-from sandbox.demo import checks, observer, picture, pods
-from sandbox.demo.checks import Problems
-from sandbox.demo.facts import Chips
+from sandbox.demo import picture
 from sandbox.demo.stage import Stage
+from sandbox.inspect import checks, observer, pods
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.facts import Chips
 from sandbox.world import RESOURCE
 
 POD = "homeless"

@@ -1,10 +1,11 @@
 """Step 2: pods of one, two, four and eight chips are placed."""
 
-from sandbox.demo import checks, observer, picture, pods
-from sandbox.demo.checks import Problems
-from sandbox.demo.facts import Chips, PodFacts
+from sandbox.demo import picture
 from sandbox.demo.stage import Stage
-from sandbox.demo.terminal import Style
+from sandbox.inspect import checks, observer, pods
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.facts import Chips, PodFacts
+from sandbox.inspect.terminal import Style
 
 NAMES = {"one": 1, "two": 2, "four": 4, "eight": 8}
 

@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Sequence
 
 from sandbox.apiclient import Object
-from sandbox.demo import checks, measurements, observer, picture, pods
-from sandbox.demo.checks import Problems
-from sandbox.demo.facts import Chips, Choice, Cluster
+from sandbox.demo import measurements, picture
 from sandbox.demo.stage import Stage
+from sandbox.inspect import checks, observer, pods
+from sandbox.inspect.checks import Problems
+from sandbox.inspect.facts import Chips, Choice, Cluster
 from sandbox.world import CHIP_COUNT, World
 
 #: Takes two ids of its own choice, once.

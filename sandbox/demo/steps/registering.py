@@ -1,8 +1,9 @@
 """Step 1: the nodes register, and report their chips."""
 
-from sandbox.demo import checks, kubectl, observer, picture
-from sandbox.demo.checks import Problems
+from sandbox.demo import kubectl, picture
 from sandbox.demo.stage import Stage
+from sandbox.inspect import checks, observer
+from sandbox.inspect.checks import Problems
 from sandbox.world import RESOURCE
 
 

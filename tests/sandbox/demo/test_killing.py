@@ -4,10 +4,11 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from sandbox.demo import checks, story
-from sandbox.demo.facts import Cluster, Mount, NodeFacts, PodFacts
+from sandbox.demo import story
 from sandbox.demo.steps import killing
-from sandbox.demo.terminal import Terminal
+from sandbox.inspect import checks
+from sandbox.inspect.facts import Cluster, Mount, NodeFacts, PodFacts
+from sandbox.inspect.terminal import Terminal
 from sandbox.world import Commands, Node, running
 from sandbox.world.world import agent_command
 

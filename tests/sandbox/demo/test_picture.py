@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from sandbox.demo import picture
-from sandbox.demo.facts import Cluster, Mount, NodeFacts
-from sandbox.demo.terminal import Line, Style
+from sandbox.inspect.facts import Cluster, Mount, NodeFacts
+from sandbox.inspect.terminal import Line, Style
 
 EMPTY = NodeFacts(
     name="node-1",

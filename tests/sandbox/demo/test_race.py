@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sandbox.demo import story
 from sandbox.demo.steps import race
-from sandbox.demo.terminal import Terminal
+from sandbox.inspect.terminal import Terminal
 from sandbox.world import Commands, Node, running
 
 RACE = story.Step(title="A race", play=race.play)

@@ -19,7 +19,7 @@ from sandbox.kubelet.devices import (
     Preferred,
     Sources,
 )
-from sandbox.kubelet.pods import Pod, pod_of
+from sandbox.pods import Pod, pod_of
 
 CHIPS = "example.com/chips"
 ANSWER = Allocated(responses=(api_pb2.ContainerAllocateResponse(),))

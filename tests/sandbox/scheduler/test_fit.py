@@ -1,5 +1,5 @@
 from sandbox.apiclient import Object
-from sandbox.kubelet.pods import Pod, pod_of
+from sandbox.pods import Pod, pod_of
 from sandbox.scheduler.fit import Load, Misfit, misfit, text
 
 CHIPS = "huawei.com/Ascend910"

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
-from sandbox.kubelet.pods import pod_of
+from sandbox.pods import pod_of
 from sandbox.scheduler import VolcanoLoop
 from sandbox.scheduler.volcanobodies import (
     Status,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sandbox.demo.facts import Chips, Choices, Cluster, Mount, NodeFacts, PodFacts
+from sandbox.inspect.facts import Chips, Choices, Cluster, Mount, NodeFacts, PodFacts
 from sandbox.world import CHIP_COUNT
 
 #: Chips of one HCCS ring of an Atlas 800 training server (MindCluster, "Affinity

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox.faults import breaking, drivers, told
-from sandbox.faults.vocabulary import FAULTS, FaultError, duration_s, read
+from sandbox.faults import drivers, inject, parse
+from sandbox.faults.kinds import FAULTS, FaultError, duration_s, read
 from sandbox.world import Machine
-from sandbox.world.premises import Node
+from sandbox.world.directories import Node
 
 NODES = ("n1", "n2")
 PAGE = Path(__file__).parents[3] / "docs" / "scenarios.md"
 
 
 def test_each_fault_of_the_table_is_done() -> None:
-    assert {kind.name for kind in FAULTS} == breaking.DOABLE
+    assert {kind.name for kind in FAULTS} == inject.DOABLE
 
 
 def test_the_page_for_people_names_each_fault_and_its_parameters() -> None:
@@ -80,19 +80,19 @@ def test_durations(told: object, seconds: float | None) -> None:
 
 
 def test_what_a_person_types_is_understood_or_explained(tmp_path: Path) -> None:
-    assert told.request(["api-down", "for=10s"]) == {
+    assert parse.request(["api-down", "for=10s"]) == {
         "begin": "api-down",
         "given": {"for": "10s"},
     }
-    assert told.request(["--end", "api-down"]) == {"end": "api-down"}
-    assert told.request(["api-down", "10s"]) is None
+    assert parse.request(["--end", "api-down"]) == {"end": "api-down"}
+    assert parse.request(["api-down", "10s"]) is None
     out, err = io.StringIO(), io.StringIO()
     environ = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
 
-    assert told.main(["fault"], environ, out, err) == 2
-    assert told.main(["fault", "api-down"], environ, out, err) == 1
-    assert told.main(["faults"], environ, out, err) == 0
-    assert told.main(["fault", "--help"], environ, out, err) == 0
+    assert parse.main(["fault"], environ, out, err) == 2
+    assert parse.main(["fault", "api-down"], environ, out, err) == 1
+    assert parse.main(["faults"], environ, out, err) == 0
+    assert parse.main(["fault", "--help"], environ, out, err) == 0
 
     assert "expected the KUBECONFIG of a running sandbox" in err.getvalue()
     assert out.getvalue().startswith("api-slow: each request to the API server waits")

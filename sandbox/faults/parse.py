@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sandbox.faults.control import SOCKET
-from sandbox.faults.vocabulary import FAULTS, FaultKind, Parameter
+from sandbox.faults.kinds import FAULTS, FaultKind, Parameter
 from service.console import unread_is_well
 
 _DONE, _REFUSED, _MISUSED = 0, 1, 2

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from sandbox.apiclient import Object
-from sandbox.demo import checks, observer
-from sandbox.demo.facts import Cluster, PodFacts
-from sandbox.demo.observer import NotSeenError
+from sandbox.inspect import checks, observer
+from sandbox.inspect.facts import Cluster, PodFacts
+from sandbox.inspect.observer import NotSeenError
 from sandbox.world import RESOURCE, World
 
 _ENDED = {"Succeeded", "Failed"}

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from sandbox.demo import checks
-from sandbox.demo.checks import Pairing
-from sandbox.demo.facts import Chips, Choice, Cluster, Mount, NodeFacts, PodFacts
+from sandbox.inspect import checks
+from sandbox.inspect.checks import Pairing
+from sandbox.inspect.facts import Chips, Choice, Cluster, Mount, NodeFacts, PodFacts
 
 ALL = tuple(range(8))
 

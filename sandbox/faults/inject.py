@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sandbox import stepped
+from sandbox import clock
+from sandbox.apiserver.outages import WRITES, Trouble, What
 from sandbox.faults import drivers
-from sandbox.faults.troubles import WRITES, Trouble, What
-from sandbox.faults.vocabulary import Fault, FaultError, Value
+from sandbox.faults.kinds import Fault, FaultError, Value
 from sandbox.kubelet import Kubelet
 from sandbox.world import EXTENDER, World, agent_of
 
@@ -300,11 +300,11 @@ async def _clock_stepped(world: World, values: Mapping[str, Value]) -> Begun:
         known = ", ".join(world.clocks) or "nobody"
         raise FaultError([f"user: expected one of {known}, found {pattern!r}"])
     for file in files:
-        stepped.step(file, by_s)
+        clock.step(file, by_s)
 
     async def undo() -> None:
         for file in files:
-            stepped.step(file, -by_s)
+            clock.step(file, -by_s)
 
     return Begun(undo=undo)
 

@@ -5,20 +5,12 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from sandbox.apiclient import FAILURES
-from sandbox.demo import checks, observer, pods
-from sandbox.demo.facts import Cluster, PodFacts
-from sandbox.demo.terminal import Terminal
-from sandbox.faults.breaking import Breakage
-from sandbox.faults.vocabulary import Fault, FaultError
-from sandbox.scenario.reading import (
-    Create,
-    Delete,
-    End,
-    Expect,
-    Scenario,
-    Step,
-    Wait,
-)
+from sandbox.faults.inject import Breakage
+from sandbox.faults.kinds import Fault, FaultError
+from sandbox.inspect import checks, observer, pods
+from sandbox.inspect.facts import Cluster, PodFacts
+from sandbox.inspect.terminal import Terminal
+from sandbox.scenario.parse import Create, Delete, End, Expect, Scenario, Step, Wait
 from sandbox.world import World
 
 _LOOK_S = 0.05

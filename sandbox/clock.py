@@ -1,6 +1,6 @@
 """Run one of our programs by a clock on the wall that can be stepped.
 
-`python -m sandbox.stepped FILE MODULE [ARGUMENT …]` runs a module as `python -m` does.
+`python -m sandbox.clock FILE MODULE [ARGUMENT …]` runs a module as `python -m` does.
 FILE holds how far ahead its clock is, in seconds, as one double; whoever writes another
 number there has stepped it.
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import stepped
+from sandbox import clock
 from sandbox.world.machines import Machine
 
 RESOURCE = "huawei.com/Ascend910"
@@ -101,7 +101,7 @@ class Node:
 
     def begin(self) -> None:
         """Write the driver's file for the first time, and set the clock."""
-        stepped.begin(self.clock_file)
+        clock.begin(self.clock_file)
         if self.machine.driver_file is None:
             self.set_faults(())
         else:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox.faults import vocabulary
-from sandbox.faults.vocabulary import Fault, FaultError, duration_s
+from sandbox.faults import kinds
+from sandbox.faults.kinds import Fault, FaultError, duration_s
 from sandbox.scenario.document import DocumentError, Spot, parse
 
 _OF_NODES = ("allocatable", "free", "unhealthy")
@@ -186,14 +186,14 @@ class _Reader:
             return None
         given = {key: value for key, value in told.items() if key != "name"}
         try:
-            return vocabulary.read(told.get("name"), given, self.nodes)
+            return kinds.read(told.get("name"), given, self.nodes)
         except FaultError as error:
             self.flaws += [(spot.line, f"fault: {text}") for text in error.problems]
             return None
 
     def end(self, spot: Spot) -> End:
         name = self.text("end", spot)
-        if name not in vocabulary.KINDS:
+        if name not in kinds.KINDS:
             self._flaw(spot, "end", "the name of a fault", name)
         return End(name=name)
 
@@ -254,7 +254,7 @@ class _Reader:
     def duration(self, what: str, spot: Spot) -> float:
         found = duration_s(spot.plain())
         if found is None:
-            expected = vocabulary.Kind.DURATION.value
+            expected = kinds.Kind.DURATION.value
             self._flaw(spot, what, expected, spot.plain())
         return found or 0.0
 

@@ -6,9 +6,9 @@ import jsonschema
 import pytest
 import yaml
 
-from sandbox.faults.vocabulary import KINDS, Fault
+from sandbox.faults.kinds import KINDS, Fault
 from sandbox.scenario import schema
-from sandbox.scenario.reading import (
+from sandbox.scenario.parse import (
     Create,
     Expect,
     Scenario,

@@ -14,14 +14,7 @@ import grpc.aio
 
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from sandbox.apiclient import Changed, Listed, Object
-from sandbox.demo.facts import (
-    Chips,
-    Choice,
-    Cluster,
-    Mount,
-    NodeFacts,
-    PodFacts,
-)
+from sandbox.inspect.facts import Chips, Choice, Cluster, Mount, NodeFacts, PodFacts
 from sandbox.world import RESOURCE, World
 
 NAMESPACE = "default"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.demo.terminal import Terminal
-from sandbox.faults.breaking import DOABLE, Breakage
-from sandbox.faults.vocabulary import Fault, FaultError, read
-from sandbox.scenario import playing, reading
-from sandbox.scenario.reading import Scenario
+from sandbox.faults.inject import DOABLE, Breakage
+from sandbox.faults.kinds import Fault, FaultError, read
+from sandbox.inspect.terminal import Terminal
+from sandbox.scenario import parse, run
+from sandbox.scenario.parse import Scenario
 from sandbox.world import World, running
 from service import clock
 
@@ -49,7 +49,7 @@ async def test_faults_are_done_once_and_scenarios_end_at_what_does_not_hold(
 ) -> None:
     breakage = Breakage(world)
     out = io.StringIO()
-    passed = await playing.play(reading.read(SHORT), world, Terminal(out, {}))
+    passed = await run.play(parse.read(SHORT), world, Terminal(out, {}))
 
     await breakage.begin(fault("kubelet-killed"))
     for name in ("kubelet-killed", "kubelet-restarted", "checkpoint-lost"):
@@ -95,7 +95,7 @@ async def _reported(world: World, is_so: Callable[[float], bool]) -> None:
 
 
 def test_the_tour_is_of_all_faults() -> None:
-    assert _faults(reading.read(TOUR.read_text(encoding="utf-8"))) == DOABLE
+    assert _faults(parse.read(TOUR.read_text(encoding="utf-8"))) == DOABLE
 
 
 def _faults(scenario: Scenario) -> set[str]:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.demo.terminal import Span, Style, Terminal
+from sandbox.inspect.terminal import Span, Style, Terminal
 
 ESCAPE = "\x1b"
 

@@ -1,0 +1,1 @@
+"""Looks at the simulated cluster and checks what it sees."""
