@@ -7,17 +7,20 @@ import sys
 from contextlib import AsyncExitStack
 from functools import partial
 
-from agent import app, inherited, statussocket
+from agent import app, mindcluster_flags
 from agent.observe import log as keys
-from agent.resettling import Resettling, has_file
 from agent.settings import Settings, verify
+from agent.settings_reload import Resettling, has_file
+from agent.status import socket
 from service import logs, process, settings
 
 log = logging.getLogger(__name__)
 
 
 async def _run() -> None:
-    said = inherited.translated(sys.argv[1:], os.environ, prefix=Settings.PREFIX)
+    said = mindcluster_flags.translated(
+        sys.argv[1:], os.environ, prefix=Settings.PREFIX
+    )
     told = settings.load(Settings, said.argv, os.environ)
     verify(told)
     logs.setup(told.log_level)
@@ -34,7 +37,7 @@ async def _run() -> None:
 def main() -> int:
     """Run until told to stop, or tell the status; the exit code says how it went."""
     if sys.argv[1:2] == ["status"]:
-        return statussocket.main(sys.argv[2:], os.environ)
+        return socket.main(sys.argv[2:], os.environ)
     return process.run(_run)
 
 

@@ -17,30 +17,32 @@ from typing import NoReturn
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from agent import equipment, picture, status, statussocket
-from agent.api import Api
+from agent import wiring
+from agent.api_client import Api
+from agent.devices.poller import Source
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
-from agent.devices.source import Source
-from agent.faults.rules import FaultConfig
-from agent.faultwatch import FaultWatch
-from agent.holdbook import Holdbook
-from agent.journal import Journal, JournalProblem, ProblemKind
-from agent.line import Line, Shared
-from agent.nodepods import FIRST_LIST_S, NodePods
+from agent.health.rules import FaultConfig
+from agent.journal.file import Journal, JournalProblem, ProblemKind
+from agent.journal.writer import Holdbook
+from agent.monitor.driver import Sight
+from agent.monitor.fault_config import FaultWatch
+from agent.observe.announcer import News
 from agent.observe.metrics import Metrics
-from agent.observe.news import News
-from agent.owner import Owner
-from agent.plugin.exclusive import exclusive
-from agent.plugin.pace import Pace
-from agent.plugin.traffic import Traffic
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.node_lock import exclusive
+from agent.plugin.rate_limit import Pace
+from agent.pods.informer import FIRST_LIST_S, NodePods
+from agent.pods.reconciler import READ_EACH_S
+from agent.product_line import Line, Shared
 from agent.readiness import Readiness
-from agent.reconciler import READ_EACH_S
-from agent.reporter import Reporter
+from agent.report import content
+from agent.report.owner import Owner
+from agent.report.reporter import Reporter
 from agent.settings import Settings, boot_id
-from agent.sight import Sight
-from agent.status import View
-from agent.statussocket import telling
+from agent.status import document, socket
+from agent.status.document import View
+from agent.status.socket import telling
 from service import clock
 from service.endpoints import Endpoints
 from service.version import version
@@ -80,15 +82,15 @@ async def main(settings: Settings) -> None:
         )
         ready.has("directory")
         source = Source(
-            equipment.driver(stack, settings),
+            wiring.driver(stack, settings),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
-        reading = await equipment.first_reading(source, settings, ready)
+        reading = await wiring.first_reading(source, settings, ready)
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
         await stack.enter_async_context(
-            telling(settings.state_dir / statussocket.NAME, agent.status)
+            telling(settings.state_dir / socket.NAME, agent.status)
         )
         await agent.run(source)
 
@@ -167,11 +169,11 @@ class Agent:
             traffic=Traffic(asyncio.get_running_loop().time),
             pace=Pace(READ_EACH_S),
             processes=Processes(),
-            mount=equipment.mount(settings, reading),
+            mount=wiring.mount(settings, reading),
             host_ip=lambda: self._reporter.host_ip,
             readings=lambda: [line.diagnosis.reading for line in self._lines],
         )
-        readings = equipment.lines(settings, reading)
+        readings = wiring.lines(settings, reading)
         products = [each.product for each in readings]
         self._lines = [
             Line(
@@ -228,7 +230,7 @@ class Agent:
 
     def status(self) -> dict[str, object]:
         """What a person at the node is told."""
-        return status.document(*map(self._view, self._lines))
+        return document.document(*map(self._view, self._lines))
 
     def _view(self, line: Line) -> View:
         return View(
@@ -303,6 +305,6 @@ class Agent:
         """Have the newest state published."""
         while True:
             version = line.current.version
-            drawn = picture.of_node([each.picture() for each in self._lines])
+            drawn = content.of_node([each.picture() for each in self._lines])
             self._reporter.publish(drawn)
             await line.current.changed(version)

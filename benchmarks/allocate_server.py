@@ -13,16 +13,16 @@ import grpc
 from prometheus_client import CollectorRegistry
 
 from agent.claims.events import Effect, PodSeen
+from agent.claims.store import Current
 from agent.claims.values import Hold, Ledger, Owner
-from agent.current import Current
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
-from agent.holdbook import Holdbook
-from agent.journal import Journal
+from agent.journal.file import Journal
+from agent.journal.writer import Holdbook
 from agent.observe.metrics import Metrics
-from agent.plugin.mounting import Mount, Mounting
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.mounts import Mount, Mounting
 from agent.plugin.servicer import Servicer
-from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products import table
 from scheduler_core.products.columns import Product

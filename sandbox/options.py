@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NODE=FILE",
         help="what the simulated driver of a node says in the beginning: its product, "
-        "faults … (agent/devices/driver_file.py); a copy, which you may edit",
+        "faults … (agent/devices/simulated/file.py); a copy, which you may edit",
     )
     up.add_argument(
         "--fault",

@@ -52,7 +52,7 @@ PARTS = {
             "tests/agent/test_standalone_plans.py",
         ),
         slow=(
-            "tests/agent/claims/test_publishing.py",
+            "tests/agent/claims/test_annotations.py",
             "tests/agent/claims/test_state_machine.py",
         ),
     ),

@@ -3,7 +3,7 @@
 Events are facts that somebody else has already parsed; effects are carried out
 by the plugin, the reconciler and the metrics. Journal, device list, ConfigMap
 and annotations are no effects: each is a function of the state
-(`ledger.entries`, `occupancy.devices`, `publishing`), compared after each step.
+(`ledger.entries`, `occupancy.devices`, `annotations`), compared after each step.
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """Every pod of `settling.wants_reading` was read in this pass."""
+    """Every pod of `confirm.wants_reading` was read in this pass."""
 
     quiet: bool  #: no Allocate was under way during the pass
     #: all that pod-resources lists; None: it was not asked for all

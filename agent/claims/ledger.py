@@ -9,15 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from agent.claims import (
-    exchanging,
-    occupancy,
-    pairing,
-    releasing,
-    settling,
-    standalone,
-    values,
-)
+from agent.claims import allocate, confirm, occupancy, release, standalone, swap, values
 from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
@@ -53,14 +45,14 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
         case ChipsRead() | LeftRead():
             ledger = _look(ledger, event)
         case PreferenceAsked():
-            ledger, preferred = pairing.prefer(ledger, event)
+            ledger, preferred = allocate.prefer(ledger, event)
             effects = (preferred,)
         case AllocateAsked():
-            ledger, effects = pairing.allocate(ledger, event)
+            ledger, effects = allocate.allocate(ledger, event)
         case ResourcesRead():
             ledger, effects = _read(ledger, event)
         case PassEnded():
-            ledger = releasing.end_pass(ledger, event)
+            ledger = release.end_pass(ledger, event)
         case _:
             assert_never(event)
     return ledger, effects
@@ -69,7 +61,7 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
 def _look(ledger: Ledger, event: ChipsRead | LeftRead) -> Ledger:
     """Take in what driver or kernel has shown."""
     if isinstance(event, LeftRead):
-        return releasing.take_in_left(ledger, event)
+        return release.take_in_left(ledger, event)
     return replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
 
 
@@ -91,7 +83,7 @@ def resume(ledger: Ledger) -> Ledger:
     """
     for uid in sorted(ledger.slots):
         mine = ledger.slots[uid]
-        got = exchanging.given_from(ledger, mine)
+        got = swap.given_from(ledger, mine)
         if got & ~mine.chips:
             changed = _with_what_it_got(ledger, mine, got)
             ledger = replace(ledger, slots={**ledger.slots, **changed})
@@ -175,7 +167,7 @@ def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, .
     """Take in what pod-resources said; the kubelet's own pods can go this way."""
     if event.uid in ledger.unproven and event.quiet and event.containers is None:
         ledger = _forget(ledger, event.uid)
-    return settling.read(ledger, event)
+    return confirm.read(ledger, event)
 
 
 def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
@@ -261,7 +253,7 @@ def _forget(ledger: Ledger, uid: str) -> Ledger:
 
 def _close(ledger: Ledger, uid: str) -> Ledger:
     """End a pod's claim: nothing will be served from it any more."""
-    return releasing.without_idle_slots(
+    return release.without_idle_slots(
         replace(
             ledger,
             problems={u: text for u, text in ledger.problems.items() if u != uid},

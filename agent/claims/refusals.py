@@ -2,7 +2,7 @@
 
 import math
 
-from agent.claims import occupancy, picking, values
+from agent.claims import choose_chips, occupancy, values
 from agent.claims.values import Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations, shapes
@@ -85,7 +85,7 @@ def too_few(slot: Slot) -> str:
 
 def unusable(ledger: Ledger, slot: Slot) -> str:
     """Say which chips of a claim cannot be given, and why."""
-    lasting, reusable = picking.taken(ledger, slot)
+    lasting, reusable = choose_chips.taken(ledger, slot)
     pool = slot.chips & ~lasting
     others = values.held(ledger) & ~reusable
     before = occupancy.claimed_before(ledger, slot)

@@ -1,8 +1,9 @@
 """What one look at the hardware of a node shows.
 
 A `Reading` is a fact without a verdict: which chips answered, which faults they
-report, which processes use them. `agent.health` turns faults into conditions.
-Two readings of an unchanged machine are equal, so that a change is a comparison.
+report, which processes use them. `agent.health.conditions` turns faults into
+conditions. Two readings of an unchanged machine are equal, so that a change is a
+comparison.
 """
 
 from collections.abc import Iterable

@@ -20,7 +20,7 @@ from typing import NoReturn, Protocol
 import grpc
 
 from agent.plugin import rivals
-from agent.plugin.listing import ListServicer
+from agent.plugin.list_and_watch import ListServicer
 from agent.plugin.rivals import KUBELET_SOCKET, Offered, Own, Rivals
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import Product

@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from typing import Protocol
 
-from agent.claims import releasing
+from agent.claims import release
 from agent.claims.events import (
     AllocateAsked,
     Granted,
@@ -28,12 +28,12 @@ from agent.claims.events import (
     Preferred,
     Refused,
 )
+from agent.claims.store import Current
 from agent.claims.values import Hold
-from agent.current import Current
 from agent.plugin import translate
-from agent.plugin.listing import Context, ListServicer
-from agent.plugin.mounting import Mounting
-from agent.plugin.traffic import Traffic
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.list_and_watch import Context, ListServicer
+from agent.plugin.mounts import Mounting
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.wire.pods import NpuPod
 from service import clock
@@ -195,7 +195,7 @@ class Servicer(ListServicer):
         The kubelet gives the ids of a pod again that was deleted by force, while its
         containers still run.
         """
-        gone = releasing.vacating(self._current.ledger, frozenset(kubelet_ids))
+        gone = release.vacating(self._current.ledger, frozenset(kubelet_ids))
         if gone:
             found = await self._find_left(gone)
             self._current.apply(LeftRead(uids=gone, found=found))

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from agent.claims import ledger as ledgers
 from agent.claims.events import ChipsRead, Effect, PodSeen
+from agent.claims.store import Current
 from agent.claims.values import Ledger
-from agent.current import Current
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod, PodMeta, RawContainer, npu_pod

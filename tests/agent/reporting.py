@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from agent import picture
-from agent.devices import driver_file
-from agent.health import Health, Look, step
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look, step
 from agent.observe.metrics import Metrics
-from agent.picture import Picture
-from agent.reporter import Reporter
+from agent.report import content
+from agent.report.content import Picture
+from agent.report.reporter import Reporter
 from kube import configmaps, nodes
 from kube.client import Client
 from kube.errors import NotFoundError
@@ -29,10 +29,10 @@ PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 
 
 def drawn(sequence: int) -> Picture:
-    reading = driver_file.parse("product: atlas-800-training\n")
+    reading = file.parse("product: atlas-800-training\n")
     health, _ = step(Health(), Look(reading=reading), 0.0)
     affinity = Affinity(sequence=sequence)
-    return picture.picture(reading, health, taken=(), affinity=affinity)
+    return content.picture(reading, health, taken=(), affinity=affinity)
 
 
 ONE, TWO = drawn(1), drawn(2)
@@ -70,7 +70,7 @@ class World:
 
     async def standing(self, shown: Picture) -> ConfigMap:
         """The ConfigMap, once it says what is shown, as of now."""
-        data = picture.wanted(shown, update_time=int(self.clock.now_s))
+        data = content.wanted(shown, update_time=int(self.clock.now_s))
         del data["ManuallySeparateNPU"]
 
         async def stands() -> ConfigMap | None:

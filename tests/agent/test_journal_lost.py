@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import journal
+from agent.journal import file
 from agent.settings import boot_id
 from tests.agent.site import NODE, SETTLED_S, Site
 
@@ -40,8 +40,8 @@ def from_the_future(path: Path) -> None:
 
 
 def of_another_node(path: Path) -> None:
-    entries = journal.decode(path.read_bytes(), boot_id=boot_id(), node=NODE)
-    path.write_bytes(journal.encode(entries, boot_id=boot_id(), node="another"))
+    entries = file.decode(path.read_bytes(), boot_id=boot_id(), node=NODE)
+    path.write_bytes(file.encode(entries, boot_id=boot_id(), node="another"))
 
 
 def a_directory(path: Path) -> None:

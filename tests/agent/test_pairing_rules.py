@@ -7,6 +7,7 @@ import pytest
 
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, values
+from agent.claims.annotations import affinity, patches
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -24,8 +25,7 @@ from agent.claims.events import (
     Refused,
     ResourcesRead,
 )
-from agent.claims.publishing import affinity, patches
-from agent.current import Current
+from agent.claims.store import Current
 from tests.agent.node import RESOURCE, Effects, current, ids, pod
 
 EVERY_ID = ids(*range(8))

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agent import statussocket
+from agent.status import socket as status_socket
 from sandbox.world import RESOURCE, World, running
 
 NODE = "node-1"
@@ -96,8 +96,8 @@ async def metric(world: World) -> list[str]:
 
 async def status(world: World) -> dict[str, Any]:
     """What `ascend-agent status` is told."""
-    socket = world.nodes[NODE].state_dir / statussocket.NAME
-    found = await asyncio.to_thread(statussocket.ask, socket)
+    socket = world.nodes[NODE].state_dir / status_socket.NAME
+    found = await asyncio.to_thread(status_socket.ask, socket)
     return dict(found)
 
 

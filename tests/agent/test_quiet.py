@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent.faults.rules import FaultConfig
-from agent.faultwatch import FaultWatch
+from agent.health.rules import FaultConfig
+from agent.monitor.fault_config import FaultWatch
 from kube.objects import Pod
 from kube.reflector import ListWatch
 from tests.agent.reporting import NAMESPACE, drawn, reporting

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from agent import inherited
+from agent import mindcluster_flags
 from agent.observe.metrics import Metrics
 from agent.settings import Settings
 
@@ -34,5 +34,5 @@ def test_every_metric_is_on_the_page() -> None:
 
 def test_every_flag_of_others_is_on_the_page() -> None:
     assert set(re.findall(r"^\| `-([A-Za-z]\w[\w-]*)` \|", PAGE, re.MULTILINE)) == set(
-        inherited._FLAGS
+        mindcluster_flags._FLAGS
     )

@@ -19,8 +19,8 @@ from agent.claims.events import (
     ResourcesRead,
 )
 from agent.claims.standalone import Plan, Wish
+from agent.claims.store import Current
 from agent.claims.values import Ledger
-from agent.current import Current
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.products.table import PRODUCTS, Product

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.devices import driver_file
-from agent.plugin import virtual
+from agent.devices.simulated import file
+from agent.plugin import vnpu
 from scheduler_core.wire import deviceinfo
 from tests.agent.site import NODE, PODS, Site, until
 
@@ -127,12 +127,12 @@ async def test_parts_are_as_healthy_as_their_chip(site: Site) -> None:
 
 
 def test_the_id_of_a_part_names_kind_number_and_parent() -> None:
-    reading = driver_file.parse(MACHINE)
+    reading = file.parse(MACHINE)
 
-    assert [virtual.name_of(d, reading.product) for d in reading.virtual] == [
+    assert [vnpu.name_of(d, reading.product) for d in reading.virtual] == [
         "Ascend910-4c.3cpu-100-7",
         "Ascend910-4c.3cpu-101-7",
         "Ascend910-16c-102-6",
     ]
-    assert [row.resource for row in virtual.rows_of(reading)] == [HALF, QUARTER]
-    assert virtual.parents_of(reading) == (6, 7)
+    assert [row.resource for row in vnpu.rows_of(reading)] == [HALF, QUARTER]
+    assert vnpu.parents_of(reading) == (6, 7)

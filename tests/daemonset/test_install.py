@@ -3,9 +3,9 @@
 import dataclasses
 import re
 
-from agent import picture
-from agent.devices import driver_file
-from agent.health import Health, Look, step
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look, step
+from agent.report import content
 from agent.settings import Settings as AgentSettings
 from extender import waker
 from extender.settings import Settings as ExtenderSettings
@@ -32,11 +32,11 @@ def test_the_settings_exist() -> None:
 
 @needs_kubectl
 def test_uninstalling_takes_every_mark_off_the_nodes() -> None:
-    reading = driver_file.parse("product: atlas-800-training\n")
+    reading = file.parse("product: atlas-800-training\n")
     look = Look(reading=reading, in_use=frozenset(), recover_s=0.0)
     health, _ = step(Health(), look, 0.0)
-    drawn = picture.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
-    marks = picture.node_marks(drawn)
+    drawn = content.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+    marks = content.node_marks(drawn)
     (selector,) = pod_templates("base")["ascend-agent"]["spec"]["nodeSelector"]
 
     assert removed("annotate") == {*marks.annotations, waker.ANNOTATION}

@@ -9,9 +9,9 @@ import yaml
 
 import extender.binding
 import service.endpoints
-from agent import reporter
-from agent.devices import driver_file
+from agent.devices.simulated import file
 from agent.plugin import server
+from agent.report import reporter
 from agent.settings import Settings as AgentSettings
 from extender.settings import Settings as ExtenderSettings
 from scheduler_core.products.table import PRODUCTS
@@ -292,7 +292,7 @@ def test_the_simulated_driver_reads_what_is_mounted() -> None:
     told = settings.load(AgentSettings, (), {"NODE_NAME": "n1"})
     mounts = {m["name"]: m["mountPath"] for m in spec["containers"][0]["volumeMounts"]}
 
-    reading = driver_file.parse(config["data"][told.driver_file.name])
+    reading = file.parse(config["data"][told.driver_file.name])
 
     assert mounts["simulated-npus"] == str(told.driver_file.parent)
     assert (reading.chips, reading.stand_in) == (tuple(range(8)), "/dev/null")

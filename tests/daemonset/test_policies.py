@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from agent import picture
-from agent.devices import driver_file
-from agent.health import Health, Look, step
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look, step
+from agent.report import content
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations, deviceinfo, job_kind_marks
 from scheduler_core.wire.deviceinfo import Affinity
@@ -131,10 +131,10 @@ def test_no_other_key_is_a_claim(key: str) -> None:
 
 def test_an_agent_may_set_the_marks_of_its_node() -> None:
     """Those of every kind of server, with all that a driver can tell."""
-    reading = driver_file.parse("product: atlas-800-training\n")
+    reading = file.parse("product: atlas-800-training\n")
     look = Look(reading=reading, in_use=frozenset(), recover_s=0.0)
     health, _ = step(Health(), look, 0.0)
-    drawn = picture.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+    drawn = content.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
     written: set[str] = set()
     for product in PRODUCTS:
         told = replace(
@@ -146,7 +146,7 @@ def test_an_agent_may_set_the_marks_of_its_node() -> None:
             ai_core_count=20,
             addresses=replace(drawn.addresses, super_pod_id=1, server_index=1),
         )
-        said = picture.node_marks(told)
+        said = content.node_marks(told)
         written |= {*said.labels, *said.annotations, *said.defaults}
 
     may = POLICIES["ascend-agent-nodes"]["validations"][1]["expression"]

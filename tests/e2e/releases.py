@@ -20,7 +20,7 @@ OTHER = "0.0.9"
 #: Shape: {file: (what stands there once, what stands there in the other release)}.
 DIFFERENCES = {
     "pyproject.toml": (r'(?m)^version = ".*"$', f'version = "{OTHER}"'),
-    "agent/journal.py": (r"(?m)^_VERSION = \d+$", "_VERSION = 0"),
+    "agent/journal/file.py": (r"(?m)^_VERSION = \d+$", "_VERSION = 0"),
     "scheduler_core/wire/deviceinfo.py": (
         r'(?m)^( +)"version": _AFFINITY_VERSION,$',
         r'\1"version": _AFFINITY_VERSION, "another": ["Ascend910-0"],',

@@ -4,8 +4,8 @@ import json
 from functools import partial
 from typing import cast
 
-from agent.faults import document
-from agent.faults.document import FaultConfigError
+from agent.health import fault_config
+from agent.health.fault_config import FaultConfigError
 from extender import protocol
 from extender.protocol import BodyError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -56,7 +56,7 @@ def _text(content: bytes) -> str:
 
 
 def _fault_config(key: str, content: bytes) -> object:
-    return document.parse({key: _text(content)})
+    return fault_config.parse({key: _text(content)})
 
 
 def _flaws(error: Exception) -> tuple[str, ...]:
@@ -73,9 +73,9 @@ ROWS: tuple[Row, ...] = (
             problems=_flaws,
         )
         for key, seed in (
-            (document.CODES_KEY, _CODES),
-            (document.CUSTOM_KEY, _CUSTOM),
-            (document.SWITCH_KEY, _SWITCHES),
+            (fault_config.CODES_KEY, _CODES),
+            (fault_config.CUSTOM_KEY, _CUSTOM),
+            (fault_config.SWITCH_KEY, _SWITCHES),
         )
     ),
     Row(

@@ -14,9 +14,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from agent import reporter
+from agent.claims import annotations, confirm, occupancy
 from agent.claims import ledger as ledgers
-from agent.claims import occupancy, publishing, settling
 from agent.claims.events import (
     AllocateAsked,
     PodSeen,
@@ -24,13 +23,14 @@ from agent.claims.events import (
     ResourcesRead,
 )
 from agent.claims.values import Ledger
-from agent.devices import driver_file
-from agent.health import Health, Look
-from agent.health import step as health_step
-from agent.picture import NodeMarks, node_patch, picture, wanted
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look
+from agent.health.conditions import step as health_step
 from agent.plugin import translate
-from agent.report import Drawn, Landed, State, Watched
-from agent.report import step as report_step
+from agent.report import reporter
+from agent.report.content import NodeMarks, node_patch, picture, wanted
+from agent.report.schedule import Drawn, Landed, State, Watched
+from agent.report.schedule import step as report_step
 from extender import protocol, seen
 from extender.cache import Cache, step
 from extender.protocol import BodyError
@@ -55,7 +55,7 @@ atexit.register(_LOOP.close)
 
 
 def _picture() -> Any:
-    reading = driver_file.parse("product: atlas-800-training\nvanished: [1]\n")
+    reading = file.parse("product: atlas-800-training\nvanished: [1]\n")
     look = Look(reading=reading, in_use=frozenset(), recover_s=1.0)
     health, _ = health_step(Health(), look, 0.0)
     return picture(reading, health, taken=(), affinity=Affinity(sequence=1))
@@ -191,9 +191,9 @@ def _into_ledger(content: bytes) -> object:
             ledger, _ = ledgers.step(_ledger(standalone=standalone), PodSeen(found))
             asked = AllocateAsked(ids(1), last_call=True)
             ledger, said = ledgers.step(ledger, asked)
-            patches = publishing.patches(ledger, host_ip="", unsure=frozenset())
+            patches = annotations.patches(ledger, host_ip="", unsure=frozenset())
             made += [occupancy.devices(ledger), patches, said]
-            settling.wants_reading(ledger, thorough=True)
+            confirm.wants_reading(ledger, thorough=True)
     return made
 
 

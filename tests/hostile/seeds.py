@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agent import journal
-from agent.journal import HoldEntry
+from agent.journal import file
+from agent.journal.file import HoldEntry
 from kubelet_api.deviceplugin.v1beta1 import api_pb2 as deviceplugin
 from kubelet_api.podresources.v1 import api_pb2 as podresources
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -142,7 +142,7 @@ HOLD = HoldEntry(
     need=0,
     boot_id="boot-1",
 )
-JOURNAL = journal.encode([HOLD], boot_id="boot-1", node="n1")
+JOURNAL = file.encode([HOLD], boot_id="boot-1", node="n1")
 TOKEN = b"eyJhbGciOi.eyJpc3MiOi.c2ln\n"
 KUBECONFIG = b"""
 apiVersion: v1

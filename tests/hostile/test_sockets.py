@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.plugin.resources import Resources
-from agent.plugin.traffic import Traffic
-from agent.reconciler import ResourcesError
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.pod_resources import Resources
+from agent.pods.reconciler import ResourcesError
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import RESOURCE, ids, pod
 from tests.agent.plugin.conftest import LOCALHOST, MakePlugin, plugin

@@ -9,10 +9,10 @@ import zlib
 from functools import partial
 from pathlib import Path
 
-from agent import journal
 from agent import settings as agent_settings
-from agent.devices import driver_file
-from agent.journal import UnusableError
+from agent.devices.simulated import file as driver_file
+from agent.journal import file
+from agent.journal.file import UnusableError
 from extender import settings as extender_settings
 from extender.reported import report_of
 from kube.credentials import REREAD_S, FileTokens, direct, kubeconfig
@@ -95,7 +95,7 @@ def _resealed(content: bytes) -> object:
     return _journal(header.encode() + content)
 
 
-_journal = partial(journal.decode, boot_id="boot-1", node="n1")
+_journal = partial(file.decode, boot_id="boot-1", node="n1")
 
 
 def _flaws(error: Exception) -> tuple[str, ...]:

@@ -23,7 +23,9 @@ def stream() -> Iterator[io.StringIO]:
 
 def test_a_fact_is_one_line_of_json(stream: io.StringIO) -> None:
     extra = {"node": "n1", "chip": 3, "path": Path("/x")}
-    logging.getLogger("agent.health").warning("chip\n%s", "broke", extra=extra)
+    logging.getLogger("agent.health.conditions").warning(
+        "chip\n%s", "broke", extra=extra
+    )
 
     (text,) = stream.getvalue().splitlines()
     line = json.loads(text)
@@ -31,7 +33,7 @@ def test_a_fact_is_one_line_of_json(stream: io.StringIO) -> None:
     assert line.pop("ts").endswith("Z")
     assert line == {
         "level": "warning",
-        "logger": "agent.health",
+        "logger": "agent.health.conditions",
         "msg": "chip\nbroke",
         "node": "n1",
         "chip": 3,

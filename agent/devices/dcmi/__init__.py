@@ -5,7 +5,7 @@ inside the process can help it. So the library is loaded by a worker and never b
 the agent:
 
     agent   `driver` <- frames over a socket pair -> `__main__`   worker
-            `machine` says which server that is      `looking` asks chip by chip
+            `machine` says which server that is      `reader` asks chip by chip
                                                      `library` knows the C functions
             `progress`, a page both have mapped: which call is under way
 

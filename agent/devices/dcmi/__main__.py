@@ -18,11 +18,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent.devices.dcmi import frames, layout
+from agent.devices.dcmi import frames, structs
 from agent.devices.dcmi.library import CallError, Library
-from agent.devices.dcmi.looking import Looker
 from agent.devices.dcmi.progress import Call, Progress
-from agent.devices.dcmi.survey import Code, Survey
+from agent.devices.dcmi.reader import Looker
+from agent.devices.dcmi.values import Code, Survey
 
 #: A chip that has recovered is seen again after so long, event or not.
 LOOK_EACH_S = 1.0
@@ -94,7 +94,7 @@ class Worker:
         until = self._left_out.get(call)
         return until is not None and time.monotonic() < until
 
-    def _take_in(self, event: layout.FaultEvent) -> None:
+    def _take_in(self, event: structs.FaultEvent) -> None:
         """Take in an event; in a thread of the library."""
         at_ms = time.time_ns() // 1_000_000
         code = Code(code=event.event_id, severity=event.severity, at_ms=at_ms)

@@ -7,8 +7,9 @@ with the process and found again by the next look.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from agent.devices.board_size import UnknownMachineError, sized
 from agent.devices.dcmi import machine
-from agent.devices.dcmi.survey import ChipLook, Code, Identity, Survey
+from agent.devices.dcmi.values import ChipLook, Code, Identity, Survey
 from agent.devices.reading import (
     UNKNOWN,
     ChipDetails,
@@ -18,7 +19,6 @@ from agent.devices.reading import (
     Unread,
     VirtualDevice,
 )
-from agent.devices.sizing import UnknownMachineError, sized
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 

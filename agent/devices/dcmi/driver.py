@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.devices.dcmi import finding, survey
+from agent.devices.board_size import UnknownMachineError
+from agent.devices.dcmi import find_library, values
 from agent.devices.dcmi.conversion import Conversion
 from agent.devices.dcmi.progress import Call
 from agent.devices.dcmi.worker import Worker
 from agent.devices.driver import DriverError
 from agent.devices.reading import Reading
-from agent.devices.sizing import UnknownMachineError
 from service import clock
 from service.backoff import Backoff
 
@@ -118,7 +118,7 @@ class DcmiDriver:
     async def _working(self) -> Worker:
         """Return the worker if it works; replace it if it does not, when it is time."""
         if self._worker is None:
-            problem = finding.distrust(self._library)
+            problem = find_library.distrust(self._library)
             if problem:
                 raise DriverError(problem)
             now = clock.loop_s()
@@ -165,7 +165,7 @@ class DcmiDriver:
         if "problem" in message:
             return f"{self._library}: {message['problem']}"
         try:
-            found = survey.of_message(message["survey"])
+            found = values.of_message(message["survey"])
             return self._conversion.reading(found, self._wall_ms())
         except UnknownMachineError as error:
             return str(error)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from agent.devices.dcmi import layout
+from agent.devices.dcmi import structs
 from agent.devices.dcmi.progress import Call, Progress
 
 #: A negative answer, in words.
@@ -75,7 +75,7 @@ _VERSION_BYTES = 64
 _TYPE_BYTES = 64
 _CPUS_BYTES = 1024
 _ALL = -1
-_NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * layout.MOST_CODES)
+_NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * structs.MOST_CODES)
 
 
 class CallError(Exception):
@@ -125,9 +125,9 @@ class Library:
     def cards(self) -> tuple[int, ...]:
         """The numbers of the cards."""
         call = Call(function="dcmi_get_card_list")
-        count, found = ctypes.c_int(), (ctypes.c_int * layout.MOST_CARDS)()
-        self._call(call, ctypes.byref(count), found, ctypes.c_int(layout.MOST_CARDS))
-        number = _within(call, count.value, layout.MOST_CARDS + 1)
+        count, found = ctypes.c_int(), (ctypes.c_int * structs.MOST_CARDS)()
+        self._call(call, ctypes.byref(count), found, ctypes.c_int(structs.MOST_CARDS))
+        number = _within(call, count.value, structs.MOST_CARDS + 1)
         return tuple(sorted(set(found[:number])))
 
     def devices(self, card: int) -> tuple[int, ...]:
@@ -163,14 +163,14 @@ class Library:
         """A chip's model and how many AI cores it has."""
         function = "dcmi_get_device_chip_info_v2"
         call = Call(function=function, card=card, device=device)
-        found = layout.ChipInfo()
+        found = structs.ChipInfo()
         self._ask(call, ctypes.byref(found))
         return _text(found.chip_name), _within(call, found.aicore_cnt, _MOST_AI_CORES)
 
     def board_id(self, card: int, device: int) -> int:
         """What board a chip sits on."""
         function = "dcmi_get_device_board_info"
-        found = layout.BoardInfo()
+        found = structs.BoardInfo()
         call = Call(function=function, card=card, device=device)
         self._ask(call, ctypes.byref(found))
         return int(found.board_id)
@@ -200,12 +200,12 @@ class Library:
         All slots that are not zero, whatever the count says, as the reference.
         """
         function = "dcmi_get_device_errorcode_v2"
-        count, found = ctypes.c_int(), (ctypes.c_uint * layout.MOST_CODES)()
+        count, found = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
         self._ask(
             Call(function=function, card=card, device=device),
             ctypes.byref(count),
             found,
-            ctypes.c_uint(layout.MOST_CODES),
+            ctypes.c_uint(structs.MOST_CODES),
         )
         if bytes(found) == _NO_CODES:  # the rule, and each second of each chip
             return ()
@@ -223,16 +223,16 @@ class Library:
         """The processes on a chip, ascending."""
         function = "dcmi_get_device_resource_info"
         call = Call(function=function, card=card, device=device)
-        found = (layout.ProcessInfo * layout.MOST_PROCESSES)()
-        count = ctypes.c_int(layout.MOST_PROCESSES)
+        found = (structs.ProcessInfo * structs.MOST_PROCESSES)()
+        count = ctypes.c_int(structs.MOST_PROCESSES)
         self._ask(call, found, ctypes.byref(count))
-        number = _within(call, count.value, layout.MOST_PROCESSES + 1)
+        number = _within(call, count.value, structs.MOST_PROCESSES + 1)
         return tuple(sorted({p.proc_id for p in found[:number] if p.proc_id > 0}))
 
     def address(self, card: int, device: int) -> str:
         """The chip's address in the parameter plane; "" for none that is of use."""
         call = Call(function="dcmi_get_device_ip", card=card, device=device)
-        found, mask = layout.IpAddress(), layout.IpAddress()
+        found, mask = structs.IpAddress(), structs.IpAddress()
         port = (ctypes.c_int(_ROCE_PORT), ctypes.c_int(0))
         self._ask(call, *port, ctypes.byref(found), ctypes.byref(mask))
         octets = bytes(found.octets)
@@ -243,7 +243,7 @@ class Library:
 
     def memory_mb(self, card: int, device: int) -> int:
         """How much memory of its own a chip has."""
-        found = layout.HbmInfo()
+        found = structs.HbmInfo()
         call = Call(function="dcmi_get_device_hbm_info", card=card, device=device)
         self._ask(call, ctypes.byref(found))
         return int(found.memory_size)
@@ -251,19 +251,19 @@ class Library:
     def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
         """A chip's super device id, its SuperPoD, and its server's index in that."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
-        found = layout.SuperPodInfo()
+        found = structs.SuperPodInfo()
         self._info(call, _SUPER_POD, found)
         return int(found.sdid), int(found.super_pod_id), int(found.server_id)
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
         """The virtual devices of a chip: (number, name of its template)."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
-        total = layout.TotalResource()
+        total = structs.TotalResource()
         self._info(call, _VIRTUAL_TOTAL, total)
-        count = _within(call, total.vdev_num, layout.MOST_VIRTUAL + 1)
+        count = _within(call, total.vdev_num, structs.MOST_VIRTUAL + 1)
         found = []
         for number in total.vdev_id[:count]:
-            query = layout.VirtualQuery(vdev_id=number)
+            query = structs.VirtualQuery(vdev_id=number)
             self._info(call, _VIRTUAL_ONE, query)
             found.append((int(number), _text(query.query_info.name)))
         return tuple(found)
@@ -276,17 +276,17 @@ class Library:
         self._ask(call, text, ctypes.byref(size))
         return _text(text.value)
 
-    def subscribe(self, on_event: Callable[[layout.FaultEvent], None]) -> None:
+    def subscribe(self, on_event: Callable[[structs.FaultEvent], None]) -> None:
         """Be told of faults of all chips as they come and go.
 
         Args:
             on_event: Called in a thread of the library; must neither block nor raise.
         """
-        self._callback = layout.EventCallback(
+        self._callback = structs.EventCallback(
             lambda event: on_event(event.contents.event_t.dms_event)
         )
         call = Call(function="dcmi_subscribe_fault_event")
-        everything = layout.EventFilter()
+        everything = structs.EventFilter()
         self._call(
             call, ctypes.c_int(_ALL), ctypes.c_int(_ALL), everything, self._callback
         )

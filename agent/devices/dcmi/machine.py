@@ -22,8 +22,8 @@ Source:
 import re
 from collections.abc import Iterable, Sequence
 
-from agent.devices.dcmi.survey import Identity
-from agent.devices.sizing import UnknownMachineError, ordered, sized
+from agent.devices.board_size import UnknownMachineError, ordered, sized
+from agent.devices.dcmi.values import Identity
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products import table
 from scheduler_core.products.table import GroupKind, Product

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from agent import holdbook, journal
+from agent.claims import annotations, confirm, occupancy, release
 from agent.claims import ledger as ledgers
-from agent.claims import occupancy, publishing, releasing, settling
+from agent.claims.annotations import Patch
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -29,8 +29,8 @@ from agent.claims.events import (
     Refused,
     ResourcesRead,
 )
-from agent.claims.publishing import Patch
 from agent.claims.values import Hold, Ledger
+from agent.journal import file, writer
 from tests.agent.claims.admission_model import PluginError
 from tests.agent.claims.cluster_model import NODE, PRODUCT, Cluster
 from tests.agent.claims.kubelet_model import Kubelet
@@ -41,10 +41,10 @@ _BOOT = "boot-1"
 
 def read_again(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     """What the next agent reads of holds that were written."""
-    entries = [holdbook.entry(hold, _BOOT) for hold in holds]
-    content = journal.encode(entries, boot_id=_BOOT, node=NODE)
-    found = journal.decode(content, boot_id=_BOOT, node=NODE)
-    return tuple(map(holdbook.hold, found))
+    entries = [writer.entry(hold, _BOOT) for hold in holds]
+    content = file.encode(entries, boot_id=_BOOT, node=NODE)
+    found = file.decode(content, boot_id=_BOOT, node=NODE)
+    return tuple(map(writer.hold, found))
 
 
 class AgentDiedError(PluginError):
@@ -255,20 +255,20 @@ class Agent:
         mark = self._mark()
         self._read_each(thorough=thorough)
         in_use = None
-        if releasing.lingers(self.ledger) and mark >= 0:
+        if release.lingers(self.ledger) and mark >= 0:
             in_use = self.kubelet.list()
             self._read_each(thorough=False)
         self.look()
         self.take(PassEnded(quiet=self._is_quiet_since(mark), in_use=in_use))
 
     def _read_each(self, *, thorough: bool) -> None:
-        for uid, _, name in settling.wants_reading(self.ledger, thorough=thorough):
+        for uid, _, name in confirm.wants_reading(self.ledger, thorough=thorough):
             self._begin(uid, name)
             self.end_reading()
 
     def begin_reading(self, position: int) -> None:
         """Send a request whose answer will come later."""
-        wanted = settling.wants_reading(self.ledger, thorough=True)
+        wanted = confirm.wants_reading(self.ledger, thorough=True)
         if wanted:
             uid, _, name = wanted[position % len(wanted)]
             self._begin(uid, name)
@@ -303,7 +303,7 @@ class Agent:
     # what it writes
 
     def wanted(self) -> tuple[Patch, ...]:
-        return publishing.patches(self.ledger, host_ip=HOST_IP, unsure=self.unsure)
+        return annotations.patches(self.ledger, host_ip=HOST_IP, unsure=self.unsure)
 
     def send(
         self, *, last: bool = False, lands: bool = True, told: bool = True
@@ -345,6 +345,6 @@ class Agent:
     def publish(self) -> None:
         """Write the ConfigMap."""
         if self.cluster.is_up:
-            self.cluster.affinity = publishing.affinity(self.ledger)
+            self.cluster.affinity = annotations.affinity(self.ledger)
             self.cluster.unhealthy = self.ledger.unhealthy
             self.cluster.allocatable = len(self.kubelet.healthy)

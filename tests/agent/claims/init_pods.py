@@ -1,6 +1,6 @@
 """Pods that need a chip first to prepare, and who has what of theirs."""
 
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, holds, pod
 from tests.agent.rules.kubelet import app, init, mounts, shows

@@ -14,7 +14,7 @@ from agent.claims.events import (
     PreferenceAsked,
     ResourcesRead,
 )
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.cluster_model import claim, new_pod

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from agent.claims.annotations import Patch, affinity, patches
 from agent.claims.events import ChipsRead, PodGone, PodSeen
-from agent.claims.publishing import Patch, affinity, patches
+from agent.claims.store import Current
 from agent.claims.values import Ledger
-from agent.current import Current
 from scheduler_core.products import table
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod

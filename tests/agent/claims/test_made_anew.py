@@ -1,7 +1,7 @@
 """Containers that are made anew by themselves, since the kubelet lost their devices."""
 
 from agent.claims.events import AllocateAsked, AwaitClaim, ChipsRead, PodSeen
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire.annotations import ASCEND_REAL, SERVED
 from tests.agent.claims.init_pods import confirmed, owners, train
 from tests.agent.node import current, holds, ids, pod

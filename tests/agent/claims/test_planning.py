@@ -7,8 +7,8 @@ import pytest
 from agent.claims import standalone, values
 from agent.claims.events import ChipsRead, PodSeen
 from agent.claims.standalone import Plan, Wish
+from agent.claims.store import Current
 from agent.claims.values import Hold, Ledger
-from agent.current import Current
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
 from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.cluster_model import Needs, new_pod

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.events import AllocateAsked, ChipsRead, PodGone, PodSeen, Refused
+from agent.claims.store import Current
 from agent.claims.values import Ledger
-from agent.current import Current
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import NODE, Effects, current, ids, pod

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from agent.claims import values
-from agent.claims.publishing import Patch
+from agent.claims.annotations import Patch
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.claims.admission_model import Manner
 from tests.agent.claims.cluster_model import ALL_CHIPS, APP, annotated

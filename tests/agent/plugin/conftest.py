@@ -7,11 +7,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.current import Current
+from agent.claims.store import Current
 from agent.devices.reading import Reading
-from agent.plugin.mounting import Mount, Mounting
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.mounts import Mount, Mounting
 from agent.plugin.servicer import Servicer
-from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod

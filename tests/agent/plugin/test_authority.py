@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.plugin.resources import Resources
-from agent.plugin.traffic import Traffic
-from agent.reconciler import ResourcesError
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.pod_resources import Resources
+from agent.pods.reconciler import ResourcesError
 from tests.agent.node import RESOURCE
 
 #: HTTP/2: an empty SETTINGS frame, without which no client begins.

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from agent.claims.events import PodSeen
-from agent.current import Current
+from agent.claims.store import Current
 from agent.devices.reading import Reading
-from agent.plugin.mounting import Mount, Mounting
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.mounts import Mount, Mounting
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
-from agent.plugin.traffic import Traffic
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from tests.agent.node import current, ids, nobody, pod

@@ -12,7 +12,7 @@ from agent.claims.events import (
     Refused,
     ResourcesRead,
 )
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire.pods import RawContainer
 from tests.agent.node import RESOURCE, ids
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from agent.claims.annotations import patches
 from agent.claims.events import PodSeen
-from agent.claims.publishing import patches
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Address, Addresses
 from tests.agent.node import RESOURCE, current, pod

@@ -6,9 +6,9 @@ import pytest
 
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy
+from agent.claims.annotations import affinity
 from agent.claims.events import AllocateAsked, AwaitClaim, PodGone, PodSeen
-from agent.claims.publishing import affinity
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire import annotations
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import app, init, mounts, refusal, shows

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from agent.claims.annotations import affinity, patches
 from agent.claims.events import ChipsRead, Identity, PodGone, PodSeen
-from agent.claims.publishing import affinity, patches
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import RESOURCE, current, pod
 from tests.agent.rules.kubelet import app, identity, mounts, refusal, shows

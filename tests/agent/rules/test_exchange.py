@@ -1,7 +1,7 @@
 """Only equals are interchangeable: rule 3, the agent's half."""
 
 from agent.claims.events import Counted, Identity
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import Effects, current, pod
 from tests.agent.rules.kubelet import app, identity, mounts, shows

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from agent.claims import values
+from agent.claims.annotations import affinity
 from agent.claims.events import PodGone, PodSeen, ResourcesRead
-from agent.claims.publishing import affinity
-from agent.current import Current
+from agent.claims.store import Current
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import mounts, prefers, shows
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from agent.claims import occupancy
 from agent.claims.events import ChipsRead, PodSeen
-from agent.current import Current
+from agent.claims.store import Current
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import mounts, prefers, shows
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agent.claims import occupancy, releasing
+from agent.claims import occupancy, release
+from agent.claims.annotations import affinity
 from agent.claims.events import ChipsRead, LeftRead, PodGone, PodSeen
-from agent.claims.publishing import affinity
-from agent.current import Current
+from agent.claims.store import Current
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import knows_not, mounts, passes, shows
 from tests.agent.rules.test_release import confirmed
@@ -29,8 +29,8 @@ def gone() -> Current:
 def test_the_kernel_is_to_be_asked_before_chips_are_released() -> None:
     living, ended = confirmed(), gone()
 
-    assert releasing.vacating(living.ledger) == frozenset()
-    assert releasing.vacating(ended.ledger) == TRAIN
+    assert release.vacating(living.ledger) == frozenset()
+    assert release.vacating(ended.ledger) == TRAIN
 
 
 @pytest.mark.seed("004-13")
@@ -43,7 +43,7 @@ def test_a_process_that_a_pod_has_left_keeps_its_chips_from_all() -> None:
     assert affinity(now.ledger).held == (0,)
     assert affinity(now.ledger).releasing == (0,)
     assert ("Ascend910-0", False) in occupancy.devices(now.ledger)
-    assert releasing.vacating(now.ledger) == TRAIN
+    assert release.vacating(now.ledger) == TRAIN
 
 
 def test_they_are_free_when_it_has_ended() -> None:
@@ -71,7 +71,7 @@ def test_ids_that_the_kubelet_gives_again_do_not_bring_them() -> None:
     now = confirmed()
     now.apply(PodGone("uid-train"))
     now.apply(PodSeen(pod("next", [0], 2)))
-    asked = releasing.vacating(now.ledger, frozenset(ids(0, 1)))
+    asked = release.vacating(now.ledger, frozenset(ids(0, 1)))
     left(now, 4711)
 
     assert asked == TRAIN
@@ -85,7 +85,7 @@ def test_one_that_the_driver_sees_does_not_free_the_chips_of_the_others() -> Non
     now.apply(PodGone("uid-train"))
     knows_not(now, "train")
     now.apply(ChipsRead(unhealthy=0, busy=0b1))
-    asked = releasing.vacating(now.ledger)
+    asked = release.vacating(now.ledger)
     left(now, 4711)
     passes(now, 3)
     during = affinity(now.ledger).releasing

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import occupancy, values
+from agent.claims.annotations import affinity
 from agent.claims.events import ChipsRead, Event, PassEnded, PodGone, PodSeen
-from agent.claims.publishing import affinity
-from agent.current import Current
+from agent.claims.store import Current
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import knows_not, mounts, passes, prefers, shows
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from agent.claims import occupancy
+from agent.claims.annotations import affinity
 from agent.claims.events import Noted, PassEnded, PodGone, PodSeen
-from agent.claims.publishing import affinity
-from agent.current import Current
+from agent.claims.store import Current
 from scheduler_core.wire import annotations
 from tests.agent.claims.agent_model import read_again
 from tests.agent.node import Effects, current, pod, restarted

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from agent import status, statussocket
+from agent.status import document, socket
 from tests.agent.devices import fake_machine
 from tests.agent.devices.fake_machine import FakeMachine
 from tests.e2e import product, truth
@@ -312,12 +312,12 @@ def _wait_releasing(chips: Chips, wanted: tuple[int, ...]) -> None:
 
 def _status() -> dict[str, Any]:
     """What `ascend-agent status` is told, at the socket that is the node's."""
-    return dict(statussocket.ask(ours.STATE / statussocket.NAME))
+    return dict(socket.ask(ours.STATE / socket.NAME))
 
 
 def _line(beginning: str) -> str:
     """A line of what `ascend-agent status` prints."""
-    text = status.text(_status())
+    text = document.text(_status())
     lines = [line for line in text.splitlines() if line.startswith(beginning)]
     if not lines:
         raise CannotError(f"no line {beginning!r} in {text}")

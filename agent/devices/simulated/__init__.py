@@ -1,0 +1,1 @@
+"""The simulated driver, and the file that describes its chips."""

@@ -1,0 +1,382 @@
+"""Parse the YAML file that describes a simulated machine. Pure.
+
+    product: atlas-800-training     # key of a row of the product table
+    faults:                         # optional; without a level the code says it
+      - {chip: 3, code: "80E01801", level: SeparateNPU}
+      - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
+      - {chip: 2, code: "80E18005", severity: 3}
+    unreachable: [4]                # optional: the driver's check of the network fails
+    processes:                      # optional: who uses a chip though no pod does
+      - {chip: 0, pid: 4711}
+    vanished: [5]                   # optional: chips that no longer answer
+    virtual:                        # optional: parts of chips, cut beforehand
+      - {chip: 7, number: 100, kind: 4c.3cpu}
+    stand_in: /dev/null             # optional: what containers get as /dev/davinciN
+    numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
+    beside:                         # optional: further product lines; each chip has
+      - product: atlas-310p         # an id of its own, by which all of the above
+        chips: [8, 9]               # name it
+
+Strict: what is not understood is an error, because a mistyped key would otherwise
+be a chip that is silently healthy. All errors of one file are reported at once.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeGuard, TypeVar
+
+from agent.devices.board_size import UnknownMachineError, ordered, sized
+from agent.devices.driver import Flaw
+from agent.devices.reading import (
+    ChipFault,
+    Level,
+    Process,
+    Reading,
+    VirtualDevice,
+)
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.products import table
+from scheduler_core.products.table import Product
+from service import yaml_files
+from service.quote import shown, shown_key
+from service.yaml_files import YamlError
+
+#: Error codes are 32 bits in hexadecimal, some with one leading digit more
+#: ("020001002"): MindCluster's faultCode.json.
+_CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
+
+#: A device of the host, wherever below /dev it lies.
+_DEVICE = re.compile(r"/dev(/[\w-][\w.-]*)+")
+
+#: What the chips of a product call themselves: (name, AI cores).
+_CHIPS = {"atlas-800-training": ("910A", 32)}
+
+_KEYS = (
+    *("product", "faults", "unreachable", "processes", "vanished"),
+    *("virtual", "stand_in", "numa", "beside"),
+)
+_FAULT_KEYS = ("chip", "code", "level", "severity", "network")
+
+#: The driver's severities: warning, minor, major, critical.
+_CRITICAL = 3
+
+#: How much of a chip a virtual device is: AI cores, then perhaps CPUs and more.
+_KIND = re.compile(r"[0-9]+c(\.[0-9a-z.]+)?")
+
+#: The first and the last number that a driver gives a virtual device.
+VIRTUAL_NUMBERS = (100, 1123)
+
+#: Of one server, all product lines together.
+_MOST_CHIPS = 128
+
+#: Linux counts at most 1,024 of them (MAX_NUMNODES).
+_LAST_NUMA_NODE = 1023
+
+#: Flaws of one file that are told: more nobody reads at once.
+_MOST_FLAWS = 100
+
+T = TypeVar("T")
+
+
+class FlawsError(ValueError):
+    """The text is not a usable description; carries every flaw."""
+
+    def __init__(self, flaws: tuple[Flaw, ...]) -> None:
+        """Keep the facts; the text is made from them."""
+        self.flaws = flaws
+        super().__init__("; ".join(str(flaw) for flaw in flaws))
+
+
+def parse(text: str) -> Reading:
+    """Read a description; `since_ms` of the faults is left at 0.
+
+    Args:
+        text: The whole file. May be empty, which is an error.
+
+    Raises:
+        FlawsError: Something is wrong, with every place.
+    """
+    reader = _Reader()
+    reading = reader.reading(_load(text))
+    more = reader.count - len(reader.flaws)
+    if more:
+        reader.flaws.append(Flaw(at="", expected="no more flaws", found=f"{more} more"))
+    if reading is None or reader.flaws:
+        raise FlawsError(tuple(reader.flaws))
+    return reading
+
+
+def _load(text: str) -> object:
+    if not text.strip():
+        raise FlawsError(
+            (Flaw(at="", expected="a YAML mapping", found="an empty file"),)
+        )
+    try:
+        return yaml_files.parse(text)
+    except YamlError as error:
+        flaw = Flaw(at=error.at, expected="YAML", found=error.found)
+        raise FlawsError((flaw,)) from error
+
+
+class _Reader:
+    """Collects flaws while it walks a document, so that all come at once."""
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+        #: How many there were, those that are not told included.
+        self.count = 0
+        #: Ids of all chips, ascending; None while they are not known.
+        self._chips: tuple[int, ...] | None = None
+
+    def reading(self, document: object) -> Reading | None:
+        fields = self._mapping("", document, _KEYS)
+        if fields is None:
+            return None
+        product = self._product("product", fields.get("product"))
+        rows = () if product is None else self._rows(product, fields.get("beside"))
+        if product is not None:
+            every = {c for row in rows for c in chip_sets.ids_of(row.all_chips)}
+            self._chips = tuple(sorted(every))
+        faults = self._list("faults", fields.get("faults"), self._fault)
+        unreachable = self._list("unreachable", fields.get("unreachable"), self._chip)
+        processes = self._list("processes", fields.get("processes"), self._process)
+        vanished = self._list("vanished", fields.get("vanished"), self._chip)
+        stand_in = self._device(fields.get("stand_in", ""))
+        self._distinct("faults", [(f.chip, f.code) for f in faults], "chip and code")
+        self._distinct("processes", [(p.chip, p.pid) for p in processes], "chip, pid")
+        self._distinct("vanished", vanished, "chip")
+        virtual = self._list("virtual", fields.get("virtual"), self._virtual)
+        self._distinct("virtual", [v.number for v in virtual], "number")
+        self._distinct("unreachable", unreachable, "chip")
+        numa = self._numa(fields.get("numa"))
+        if product is None:
+            return None
+        first, *beside = (
+            _of_line(
+                row,
+                Reading(
+                    product=row,
+                    chips=tuple(c for c in self._chips or () if c not in vanished),
+                    numa=numa,
+                    faults=tuple(sorted(faults, key=lambda fault: fault.chip)),
+                    unreachable=tuple(sorted(unreachable)),
+                    processes=tuple(
+                        sorted(processes, key=lambda use: (use.chip, use.pid))
+                    ),
+                    virtual=tuple(sorted(virtual, key=lambda device: device.number)),
+                    stand_in=stand_in,
+                ),
+            )
+            for row in rows
+        )
+        return replace(first, beside=tuple(beside))
+
+    def _product(self, at: str, value: object) -> Product | None:
+        keys = {product.key: product for product in table.PRODUCTS}
+        if isinstance(value, str) and value in keys:
+            return keys[value]
+        self._flaw(at, f"one of {', '.join(sorted(keys))}", value)
+        return None
+
+    def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
+        """The rows of all product lines, those beside the first cut to their chips."""
+        rows = [first, *self._list("beside", value, self._beside)]
+        self._distinct("beside", [row.resource for row in rows], "resource")
+        every = [chip for row in rows for chip in chip_sets.ids_of(row.all_chips)]
+        self._distinct("beside", every, "chip")
+        return ordered(rows)
+
+    def _beside(self, at: str, value: object) -> Product | None:
+        fields = self._mapping(at, value, ("product", "chips"))
+        if fields is None:
+            return None
+        product = self._product(f"{at}.product", fields.get("product"))
+        chips = self._list(f"{at}.chips", fields.get("chips"), self._id)
+        self._distinct(f"{at}.chips", chips, "chip")
+        if product is None or not chips:
+            if not chips:
+                self._flaw(f"{at}.chips", "the ids of its chips", None)
+            return None
+        mask = chip_sets.mask_of(chips)
+        try:
+            row = sized(product.key, max(chips), (1 << max(chips)) - 1 & ~mask)
+        except UnknownMachineError as error:
+            self._add(Flaw(at=f"{at}.chips", expected="its ids", found=str(error)))
+            return None
+        return row
+
+    def _id(self, at: str, value: object) -> int | None:
+        if _is_int(value) and 0 <= value < _MOST_CHIPS:
+            return value
+        self._flaw(at, f"a chip number below {_MOST_CHIPS}", value)
+        return None
+
+    def _device(self, value: object) -> str:
+        if value == "" or (isinstance(value, str) and _DEVICE.fullmatch(value)):
+            return value
+        self._flaw("stand_in", "a device like /dev/null", value)
+        return ""
+
+    def _fault(self, at: str, value: object) -> ChipFault | None:
+        before = self.count
+        fields = self._mapping(at, value, _FAULT_KEYS)
+        if fields is None:
+            return None
+        chip = self._chip(f"{at}.chip", fields.get("chip"))
+        code = self._code(f"{at}.code", fields.get("code"))
+        level = self._level(f"{at}.level", fields.get("level"))
+        severity = self._severity(f"{at}.severity", fields.get("severity"))
+        network = fields.get("network", False)
+        if not isinstance(network, bool):
+            self._flaw(f"{at}.network", "true or false", network)
+        if self.count > before or chip is None:
+            return None
+        return ChipFault(
+            chip=chip,
+            code=code,
+            level=level,
+            severity=severity,
+            network=network is True,
+        )
+
+    def _process(self, at: str, value: object) -> Process | None:
+        fields = self._mapping(at, value, ("chip", "pid"))
+        if fields is None:
+            return None
+        chip = self._chip(f"{at}.chip", fields.get("chip"))
+        pid = fields.get("pid")
+        if not _is_int(pid) or pid < 1:
+            self._flaw(f"{at}.pid", "a process id, 1 or more", pid)
+            return None
+        return None if chip is None else Process(chip=chip, pid=pid)
+
+    def _virtual(self, at: str, value: object) -> VirtualDevice | None:
+        fields = self._mapping(at, value, ("chip", "number", "kind"))
+        if fields is None:
+            return None
+        chip = self._chip(f"{at}.chip", fields.get("chip"))
+        number, kind = fields.get("number"), fields.get("kind")
+        first, last = VIRTUAL_NUMBERS
+        if not _is_int(number) or not first <= number <= last:
+            self._flaw(f"{at}.number", f"a number, {first} to {last}", number)
+            return None
+        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+            self._flaw(f"{at}.kind", "a kind like 4c or 4c.3cpu", kind)
+            return None
+        return (
+            None if chip is None else VirtualDevice(chip=chip, number=number, kind=kind)
+        )
+
+    def _numa(self, value: object) -> tuple[int, ...]:
+        nodes = self._list("numa", value, self._numa_node)
+        count = None if self._chips is None else self._chips[-1] + 1
+        if nodes and count not in (None, len(nodes)):
+            found = f"{len(nodes)} of them"
+            expected = f"a NUMA node for each of {count} chips"
+            self._add(Flaw(at="numa", expected=expected, found=found))
+        return tuple(nodes)
+
+    def _numa_node(self, at: str, value: object) -> int | None:
+        if _is_int(value) and 0 <= value <= _LAST_NUMA_NODE:
+            return value
+        self._flaw(at, f"a NUMA node, 0 to {_LAST_NUMA_NODE}", value)
+        return None
+
+    def _chip(self, at: str, value: object) -> int | None:
+        chips = self._chips
+        if _is_int(value) and (value >= 0 if chips is None else value in chips):
+            return value
+        self._flaw(at, "a chip number" if chips is None else _any_of(chips), value)
+        return None
+
+    def _code(self, at: str, value: object) -> str:
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            return value.upper()
+        self._flaw(at, 'a fault code in quotes, like "80E01801"', value)
+        return ""
+
+    def _level(self, at: str, value: object) -> Level | None:
+        levels = {level.value: level for level in Level if level is not Level.NORMAL}
+        if value is None:
+            return None
+        if isinstance(value, str) and value in levels:
+            return levels[value]
+        self._flaw(at, f"one of {', '.join(levels)}", value)
+        return None
+
+    def _severity(self, at: str, value: object) -> int | None:
+        if value is None or (_is_int(value) and 0 <= value <= _CRITICAL):
+            return value
+        self._flaw(at, f"a severity, 0 to {_CRITICAL}", value)
+        return None
+
+    def _mapping(
+        self, at: str, value: object, keys: tuple[str, ...]
+    ) -> dict[str, object] | None:
+        if not isinstance(value, dict):
+            self._flaw(at, f"a mapping with the keys {', '.join(keys)}", value)
+            return None
+        for key in value:
+            if key not in keys:
+                name = shown_key(key)
+                place = f"{at}.{name}" if at else name
+                expected = f"one of the keys {', '.join(keys)}"
+                self._add(Flaw(at=place, expected=expected, found=shown(key)))
+        return {key: value[key] for key in keys if key in value}
+
+    def _list(
+        self, at: str, value: object, item: Callable[[str, object], T | None]
+    ) -> list[T]:
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self._flaw(at, "a list", value)
+            return []
+        found = [item(f"{at}[{index}]", each) for index, each in enumerate(value)]
+        return [each for each in found if each is not None]
+
+    def _distinct(self, at: str, keys: list[Any], what: str) -> None:
+        known = set()
+        for key in keys:
+            if key in known:
+                self._flaw(at, f"each {what} once", key)
+            known.add(key)
+
+    def _flaw(self, at: str, expected: str, value: object) -> None:
+        found = "nothing" if value is None else shown(value)
+        self._add(Flaw(at=at, expected=expected, found=found))
+
+    def _add(self, flaw: Flaw) -> None:
+        """Keep a flaw; of too many, that there are more."""
+        self.count += 1
+        if self.count <= _MOST_FLAWS:
+            self.flaws.append(flaw)
+
+
+def _of_line(row: Product, every: Reading) -> Reading:
+    """What a reading of all chips says of those of one product line."""
+    ours = set(chip_sets.ids_of(row.all_chips))
+    chip_name, ai_core_count = _CHIPS.get(row.key, ("", 0))
+    return replace(
+        every,
+        chip_name=chip_name,
+        ai_core_count=ai_core_count,
+        chips=tuple(chip for chip in every.chips if chip in ours),
+        numa=every.numa[: row.chip_count],
+        faults=tuple(fault for fault in every.faults if fault.chip in ours),
+        unreachable=tuple(chip for chip in every.unreachable if chip in ours),
+        processes=tuple(use for use in every.processes if use.chip in ours),
+        virtual=tuple(device for device in every.virtual if device.chip in ours),
+    )
+
+
+def _any_of(chips: tuple[int, ...]) -> str:
+    if chips == tuple(range(len(chips))):
+        return f"a chip from 0 to {chips[-1]}"
+    return f"one of the chips {', '.join(map(str, chips))}"
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    # To Python True is the number 1; to a reader of the file it is not.
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,290 @@
+"""Read the cluster's fault configuration: the ConfigMap `mindx-dl-fault-config`.
+
+    faultCode.json            {"NotHandleFaultCodes": ["80E21007", …], …}
+    faultCustomization.json   {"FaultFrequency": […], "FaultDuration": […], …}
+    SwitchFaultCode.json      for switches, see `agent.health.switches`
+    PollInterval              how often others read it; we follow it by a watch
+
+A key that is absent stands for its built-in content. Strict: a mistyped key would be
+a fault that is silently taken for harmless. All flaws are told at once.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from agent.devices.driver import Flaw
+from agent.devices.reading import Level
+from agent.health import rules, switches
+from agent.health.rules import Duration, FaultConfig, Frequency
+from agent.health.table import BUILT_IN, Table, table
+from service.quote import shown
+
+T = TypeVar("T")
+
+NAME = "mindx-dl-fault-config"
+CODES_KEY = "faultCode.json"
+CUSTOM_KEY = "faultCustomization.json"
+SWITCH_KEY = "SwitchFaultCode.json"
+POLL_KEY = "PollInterval"
+
+#: Far more than all known codes need. Unit: characters.
+_MOST = 1 << 20
+#: Nobody reads more than this many errors.
+_MOST_FLAWS = 100
+_CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
+_SWITCH_CODE = re.compile(r"\[0x[0-9A-Fa-f]{8},(\d+|na),(cpu|npu|L2|na),(\d+|na)\]")
+_LEVELS = {level.value: level for level in Level if level is not Level.NORMAL}
+_LISTS = tuple(
+    level for level in _LEVELS.values() if level is not Level.MANUALLY_SEPARATE
+)
+#: Keys of releases before ours: they have no meaning any more.
+_FORMER = re.compile(r"(LargeModel\w+|RecoverRestartBusiness)Codes")
+_GRACE: Mapping[str, tuple[int, int]] = {
+    "WaitProcessReadCMTime": (5, 90),
+    "WaitDeviceResetTime": (60, 180),
+    "WaitFaultSelfHealingTime": (1, 30),
+    "WaitFlushingCMTime": (5, 90),
+}
+
+
+class FaultConfigError(ValueError):
+    """The fault configuration is not usable; carries every flaw."""
+
+    def __init__(self, flaws: Iterable[Flaw]) -> None:
+        """Keep the facts, a hundred at most; the text is made from them."""
+        found = tuple(dict.fromkeys(flaws))
+        self.flaws = found[:_MOST_FLAWS]
+        texts = [str(flaw) for flaw in self.flaws]
+        if len(found) > _MOST_FLAWS:
+            texts.append(f"and {len(found) - _MOST_FLAWS} more")
+        super().__init__("; ".join(texts))
+
+
+def parse(data: Mapping[str, str]) -> FaultConfig:
+    """Return what a ConfigMap's data says.
+
+    Args:
+        data: Of the ConfigMap; keys that are not ours are left alone.
+
+    Raises:
+        FaultConfigError: Something is wrong, with every place.
+    """
+    reader = _Reader()
+    config = FaultConfig(
+        table=reader.section(data, CODES_KEY, reader.codes, BUILT_IN),
+        frequency=reader.section(data, CUSTOM_KEY, reader.frequency, rules.FREQUENCY),
+        duration=reader.section(data, CUSTOM_KEY, reader.duration, rules.DURATION),
+        switch=reader.section(data, SWITCH_KEY, reader.switch, switches.BUILT_IN),
+    )
+    if POLL_KEY in data and not re.fullmatch(r"\s*\d{1,6}\s*", data[POLL_KEY]):
+        reader.flaw(POLL_KEY, "a whole number of seconds", data[POLL_KEY])
+    if reader.flaws:
+        raise FaultConfigError(reader.flaws)
+    return config
+
+
+class _Reader:
+    """Collects flaws while it walks the documents, so that all come at once."""
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+
+    def flaw(self, at: str, expected: str, value: object) -> None:
+        found = "nothing" if value is None else shown(value)
+        self.flaws.append(Flaw(at=at, expected=expected, found=found))
+
+    def section(
+        self,
+        data: Mapping[str, str],
+        key: str,
+        read: Callable[[str, Mapping[str, object]], T],
+        otherwise: T,
+    ) -> T:
+        """Read one document of the ConfigMap; built-in if it is absent or wrong."""
+        if key not in data:
+            return otherwise
+        document = self._loaded(key, data[key])
+        return otherwise if document is None else read(key, document)
+
+    def _loaded(self, key: str, text: str) -> Mapping[str, object] | None:
+        if len(text) > _MOST:
+            self.flaw(key, f"at most {_MOST} characters", len(text))
+            return None
+        try:
+            found = json.loads(text, object_pairs_hook=partial(self._object, key))
+        except (ValueError, RecursionError) as error:
+            flaw = Flaw(at=key, expected="JSON", found=str(error))
+            self.flaws.append(flaw)
+            return None
+        if not isinstance(found, dict):
+            self.flaw(key, "a JSON object", found)
+            return None
+        return found
+
+    def _object(self, at: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = Counter(key for key, _ in pairs)
+        for key in sorted(key for key, count in found.items() if count > 1):
+            self.flaw(at, "each key once", key)
+        return dict(pairs)
+
+    # faultCode.json
+
+    def codes(self, key: str, document: Mapping[str, object]) -> Table:
+        chip = {f"{level.value}Codes": level for level in _LISTS}
+        network = {f"{level.value}NetworkCodes": level for level in _LISTS}
+        known = {name for name in document if _FORMER.fullmatch(name)}
+        self._known(key, document, {*chip, *network, *known})
+        return table(
+            {
+                level: self._code_list(f"{key}.{name}", document.get(name))
+                for name, level in chip.items()
+            },
+            {
+                level: self._code_list(f"{key}.{name}", document.get(name))
+                for name, level in network.items()
+            },
+        )
+
+    def _code_list(
+        self, at: str, value: object, pattern: re.Pattern[str] = _CODE
+    ) -> tuple[str, ...]:
+        wanted = '"80E01801"' if pattern is _CODE else '"[0x00f1fef5,155913,cpu,na]"'
+        items = self._list(at, value)
+        for index, item in enumerate(items):
+            if not isinstance(item, str) or not pattern.fullmatch(item):
+                self.flaw(f"{at}[{index}]", f"a fault code like {wanted}", item)
+        return tuple(item for item in items if isinstance(item, str))
+
+    # SwitchFaultCode.json
+
+    def switch(
+        self, key: str, document: Mapping[str, object]
+    ) -> Mapping[str, switches.SwitchLevel]:
+        lists = {f"{level.value}Codes": level for level in switches.SwitchLevel}
+        self._known(key, document, lists.keys())
+        return switches.table(
+            {
+                level: self._code_list(
+                    f"{key}.{name}", document.get(name), _SWITCH_CODE
+                )
+                for name, level in lists.items()
+            }
+        )
+
+    # faultCustomization.json
+
+    def frequency(
+        self, key: str, document: Mapping[str, object]
+    ) -> Mapping[str, Frequency]:
+        self._known(
+            key, document, {"GraceTolerance", "FaultFrequency", "FaultDuration"}
+        )
+        self._grace(f"{key}.GraceTolerance", document.get("GraceTolerance", {}))
+        at = f"{key}.FaultFrequency"
+        found = [
+            self._frequency_rule(f"{at}[{index}]", item)
+            for index, item in enumerate(self._list(at, document.get("FaultFrequency")))
+        ]
+        return rules.by_code(rule for rule in found if rule)
+
+    def duration(
+        self, key: str, document: Mapping[str, object]
+    ) -> Mapping[str, Duration]:
+        at = f"{key}.FaultDuration"
+        found = [
+            self._duration_rule(f"{at}[{index}]", item)
+            for index, item in enumerate(self._list(at, document.get("FaultDuration")))
+        ]
+        return rules.by_code(rule for rule in found if rule)
+
+    def _grace(self, at: str, value: object) -> None:
+        """Check what only a hot reset would use."""
+        if not isinstance(value, dict):
+            self.flaw(at, "an object", value)
+            return
+        self._known(at, value, _GRACE)
+        for name, (least, most) in _GRACE.items():
+            if name in value:
+                self._number(f"{at}.{name}", value[name], least, most)
+
+    def _frequency_rule(
+        self, at: str, value: object
+    ) -> tuple[tuple[str, ...], Frequency] | None:
+        if not isinstance(value, dict):
+            self.flaw(at, "an object", value)
+            return None
+        names = ("EventId", "TimeWindow", "Times", "FaultHandling", "ReleaseTimeWindow")
+        self._known(at, value, names)
+        level = self._level(f"{at}.FaultHandling", value.get("FaultHandling"))
+        release = value.get("ReleaseTimeWindow", 0)
+        if release != 0:
+            self._number(f"{at}.ReleaseTimeWindow", release, 60, 2**32 - 1)
+        elif level is not Level.MANUALLY_SEPARATE:
+            expected = "60 or more, for a level that no person takes back"
+            self.flaw(f"{at}.ReleaseTimeWindow", expected, release)
+        rule = Frequency(
+            window_s=self._number(
+                f"{at}.TimeWindow", value.get("TimeWindow"), 60, 864000
+            ),
+            times=self._number(f"{at}.Times", value.get("Times"), 1, 100),
+            level=level,
+            release_s=release if isinstance(release, int) else 0,
+        )
+        return self._code_list(f"{at}.EventId", value.get("EventId")), rule
+
+    def _duration_rule(
+        self, at: str, value: object
+    ) -> tuple[tuple[str, ...], Duration] | None:
+        if not isinstance(value, dict):
+            self.flaw(at, "an object", value)
+            return None
+        names = ("EventId", "FaultTimeout", "RecoverTimeout", "FaultHandling")
+        self._known(at, value, names)
+        level = self._level(f"{at}.FaultHandling", value.get("FaultHandling"))
+        if level is Level.MANUALLY_SEPARATE:
+            self.flaw(
+                f"{at}.FaultHandling", "a level that time takes back", level.value
+            )
+        rule = Duration(
+            timeout_s=self._number(
+                f"{at}.FaultTimeout", value.get("FaultTimeout"), 0, 600
+            ),
+            recover_s=self._number(
+                f"{at}.RecoverTimeout", value.get("RecoverTimeout"), 0, 86400
+            ),
+            level=level,
+        )
+        return self._code_list(f"{at}.EventId", value.get("EventId")), rule
+
+    # parts
+
+    def _known(
+        self, at: str, document: Mapping[str, object], names: Iterable[str]
+    ) -> None:
+        allowed = sorted(names)
+        for name in document:
+            if name not in allowed:
+                self.flaw(at, f"only the keys {', '.join(allowed)}", name)
+
+    def _list(self, at: str, value: object) -> list[object]:
+        if value is None or isinstance(value, list):
+            return value or []
+        self.flaw(at, "a list", value)
+        return []
+
+    def _level(self, at: str, value: object) -> Level:
+        if isinstance(value, str) and value in _LEVELS:
+            return _LEVELS[value]
+        self.flaw(at, f"one of {', '.join(_LEVELS)}", value)
+        return Level.SEPARATE
+
+    def _number(self, at: str, value: object, least: int, most: int) -> int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if isinstance(value, int) and is_whole and least <= value <= most:
+            return value
+        self.flaw(at, f"a whole number from {least} to {most}", value)
+        return least

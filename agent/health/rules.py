@@ -1,0 +1,106 @@
+"""Which faults grow worse by returning or by staying: values, and the built-in ones."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
+from agent.devices.reading import Level
+from agent.health import codes
+from agent.health.switches import BUILT_IN as BUILT_IN_SWITCHES
+from agent.health.switches import SwitchLevel
+from agent.health.table import BUILT_IN, Table
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frequency:
+    """A code that comes `times` times within a window has another level."""
+
+    #: Unit: seconds.
+    window_s: float
+    times: int
+    level: Level
+    #: The level goes when the code has been gone for so long; 0: never by itself.
+    release_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """A code that stays longer than a time-out has another level."""
+
+    #: Unit: seconds.
+    timeout_s: float
+    #: The level goes when the code has been gone for longer than this.
+    recover_s: float
+    level: Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultConfig:
+    """All that decides what the faults of chips mean."""
+
+    table: Table
+    #: By canonical code.
+    frequency: Mapping[str, Frequency]
+    duration: Mapping[str, Duration]
+    #: Of switches, by code in lower case.
+    switch: Mapping[str, SwitchLevel]
+
+
+def by_code(rules: Iterable[tuple[Iterable[str], T]]) -> Mapping[str, T]:
+    """Return the rule of each code; of two for one code the first counts."""
+    found: dict[str, T] = {}
+    for listed, rule in rules:
+        for code in listed:
+            found.setdefault(codes.canonical(code), rule)
+    return MappingProxyType(found)
+
+
+_TWICE_A_DAY = (
+    "80A18008 80A38008 80A58008 80B58000 80B78000 80B98000 80B98008 80BB8000 80BB8008 "
+    "80BD8000 80BD8008 80C78008 80C98000 80C98008 80CB8008 80CD8008 80CF8008 80D98008 "
+    "80DE1801 80DF8008 80E01801 80E18008 80E38008 80E39200 80E3A202 80E3A203 80E78000 "
+    "80E78008 80F18000 80F18008 80F38008 80F78008 81318008 81338008 813B8008 81478008 "
+    "81578008 815F8008 81938008 81958008 81978008"
+)
+_DAY_S = 86400.0
+
+#: Source: MindCluster's device plugin, `build/faultCustomization.json` (at 22bb3d98).
+FREQUENCY = by_code(
+    [
+        (
+            _TWICE_A_DAY.split(),
+            Frequency(window_s=_DAY_S, times=2, level=Level.MANUALLY_SEPARATE),
+        ),
+        (
+            ("80E18005",),
+            Frequency(window_s=_DAY_S, times=3, level=Level.MANUALLY_SEPARATE),
+        ),
+        (
+            ("81078603",),
+            Frequency(
+                window_s=_DAY_S,
+                times=5,
+                level=Level.MANUALLY_SEPARATE,
+                release_s=2 * _DAY_S,
+            ),
+        ),
+    ]
+)
+DURATION = by_code(
+    [
+        (
+            ("81078603",),
+            Duration(timeout_s=20.0, recover_s=60.0, level=Level.PRE_SEPARATE),
+        )
+    ]
+)
+
+DEFAULT = FaultConfig(
+    table=BUILT_IN,
+    frequency=FREQUENCY,
+    duration=DURATION,
+    switch=BUILT_IN_SWITCHES,
+)

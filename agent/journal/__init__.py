@@ -1,0 +1,1 @@
+"""Holds on disk, so that a restarted agent knows them."""

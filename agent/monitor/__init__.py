@@ -1,0 +1,1 @@
+"""Reads drivers, processes and the fault ConfigMap, and passes on what changed."""

@@ -1,0 +1,1 @@
+"""Pods of this node: their informer, the reconciler, their annotations."""

@@ -1,0 +1,1 @@
+"""The node's ConfigMap, labels and annotations: content, schedule, writer."""

@@ -1,0 +1,1 @@
+"""The document and the socket behind `ascend-agent status`."""

@@ -1,0 +1,298 @@
+"""What keeps a hold of nobody known, and when all pods have to be listed."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.claims import release, values
+from agent.claims.events import ChipsRead, PassEnded, PodGone, PodSeen, ResourcesRead
+from agent.claims.store import Current
+from scheduler_core.wire.pods import NpuPod
+from tests.agent.node import current, holds, ids, pod
+from tests.agent.rules.kubelet import app, init, knows_not, mounts, passes, shows
+
+TRAIN = pod("train", [0])
+
+
+def rejected(*pods: NpuPod) -> Current:
+    """A node where the pod of an Allocate was rejected after it."""
+    now = current(TRAIN, *pods)
+    mounts(now, 0)
+    now.apply(PodSeen(replace(TRAIN, phase="Failed")))
+    return now
+
+
+def ends(now: Current) -> bool:
+    """Whether two passes are enough for it to end."""
+    passes(now, 2)
+    return 1 not in now.ledger.holds
+
+
+def confirmed() -> Current:
+    now = current(TRAIN)
+    mounts(now, 0)
+    shows(now, "train", main=(0,))
+    return now
+
+
+def test_what_nobody_can_own_ends() -> None:
+    assert ends(rejected())
+    assert ends(rejected(pod("pair", [2, 3], 2)))  # another count
+
+
+def test_a_pod_that_waits_and_was_not_looked_at_may_own_it() -> None:
+    assert not ends(rejected(pod("late", [1], 2)))
+
+
+def test_whichever_of_several_pods_may_own_it_keeps_it() -> None:
+    settled = pod("a", [4], 2, phase="Running")
+    now = rejected(settled, pod("b", [2, 3], 3), pod("c", [1], 4))
+    mounts(now, 4)
+    shows(now, "a", main=(4,))
+
+    assert not ends(now)
+
+
+def test_a_pod_that_was_seen_without_it_does_not_own_it() -> None:
+    now = rejected(pod("late", [1], 2))
+
+    shows(now, "late", main=())
+
+    assert ends(now)
+
+
+def test_a_pod_that_was_seen_during_an_allocate_may_own_it() -> None:
+    now = rejected(pod("late", [1], 2))
+
+    shows(now, "late", quiet=False, main=())
+
+    assert not ends(now)
+
+
+def test_a_pod_that_was_seen_before_it_was_given_may_own_it() -> None:
+    now = current(TRAIN, pod("late", [1], 2))
+    shows(now, "late", main=())
+    mounts(now, 0)
+    now.apply(PodSeen(replace(TRAIN, phase="Failed")))
+
+    assert not ends(now)
+
+
+def test_a_pod_that_the_kubelet_does_not_know_yet_may_own_it() -> None:
+    now = rejected(pod("late", [1], 2))
+
+    knows_not(now, "late")
+
+    assert not ends(now)
+
+
+def test_a_pod_that_runs_without_anything_may_have_lost_it() -> None:
+    now = rejected(pod("late", [1], 2, phase="Running"))
+
+    shows(now, "late", main=())
+
+    assert not ends(now)
+
+
+def test_a_pod_that_has_all_its_own_does_not_own_it() -> None:
+    now = rejected(pod("late", [1], 2, phase="Running"))
+    mounts(now, 1)
+
+    shows(now, "late", main=(1,))
+
+    assert ends(now)
+
+
+def test_a_pod_that_has_ended_does_not_own_it() -> None:
+    now = rejected(pod("late", [1], 2, phase="Succeeded"))
+
+    assert ends(now)
+
+
+def test_a_pod_that_is_shown_with_ids_of_it_may_own_it() -> None:
+    late = pod("late", [1, 2], 2, admitted=False)
+    now = rejected(late)
+
+    shows(now, "late", main=(0,))
+    during = ends(now)
+    now.apply(PodGone("uid-late"))
+
+    assert (during, ends(now)) == (False, True)
+
+
+def test_its_own_ids_are_no_sign_of_it() -> None:
+    now = rejected(pod("late", [1], 2, phase="Running"))
+    mounts(now, 0)
+
+    shows(now, "late", main=(0,))
+
+    assert ends(now)
+
+
+def prepared(*pods: NpuPod) -> Current:
+    """A node where what an init container was given is nobody's."""
+    needs = [init("prepare", 1), app("main", 2)]
+    train = pod("train", [0, 1], containers=needs)
+    now = current(train, *pods)
+    mounts(now, 0)
+    now.apply(PodSeen(replace(train, phase="Failed")))
+    return now
+
+
+def test_of_an_init_container_only_pods_with_such_a_one_may_be() -> None:
+    waits = pod("late", [4], 2, phase="Running")
+    inits = pod("late", [4], 2, containers=[init("prepare", 1), app("main", 1)])
+
+    assert ends(prepared(waits))
+    assert not ends(prepared(inits))
+
+
+def test_what_lasts_is_no_init_containers() -> None:
+    inits = pod("late", [4, 5], 2, containers=[init("prepare", 1), app("main", 2)])
+
+    assert ends(rejected(inits))
+
+
+def test_a_pod_on_its_way_through_admission_keeps_what_its_init_container_has() -> None:
+    needs = [init("prepare", 1), app("main", 2)]
+    now = current(pod("train", [0, 1], containers=needs))
+    mounts(now, 0)
+
+    shows(now, "train", main=())  # its app container's turn is still to come
+
+    assert not ends(now)
+
+
+def test_once_it_runs_it_is_not_on_its_way() -> None:
+    needs = [init("prepare", 1), app("main", 2)]
+    train = pod("train", [0, 1], containers=needs)
+    now = current(train)
+    mounts(now, 0)
+    mounts(now, 0, 6)
+    shows(now, "train", main=())
+
+    assert ends(now)
+
+
+def test_one_miss_is_forgotten_when_somebody_may_own_it_again() -> None:
+    now = rejected()
+    passes(now)
+    now.apply(PodSeen(pod("late", [1], 2)))
+    passes(now)
+    now.apply(PodGone("uid-late"))
+
+    passes(now)
+
+    assert holds(now) == {1: ("", "train", (0,))}
+
+
+def test_without_a_listing_nothing_of_nobody_ends() -> None:
+    now = rejected()
+
+    for _ in range(3):
+        now.apply(PassEnded(quiet=True))
+
+    assert holds(now) == {1: ("", "train", (0,))}
+
+
+def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
+    needs = [init("prepare", 1), app("main", 1)]
+    now = current(pod("train", [0], 1, phase="Running", containers=needs))
+    mounts(now, 5)
+    mounts(now, 5)
+    shows(now, "train", main=(5,))
+    let_go = replace(now.ledger.holds[1], owner=None, freed=True)
+    now.replace(values.with_hold(now.ledger, let_go))
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+    passes(now)
+    misses = now.ledger.holds[1].misses
+
+    now.apply(PodGone("uid-train"))  # then it explains nothing
+    passes(now)
+    kept = set(now.ledger.holds)
+    now.apply(PodSeen(pod("train", [0], 1, phase="Running", containers=needs)))
+    passes(now)
+
+    assert (misses, kept, set(now.ledger.holds)) == (1, {1, 2}, {2})
+
+
+def test_all_pods_are_listed_for_what_nobody_has_before_it_ends() -> None:
+    now = rejected()
+    told = [release.lingers(now.ledger)]
+    passes(now)
+    told.append(release.lingers(now.ledger))
+    passes(now)
+    told.append(release.lingers(now.ledger))
+
+    assert told == [False, True, False]
+
+
+def test_not_while_somebody_may_own_it_or_a_process_is_on_it() -> None:
+    now = rejected()
+    passes(now)
+
+    now.apply(ChipsRead(unhealthy=0, busy=0b1))
+    busy = release.lingers(now.ledger)
+    now.apply(ChipsRead(unhealthy=0, busy=0))
+    now.apply(PodSeen(pod("late", [1], 2)))
+
+    assert (busy, release.lingers(now.ledger)) == (False, False)
+
+
+def test_all_pods_are_listed_while_the_kubelet_shows_a_pod_that_has_ended() -> None:
+    now = confirmed()
+    told = [release.lingers(now.ledger)]
+    now.apply(PodGone("uid-train"))
+    told.append(release.lingers(now.ledger))
+    shows(now, "train", main=())
+    told.append(release.lingers(now.ledger))
+
+    assert told == [False, True, False]
+
+
+def test_a_pod_that_was_never_looked_at_needs_no_listing() -> None:
+    now = confirmed()
+    now.replace(replace(now.ledger, shown={}))
+
+    now.apply(PodGone("uid-train"))
+
+    assert not release.lingers(now.ledger)
+
+
+@pytest.mark.parametrize(("shown", "is_held"), [(ids(0), False), (ids(0, 7), True)])
+def test_an_id_that_a_new_pod_of_its_name_got_is_not_shown_for_the_old_one(
+    shown: tuple[str, ...], *, is_held: bool
+) -> None:
+    now = current(pod("train", [0, 1]))
+    mounts(now, 0, 7)
+    shows(now, "train", main=(0, 7))
+    now.apply(PodGone("uid-train"))
+    now.apply(PodSeen(pod("train", [2], 2, uid="uid-new")))
+    mounts(now, 0)
+
+    now.apply(
+        ResourcesRead(
+            uid="uid-train",
+            containers={"main": frozenset(shown)},
+            as_of=now.ledger.sequence,
+            until=now.ledger.sequence,
+            quiet=True,
+        )
+    )
+    now.apply(PassEnded(quiet=True))
+
+    assert (1 in now.ledger.holds) is is_held
+
+
+def test_what_was_read_of_a_pod_that_has_gone_is_dropped_with_its_last_hold() -> None:
+    now = confirmed()
+    now.apply(PodGone("uid-train"))
+    knows_not(now, "train")
+
+    passes(now)
+    with_its_hold = set(now.ledger.shown)
+    passes(now)
+
+    assert (with_its_hold, set(now.ledger.shown)) == ({"uid-train"}, set())
+    assert now.ledger.holds == {}
+    assert now.ledger.slots == {}

@@ -1,0 +1,353 @@
+"""Real chips as the library describes them: each family, faults, events, processes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.devices.board_size import sized
+from agent.devices.reading import (
+    ChipDetails,
+    ChipFault,
+    Process,
+    Reading,
+    Unread,
+    VirtualDevice,
+)
+from scheduler_core.products.table import ATLAS_800_TRAINING
+from tests.agent.devices import fake_machine
+from tests.agent.devices.asking import (
+    NOW_MS,
+    PATIENCE_S,
+    driver_on,
+    problem_with,
+    reading_with,
+)
+from tests.agent.devices.fake_machine import FakeMachine
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "machine"
+
+
+def codes(reading: Reading) -> list[tuple[int, str]]:
+    return [(fault.chip, fault.code) for fault in reading.faults]
+
+
+async def test_everything_that_an_atlas_800_says(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.training_910a(script)
+    machine.say(3, 0, codes="80E01801,81078603", network=3)
+    machine.say(5, 0, pids="12,11,12")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert reading == Reading(
+        product=ATLAS_800_TRAINING,
+        chip_name="910A",
+        ai_core_count=32,
+        chips=(0, 1, 2, 3, 4, 5, 6, 7),
+        details=tuple(
+            ChipDetails(
+                chip=chip,
+                logic_id=chip,
+                ip=f"192.168.20.{100 + chip}",
+                memory_mb=32768,
+            )
+            for chip in range(8)
+        ),
+        driver_version="24.1.rc2",
+        faults=(
+            ChipFault(chip=3, code="80E01801", since_ms=NOW_MS),
+            ChipFault(chip=3, code="81078603", network=True, since_ms=NOW_MS),
+        ),
+        unreachable=(3,),
+        processes=(Process(chip=5, pid=11), Process(chip=5, pid=12)),
+    )
+
+
+async def test_chips_go_by_their_physical_ids(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.say(7, 0, codes="80E18005")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert codes(reading) == [(0, "80E18005")]
+    assert reading.details[0] == ChipDetails(
+        chip=0, logic_id=7, ip="10.0.0.8", memory_mb=65536
+    )
+
+
+async def test_dies_of_a_superpod_have_numbers_in_it(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.superpod_a3(script)
+    machine.say(0, 1, ip6="fe80::1")
+    machine.say(1, 0, ip6="2001:db8::7")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert (reading.product.key, reading.super_pod_id, reading.server_index) == (
+        "atlas-a3-16-superpod",
+        4,
+        2,
+    )
+    assert reading.details[:3] == (
+        ChipDetails(chip=0, logic_id=0, memory_mb=65536, super_device_id=4000),
+        ChipDetails(chip=1, logic_id=1, memory_mb=65536, super_device_id=4001),
+        ChipDetails(
+            chip=2,
+            logic_id=2,
+            ip="2001:db8::7",
+            memory_mb=65536,
+            super_device_id=4002,
+        ),
+    )
+    assert reading.unreachable == ()
+
+
+async def test_an_a3_outside_of_a_superpod_says_so(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.superpod_a3(script)
+    for die in range(16):
+        machine.say(die // 2, die % 2, pod="0xffffffff", server="0xffffffff")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert (reading.product.key, reading.super_pod_id, reading.server_index) == (
+        "atlas-a3-16",
+        -1,
+        -1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "count"),
+    [
+        (fake_machine.cards_300i, "atlas-300i-chip", 8),
+        (fake_machine.cards_duo, "atlas-300i-duo-chip", 6),
+        (fake_machine.cards_310p, "atlas-310p", 3),
+    ],
+)
+async def test_servers_of_cards_have_the_chips_that_are_put_in(
+    libdcmi: Path,
+    script: Path,
+    make: Callable[[Path], FakeMachine],
+    key: str,
+    count: int,
+) -> None:
+    async with driver_on(libdcmi, make(script)) as driver:
+        reading = await driver.read()
+
+    assert (reading.product, reading.chips) == (
+        sized(key, count - 1),
+        tuple(range(count)),
+    )
+    assert reading.product.chip_count == count
+
+
+async def test_the_kind_of_server_can_be_said(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine, product="mesh-8") as driver:
+        reading = await driver.read()
+
+    assert reading.product.key == "mesh-8"
+
+
+async def test_parts_of_chips_are_known_by_their_templates(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.training_910a(script)
+    machine.say(2, 0, virtual="102:vir16,101:vir04_3c,103:odd")
+    machine.say(5, 0, virtual="100:vir10_3c_32g")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert reading.virtual == (
+        VirtualDevice(chip=5, number=100, kind="10c.3cpu.32g"),
+        VirtualDevice(chip=2, number=101, kind="4c.3cpu"),
+        VirtualDevice(chip=2, number=102, kind="16c"),
+    )
+
+
+async def test_a_kind_of_server_that_no_chip_is_of_is_said(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine, product="atlas-310p") as driver:
+        said = await problem_with(driver, "--product")
+
+    assert said == "the driver shows no chip that could be of --product atlas-310p"
+
+
+async def test_an_event_brings_a_fault_and_how_severe_it_is(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.say(2, 0, codes="80E01801")
+        machine.event(2, "80E01801", 3, 1)
+        seen = await reading_with(
+            driver, lambda found: any(f.severity is not None for f in found.faults)
+        )
+        machine.say(2, 0, codes="")
+        machine.event(2, "80E01801", 3, 0)
+        over = await reading_with(driver, lambda found: not found.faults)
+
+    (fault,) = seen.faults
+    assert (fault.chip, fault.code, fault.severity) == (5, "80E01801", 3)
+    assert over.chips == tuple(range(8))
+
+
+async def test_a_fault_that_came_and_went_between_two_looks_is_seen(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.event(2, "80E01801", 1, 1)
+        machine.event(2, "80E01801", 1, 0)
+        seen = await reading_with(driver, lambda found: bool(found.faults))
+        over = await reading_with(driver, lambda found: not found.faults)
+
+    assert codes(seen) == [(5, "80E01801")]
+    assert over.unread == ()
+
+
+async def test_a_machine_on_which_nothing_changes_has_no_news(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+
+        assert not await driver.news(0.05)
+        machine.event(2, "80E01801", 3, 1)
+        assert await driver.news(PATIENCE_S)
+
+
+async def test_without_events_faults_are_polled(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.tell("answer dcmi_subscribe_fault_event -1 -1 -8255")
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.say(2, 0, codes="80E01801")
+        seen = await reading_with(driver, lambda found: bool(found.faults))
+
+    assert codes(seen) == [(5, "80E01801")]
+
+
+async def test_a_chip_that_is_not_ready_has_dropped_off(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.say(0, 0, ready=0)
+    machine.tell("answer dcmi_get_device_errorcode_v2 0 0 -8006")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert codes(reading) == [(7, "40F84E00")]
+
+
+async def test_a_chip_that_no_longer_exists_has_vanished(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.remove(7, 0)
+        seen = await reading_with(driver, lambda found: 0 not in found.chips)
+
+    assert seen.chips == tuple(range(1, 8))
+
+
+@pytest.mark.parametrize("code", [-8001, -8005, -8006, -8013, -8020, -8255, -99999, 7])
+async def test_a_chip_that_cannot_be_read_stays_as_it_was(
+    libdcmi: Path, script: Path, code: int
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.say(0, 0, codes="80E01801")
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.tell(f"answer dcmi_get_device_errorcode_v2 0 0 {code}")
+        machine.say(0, 0, codes="")
+        machine.event(0, "80E01801", 1, 0)  # so that it looks at once
+        seen = await reading_with(driver, lambda found: bool(found.unread))
+
+    assert codes(seen) == [(7, "80E01801")]
+    (unread,) = seen.unread
+    assert unread.chip == 7
+    assert unread.why.startswith("dcmi_get_device_errorcode_v2: ")
+    assert f"({code})" in unread.why
+
+
+async def test_a_chip_that_was_never_read_is_not_there_yet(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.tell("answer dcmi_get_device_errorcode_v2 0 0 -8006")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert reading.chips == (0, 1, 2, 3, 4, 5, 6)
+    assert reading.unread == (
+        Unread(chip=7, why="dcmi_get_device_errorcode_v2: timed out (-8006)"),
+    )
+
+
+async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.say(0, 0, pids="4711")
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.say(0, 0, pids="", codes="80E01801")
+        machine.tell("answer dcmi_get_device_resource_info 0 0 -8006")
+        machine.event(0, "80E01801", 1, 1)
+        seen = await reading_with(driver, lambda found: bool(found.faults))
+
+    assert seen.processes == (Process(chip=7, pid=4711),)
+    assert seen.unread == (
+        Unread(chip=7, why="dcmi_get_device_resource_info: timed out (-8006)"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        ("number dcmi_get_card_list -1 -1 100000", "dcmi_get_card_list: nonsense"),
+        ("answer dcmi_init -1 -1 -8005", "dcmi_init: internal error (-8005)"),
+    ],
+)
+async def test_what_makes_no_sense_is_said(
+    libdcmi: Path, script: Path, lie: str, said: str
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.tell(lie)
+    async with driver_on(libdcmi, machine) as driver:
+        assert said in await problem_with(driver, said)
+
+
+async def test_a_number_of_processes_that_cannot_be_is_no_number(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.tell("number dcmi_get_device_resource_info 0 0 2000000000")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert reading.unread == (
+        Unread(chip=7, why="dcmi_get_device_resource_info: nonsense (-99997)"),
+    )
+
+
+async def test_two_chips_of_one_id_are_nobody_that_we_serve(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.say(0, 0, phy=3)
+    async with driver_on(libdcmi, machine) as driver:
+        said = await problem_with(driver, "two chips")
+
+    assert said == "the driver shows two chips with the id 3"

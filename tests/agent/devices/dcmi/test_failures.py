@@ -1,0 +1,252 @@
+"""A library that hangs, crashes, cannot be loaded or must not be."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.devices.dcmi import find_library
+from agent.devices.reading import VirtualDevice
+from tests.agent.devices import fake_machine
+from tests.agent.devices.asking import (
+    PATIENCE_S,
+    driver_on,
+    problem_with,
+    reading_with,
+)
+
+#: Long enough for any call of the fake library on a busy machine.
+CALL_S = 1.0
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "machine"
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def until_gone(pid: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while is_running(pid):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("verb", ["hang", "crash"])
+async def test_a_call_that_does_not_come_back_costs_the_readings_of_one_chip(
+    libdcmi: Path, script: Path, verb: str
+) -> None:
+    function = "dcmi_get_device_errorcode_v2"
+    machine = fake_machine.module_910b(script)
+    machine.say(2, 0, codes="80E01801")
+    async with driver_on(libdcmi, machine, call_s=CALL_S) as driver:
+        await driver.read()
+        machine.tell(f"{verb} {function} 2 0")
+        said = await problem_with(driver, function)
+        machine.say(1, 0, codes="80E18005")
+        seen = await reading_with(driver, lambda found: len(found.faults) == 2)
+
+    words = (
+        f"{function} (card 2, device 0) has not come back for 1 s"
+        if verb == "hang"
+        else f"the driver worker was ended by SIGSEGV in {function} (card 2, device 0)"
+    )
+    assert said.partition(";")[0] == words
+    assert [(fault.chip, fault.code) for fault in seen.faults] == [
+        (5, "80E01801"),
+        (6, "80E18005"),
+    ]
+    assert [each.chip for each in seen.unread] == [5]
+    assert "left out: it did not come back last time" in seen.unread[0].why
+
+
+async def test_a_library_that_hangs_at_its_very_beginning_is_named(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    machine.tell("hang dcmi_init -1 -1")
+    async with driver_on(libdcmi, machine, call_s=CALL_S) as driver:
+        said = await problem_with(driver, "dcmi_init")
+        machine.tell()
+        seen = await reading_with(driver, lambda found: not found.unread)
+
+    assert said.partition(";")[0] == "dcmi_init has not come back for 1 s"
+    assert seen.chips == tuple(range(8))
+
+
+async def test_a_worker_that_is_killed_is_replaced(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        assert driver.worker_pid is not None
+        os.kill(driver.worker_pid, signal.SIGKILL)
+        said = await problem_with(driver, "SIGKILL")
+        seen = await reading_with(driver, lambda _: True)
+
+    assert said.partition(";")[0] == "the driver worker was ended by SIGKILL"
+    assert seen.chips == tuple(range(8))
+
+
+async def test_a_chip_that_was_cut_does_not_look_whole_for_a_call_that_fails(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.training_910a(script)
+    machine.say(2, 0, virtual="100:vir04")
+    async with driver_on(libdcmi, machine) as driver:
+        before = await driver.read()
+        machine.tell("answer dcmi_get_device_info -1 -1 -8006")
+        assert driver.worker_pid is not None
+        os.kill(driver.worker_pid, signal.SIGKILL)
+        await problem_with(driver, "SIGKILL")
+        after = await reading_with(driver, lambda _: True)
+
+    assert before.virtual == (VirtualDevice(chip=2, number=100, kind="4c"),)
+    assert after.virtual == before.virtual
+
+
+async def test_no_worker_is_left_when_the_driver_is_closed(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        pid = driver.worker_pid
+        machine.tell("hang dcmi_get_device_health 2 0")
+    assert pid is not None
+
+    await until_gone(pid)
+
+
+AGENT = """
+import asyncio, sys
+from pathlib import Path
+from agent.devices.dcmi.driver import DcmiDriver
+
+async def main():
+    driver = DcmiDriver(Path(sys.argv[1]), product="", call_s=600, wall_ms=int)
+    await driver.read()
+    print(driver.worker_pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_within_a_call_that_hangs_ends_with_its_agent(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    agent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", AGENT, str(libdcmi)),
+        env={**os.environ, **machine.environment},
+        stdout=subprocess.PIPE,
+    )
+    assert agent.stdout is not None
+    pid = int(await agent.stdout.readline())
+    machine.tell("hang dcmi_get_device_health -1 -1")
+    agent.kill()
+    await agent.wait()
+
+    await until_gone(pid)
+
+
+async def test_the_worker_is_small(libdcmi: Path, script: Path) -> None:
+    machine = fake_machine.superpod_a3(script)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        status = await asyncio.to_thread(
+            Path(f"/proc/{driver.worker_pid}/status").read_text
+        )
+
+    (resident,) = [
+        line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")
+    ]
+    assert int(resident) <= 25 * 1024
+
+
+def test_the_worker_loads_nothing_of_the_agents_but_what_asks_the_library() -> None:
+    program = (
+        "import sys, agent.devices.dcmi.__main__; "
+        "print(*(m for m in sys.modules if m.split('.')[0] in "
+        "{'agent', 'service', 'kube', 'scheduler_core', 'grpc', 'asyncio', 'yaml'}))"
+    )
+    said = subprocess.run(  # noqa: S603  # our own program
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+
+    ours = "agent.devices.dcmi"
+    assert set(said.stdout.split()) == {
+        *("agent", "agent.devices", ours, f"{ours}.__main__"),
+        *(f"{ours}.frames", f"{ours}.structs", f"{ours}.library"),
+        *(f"{ours}.reader", f"{ours}.progress", f"{ours}.values"),
+    }
+
+
+async def test_a_library_that_is_not_there_is_named(
+    tmp_path: Path, script: Path
+) -> None:
+    machine = fake_machine.module_910b(script)
+    library = tmp_path / "libdcmi.so"
+    async with driver_on(library, machine) as driver:
+        assert await problem_with(driver, "libdcmi.so") == (
+            f"{library}: No such file or directory"
+        )
+
+
+async def test_a_file_that_is_no_library_is_named(tmp_path: Path, script: Path) -> None:
+    machine = fake_machine.module_910b(script)
+    library = tmp_path / "libdcmi.so"
+    library.write_text("no library")
+    async with driver_on(library, machine) as driver:
+        said = await problem_with(driver, "libdcmi.so")
+
+    assert said.startswith(f"{library}: {library}: ")
+
+
+def test_a_library_that_others_may_write_is_not_loaded(tmp_path: Path) -> None:
+    library = tmp_path / "libdcmi.so"
+    library.touch()
+    library.chmod(0o664)
+    link = tmp_path / "link.so"
+    link.symlink_to(library)
+
+    assert find_library.distrust(link) == (
+        f"{library}: expected a file that its owner alone may write, found 664"
+    )
+
+
+def test_a_library_of_ours_that_only_we_may_write_is_loaded(tmp_path: Path) -> None:
+    library = tmp_path / "libdcmi.so"
+    library.touch()
+    library.chmod(0o755)
+
+    assert find_library.distrust(library) == ""
+
+
+def test_the_library_is_looked_for_where_the_loader_looks_and_then_at_ascends(
+    tmp_path: Path,
+) -> None:
+    named, known = tmp_path / "named", tmp_path / "known"
+    for folder in (named, known):
+        folder.mkdir()
+    (known / "libdcmi.so").touch()
+    environment = {"LD_LIBRARY_PATH": f":{named}", "HOME": "/root"}
+
+    assert find_library.found({}, ()) is None
+    assert find_library.found(environment, [known]) == known / "libdcmi.so"
+    (named / "libdcmi.so").touch()
+    assert find_library.found(environment, [known]) == named / "libdcmi.so"
+    assert find_library.with_libraries(environment, [known]) == {
+        "LD_LIBRARY_PATH": f"{named}:{known}",
+        "HOME": "/root",
+    }

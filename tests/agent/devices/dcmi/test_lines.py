@@ -1,0 +1,147 @@
+"""Chips of several product lines, as one library shows them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.devices.board_size import UnknownMachineError, sized
+from agent.devices.dcmi.conversion import Conversion
+from agent.devices.dcmi.values import ChipLook, Identity, Survey
+from agent.devices.reading import Process, Unread
+from tests.agent.devices import fake_machine
+from tests.agent.devices.asking import driver_on, reading_with
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "machine"
+
+
+def two_lines(script: Path, *cards: int) -> fake_machine.FakeMachine:
+    """Eight chips of an Atlas A2, and cards of one 310P."""
+    machine = fake_machine.module_910b(script)
+    for chip in cards:
+        machine.add(chip, 0, f"phy={chip} logic={chip} name=310P3 cores=8")
+    return machine
+
+
+async def test_chips_of_several_product_lines_are_told_apart(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = two_lines(script, 8, 9)
+    machine.say(9, 0, codes="80E18402", pids="4711")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await reading_with(driver, lambda seen: bool(seen.beside[0].faults))
+
+    first, beside = reading.lines
+    assert (first.product.key, first.chips) == ("atlas-a2-8", tuple(range(8)))
+    assert (first.faults, first.processes) == ((), ())
+    assert (beside.product, beside.chips) == (
+        sized("atlas-310p", 9, 0b11111111),
+        (8, 9),
+    )
+    assert (beside.chip_name, beside.ai_core_count) == ("310P3", 8)
+    assert [(fault.chip, fault.code) for fault in beside.faults] == [(9, "80E18402")]
+    assert beside.processes == (Process(chip=9, pid=4711),)
+    assert [each.chip for each in beside.details] == [8, 9]
+
+
+async def test_the_chips_of_one_line_can_go_without_the_others(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = two_lines(script, 8)
+    async with driver_on(libdcmi, machine) as driver:
+        await driver.read()
+        machine.remove(8, 0)
+        gone = await reading_with(driver, lambda seen: not seen.beside[0].chips)
+
+    assert (len(gone.chips), gone.beside[0].product.key) == (8, "atlas-310p")
+
+
+def looked(chip: int, name: str) -> ChipLook:
+    identity = Identity(card=chip, device=0, physical_id=chip, logic_id=chip, name=name)
+    return ChipLook(identity=identity)
+
+
+TRAINING = tuple(looked(chip, "910B3") for chip in range(8))
+CARD = looked(8, "310P3")
+
+
+def test_a_line_that_comes_later_is_told_and_not_served() -> None:
+    conversion = Conversion("")
+    before = conversion.reading(Survey(chips=TRAINING), 0)
+
+    assert conversion.reading(Survey(chips=(*TRAINING, CARD)), 0) == replace(
+        before,
+        unread=(
+            Unread(
+                chip=8,
+                why="there was no Ascend310P on this node when the agent started, "
+                "which has to be started again to serve it",
+            ),
+        ),
+    )
+
+
+def test_a_chip_whose_name_is_not_told_stays_of_the_line_it_was_of() -> None:
+    conversion = Conversion("")
+    before = conversion.reading(Survey(chips=(*TRAINING, CARD)), 0)
+    nameless = conversion.reading(Survey(chips=(*TRAINING, looked(8, ""))), 0)
+    stranger = conversion.reading(Survey(chips=(*TRAINING, looked(9, ""))), 0)
+
+    assert [line.chips for line in nameless.lines] == [tuple(range(8)), (8,)]
+    assert nameless.lines[0] == before.lines[0]
+    assert [line.chips for line in stranger.lines] == [tuple(range(8)), ()]
+
+
+def test_a_chip_of_no_family_among_several_lines_is_said() -> None:
+    chips = (*TRAINING, looked(8, "1080"))
+
+    with pytest.raises(UnknownMachineError, match=r"^chips '1080' on board 0x0 are of"):
+        Conversion("").reading(Survey(chips=chips), 0)
+
+
+def test_connected_chips_behind_those_of_another_line_are_not_guessed_at() -> None:
+    cards = (looked(0, "310P3"), looked(1, "310P3"))
+    chips = (*cards, *(looked(chip, "910B3") for chip in range(2, 10)))
+
+    with pytest.raises(UnknownMachineError, match=r"^chips '910B3' have ids from 2 on"):
+        Conversion("").reading(Survey(chips=chips), 0)
+    assert Conversion("atlas-310p").reading(Survey(chips=chips), 0).chips == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("product", "row", "chips"),
+    [
+        ("atlas-310p", ("atlas-310p", 9, 0b11111111), (8, 9)),
+        ("atlas-a2-8", ("atlas-a2-8", 7, 0), tuple(range(8))),
+    ],
+)
+async def test_of_several_product_lines_one_can_be_named(
+    libdcmi: Path,
+    script: Path,
+    product: str,
+    row: tuple[str, int, int],
+    chips: tuple[int, ...],
+) -> None:
+    machine = two_lines(script, 8, 9)
+    async with driver_on(libdcmi, machine, product=product) as driver:
+        reading = await driver.read()
+
+    assert (reading.product, reading.chips, reading.beside) == (sized(*row), chips, ())
+
+
+async def test_chips_that_are_called_as_their_line_are_of_that_line_alone(
+    libdcmi: Path, script: Path
+) -> None:
+    machine = fake_machine.superpod_a3(script)
+    machine.add(8, 0, "phy=16 logic=16 name=310P3 cores=8")
+    async with driver_on(libdcmi, machine) as driver:
+        reading = await driver.read()
+
+    assert [(line.product.key, line.chips) for line in reading.lines] == [
+        ("atlas-a3-16-superpod", tuple(range(16))),
+        ("atlas-310p", (16,)),
+    ]
+    assert [line.super_pod_id for line in reading.lines] == [4, -2]

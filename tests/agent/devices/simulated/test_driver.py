@@ -1,0 +1,256 @@
+"""The simulated driver: a file that is edited while the agent runs."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.devices.driver import DriverFileError
+from agent.devices.file_changes import Edits
+from agent.devices.reading import ChipFault, Reading
+from agent.devices.simulated.driver import SimulatedDriver
+from scheduler_core.products.table import PRODUCTS
+from service import clock
+
+MACHINE = "product: atlas-800-training\n"
+FAULT_ON_3 = MACHINE + 'faults: [{chip: 3, code: "80E01801"}]\n'
+FAULT_ON_5 = FAULT_ON_3.replace("chip: 3", "chip: 5")
+FAULTS_ON_3_AND_4 = (
+    MACHINE + 'faults: [{chip: 3, code: "80E01801"}, {chip: 4, code: "80E01801"}]\n'
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 1000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def driver_on(path: Path) -> SimulatedDriver:
+    return SimulatedDriver(path, poll_s=0.01, wall_ms=Clock())
+
+
+async def flaw_of(driver: SimulatedDriver) -> str:
+    with pytest.raises(DriverFileError) as caught:
+        await driver.read()
+    return str(caught.value)
+
+
+async def test_a_fault_is_dated_when_it_is_first_seen(tmp_path: Path) -> None:
+    path, clock = tmp_path / "npu.yaml", Clock()
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
+    path.write_text(FAULT_ON_3)
+    await driver.read()
+    clock.ms = 2000
+    path.write_text(FAULTS_ON_3_AND_4)
+
+    reading = await driver.read()
+
+    assert reading.faults == (
+        ChipFault(chip=3, code="80E01801", since_ms=1000),
+        ChipFault(chip=4, code="80E01801", since_ms=2000),
+    )
+
+
+async def test_an_unchanged_file_gives_an_equal_reading(tmp_path: Path) -> None:
+    path, clock = tmp_path / "npu.yaml", Clock()
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
+    first = await driver.read()
+    clock.ms = 2000
+
+    assert await driver.read() == first
+
+
+async def faults_after(driver: SimulatedDriver) -> list[int]:
+    reading: Reading = await driver.read()
+    return [fault.chip for fault in reading.faults]
+
+
+async def test_an_edit_in_place_is_picked_up(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(MACHINE)
+    driver = driver_on(path)
+    await driver.read()
+    path.write_text(FAULT_ON_3)
+
+    assert await faults_after(driver) == [3]
+
+
+async def test_a_file_renamed_into_place_is_picked_up(tmp_path: Path) -> None:
+    path, new = tmp_path / "npu.yaml", tmp_path / "new.yaml"
+    path.write_text(MACHINE)
+    driver = driver_on(path)
+    await driver.read()
+    new.write_text(FAULT_ON_3)
+    new.rename(path)
+
+    assert await faults_after(driver) == [3]
+
+
+async def test_an_edit_of_equal_length_in_the_same_moment_is_picked_up(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(FAULT_ON_3)
+    driver = driver_on(path)
+    await driver.read()
+    path.write_text(FAULT_ON_5)
+
+    assert await faults_after(driver) == [5]
+
+
+def long_after() -> int:
+    """A moment in which no file is young any more."""
+    return clock.wall_ns() // 1_000_000 + 3_600_000
+
+
+def rewritten(path: Path) -> None:
+    path.write_text(FAULT_ON_5)
+
+
+def rewritten_and_dated_back(path: Path) -> None:
+    before = path.stat()
+    path.write_text(FAULT_ON_5)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replaced_by_one_of_the_same_date(path: Path) -> None:
+    before, new = path.stat(), path.with_suffix(".new")
+    new.write_text(FAULT_ON_5)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.rename(path)
+
+
+class Untold(Edits):
+    """A kernel that cannot tell of edits."""
+
+    def tell(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("kernel", [Edits, Untold])
+@pytest.mark.parametrize(
+    "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
+)
+async def test_news_of_an_old_file_is_any_edit_of_it(
+    tmp_path: Path, edit: Callable[[Path], None], kernel: type[Edits]
+) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after, edits=kernel(path))
+    before = await faults_after(driver)
+    told = asyncio.create_task(driver.news(3600.0))
+    await asyncio.sleep(0.05)
+    was_told = told.done()
+    edit(path)
+
+    assert await told
+    assert (was_told, before, await faults_after(driver)) == (False, [3], [5])
+    await driver.close()
+
+
+async def test_without_news_nobody_waits_longer_than_asked(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
+    await driver.read()
+
+    assert not await driver.news(0.02)
+    assert await faults_after(driver) == [3]
+    await driver.close()
+
+
+async def test_an_absent_file_is_an_error_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: expected a readable file, found No such file or directory"
+    )
+
+
+async def test_a_directory_is_an_error_with_its_path(tmp_path: Path) -> None:
+    assert await flaw_of(driver_on(tmp_path)) == (
+        f"{tmp_path}: expected a readable file, found Is a directory"
+    )
+
+
+async def test_an_empty_file_is_an_error_with_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.touch()
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: expected a YAML mapping, found an empty file"
+    )
+
+
+async def test_a_file_that_is_not_text_is_an_error_with_its_path(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_bytes(b"\xff")
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: byte 0: expected UTF-8, found invalid start byte"
+    )
+
+
+async def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 32)
+
+    assert await flaw_of(driver_on(path)) == (
+        f"{path}: expected at most 1048576 bytes, found more"
+    )
+
+
+async def test_another_product_needs_another_agent(tmp_path: Path) -> None:
+    path = tmp_path / "npu.yaml"
+    path.write_text(MACHINE)
+    driver = driver_on(path)
+    await driver.read()
+    path.write_text("product: other\n")
+
+    keys = ", ".join(sorted(product.key for product in PRODUCTS))
+    assert await flaw_of(driver) == (
+        f"{path}: product: expected one of {keys}, found 'other'"
+    )
+
+
+async def test_a_file_that_is_mended_is_read_again(tmp_path: Path) -> None:
+    path, clock = tmp_path / "npu.yaml", Clock()
+    path.write_text(FAULT_ON_3)
+    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=clock)
+    before = await driver.read()
+    path.write_text("product: [")
+    await flaw_of(driver)
+    await flaw_of(driver)
+    path.write_text(FAULT_ON_3)
+    clock.ms = 2000
+
+    assert await driver.read() == before
+
+
+async def test_lines_beside_the_first_are_dated_and_cannot_change(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "npu.yaml"
+    lines = "product: atlas-800-training\nbeside: [{product: atlas-310p, chips: [8]}]\n"
+    driver = driver_on(path)
+    path.write_text(f'{lines}faults: [{{chip: 8, code: "80E01801"}}]\n')
+    reading = await driver.read()
+    path.write_text(lines.replace("[8]", "[8, 9]"))
+    flaw = await flaw_of(driver)
+
+    (beside,) = reading.beside
+    assert beside.faults == (ChipFault(chip=8, code="80E01801", since_ms=1000),)
+    assert flaw == (
+        f"{path}: product: expected 'atlas-800-training [0, 1, 2, 3, 4, 5, 6, 7], "
+        "atlas-310p [8]', as when the agent started, found 'atlas-800-training "
+        "[0, 1, 2, 3, 4, 5, 6, 7], atlas-310p [8, 9]'"
+    )

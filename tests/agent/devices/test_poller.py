@@ -1,0 +1,194 @@
+"""Asking a driver that answers, fails, hangs and comes back."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from agent.devices.driver import DriverError
+from agent.devices.poller import Observation, Source
+from agent.devices.reading import Reading, Unread
+from agent.devices.simulated import file
+
+READING = file.parse("product: atlas-800-training\n")
+OTHER = file.parse("product: atlas-800-training\nvanished: [1]\n")
+
+
+class FakeDriver:
+    """Answers what it is told to, when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.answer: Reading | Exception = READING
+        self.takes_s = 0.0
+        self.has_news = True
+
+    async def news(self, within_s: float) -> bool:
+        await asyncio.sleep(within_s)
+        return self.has_news
+
+    async def close(self) -> None:
+        raise AssertionError("whoever has made a driver closes it")
+
+    async def read(self) -> Reading:
+        self.calls += 1
+        await asyncio.sleep(self.takes_s)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.looptime
+async def test_a_good_answer_is_fresh() -> None:
+    source = Source(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+
+    assert await source.look() == Observation(reading=READING, read_at=loop_s())
+
+
+@pytest.mark.looptime
+async def test_after_an_error_the_last_good_reading_stays_and_is_stale() -> None:
+    driver = FakeDriver()
+    source = Source(driver, poll_s=0.2, deadline_s=1.0)
+    good = await source.look()
+    driver.answer = DriverError("npu.yaml: torn")
+    await asyncio.sleep(5)
+
+    seen = await source.look()
+
+    assert seen == Observation(
+        reading=READING, read_at=good.read_at, problem="npu.yaml: torn"
+    )
+    assert seen.is_stale
+
+
+async def test_single_chips_that_cannot_be_read_are_said_and_the_rest_is_fresh() -> (
+    None
+):
+    driver = FakeDriver()
+    unread = (Unread(chip=3, why="timed out"), Unread(chip=5, why="busy"))
+    driver.answer = replace(READING, unread=unread)
+
+    seen = await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+
+    assert (seen.problem, seen.is_stale) == ("chip 3: timed out; chip 5: busy", False)
+
+
+async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
+    driver = FakeDriver()
+    driver.answer = DriverError("no file")
+
+    seen = await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+
+    assert seen == Observation(problem="no file")
+
+
+@pytest.mark.looptime
+async def test_a_call_that_hangs_is_marked_stale_and_not_called_again() -> None:
+    driver = FakeDriver()
+    source = Source(driver, poll_s=0.2, deadline_s=1.0)
+    good = await source.look()
+    driver.takes_s = 2.5
+    driver.answer = OTHER
+
+    seen = [await source.look() for _ in range(2)]
+
+    stale = Observation(
+        reading=READING, read_at=good.read_at, problem="no answer within 1 s"
+    )
+    assert seen == [stale, stale]
+    assert driver.calls == 2
+    assert await source.look() == Observation(reading=OTHER, read_at=loop_s())
+
+
+@pytest.mark.looptime
+async def test_an_unknown_failure_is_not_swallowed() -> None:
+    driver = FakeDriver()
+    driver.answer = ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError):
+        await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+
+
+async def collected(
+    source: Source,
+    for_s: float,
+    seen: list[Observation] | None = None,
+    *,
+    is_wanted: bool = False,
+) -> list[float]:
+    moments: list[float] = []
+
+    def deliver(each: Observation) -> bool:
+        moments.append(loop_s())
+        if seen is not None:
+            seen.append(each)
+        return is_wanted
+
+    task = asyncio.create_task(source.run(deliver))
+    await asyncio.sleep(for_s)
+    task.cancel()
+    await asyncio.wait({task})
+    return moments
+
+
+@pytest.mark.looptime
+async def test_run_looks_each_period_whether_or_not_something_changed() -> None:
+    started = loop_s()
+    source = Source(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+
+    moments = await collected(source, 0.5, is_wanted=True)
+
+    assert [round(moment - started, 3) for moment in moments] == [0.0, 0.2, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("poll_s", "calm"), [(0.2, [0.0, 1.0, 2.0]), (1.5, [0.0, 1.5])]
+)
+@pytest.mark.looptime
+async def test_run_looks_less_often_while_nothing_is_to_be_expected(
+    poll_s: float, calm: list[float]
+) -> None:
+    started = loop_s()
+    source = Source(FakeDriver(), poll_s=poll_s, deadline_s=1.0)
+
+    moments = await collected(source, 2.5)
+
+    assert [round(moment - started, 3) for moment in moments] == calm
+
+
+@pytest.mark.looptime
+async def test_a_driver_without_news_is_not_asked_and_all_is_as_it_was() -> None:
+    driver, seen = FakeDriver(), list[Observation]()
+    driver.has_news = False
+
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 3.5, seen)
+
+    assert [each.reading for each in seen] == [READING] * 4
+    assert seen[-1].read_at == pytest.approx(loop_s() - 0.5)
+    assert driver.calls == 1
+
+
+@pytest.mark.looptime
+async def test_a_driver_that_could_not_be_read_is_asked_again_without_news() -> None:
+    driver = FakeDriver()
+    driver.has_news, driver.answer = False, DriverError("torn")
+
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 3.5)
+
+    assert driver.calls == 4
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("after_s", [0.5, 2.0])
+async def test_no_call_is_left_behind_at_the_end(after_s: float) -> None:
+    driver = FakeDriver()
+    driver.takes_s = 1000.0
+
+    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), after_s)
+
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,0 +1,225 @@
+"""Faults that grow worse by returning or by staying, and how they ease."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.devices.reading import Level
+from agent.health import escalation
+from agent.health.escalation import (
+    Course,
+    Eased,
+    Effect,
+    Kind,
+    Looked,
+    Pardoned,
+    Restored,
+    State,
+    Upgrade,
+    Upgraded,
+)
+from agent.health.rules import DEFAULT, Duration, Frequency
+
+LINK = "81078603"
+HBM = "80E01801"
+KEY = (3, HBM)
+ALL = frozenset(range(8))
+CONFIG = replace(
+    DEFAULT,
+    frequency={
+        HBM: Frequency(window_s=100, times=2, level=Level.MANUALLY_SEPARATE),
+        LINK: Frequency(
+            window_s=100, times=3, level=Level.MANUALLY_SEPARATE, release_s=200
+        ),
+    },
+    duration={LINK: Duration(timeout_s=20, recover_s=60, level=Level.PRE_SEPARATE)},
+)
+
+
+def looked(*codes: str, chips: frozenset[int] = ALL, now: float = 0) -> Looked:
+    return Looked(
+        chips=chips,
+        present=frozenset((3, code) for code in codes),
+        config=CONFIG,
+        now_ms=int(now * 1000),
+    )
+
+
+def told(*looks: tuple[float, str]) -> list[tuple[float, Effect]]:
+    """What was told when, as chip 3 showed these codes ("" for none)."""
+    state, found = State(), list[tuple[float, Effect]]()
+    for now, code in looks:
+        look = looked(*[code] if code else [], now=now)
+        state, effects = escalation.step(state, look, now)
+        found += [(now, effect) for effect in effects]
+    return found
+
+
+def upgrade(code: str, kind: Kind, at: float, level: Level | None = None) -> Upgrade:
+    return Upgrade(
+        chip=3,
+        code=code,
+        level=level or Level.MANUALLY_SEPARATE,
+        kind=kind,
+        at_ms=int(at * 1000),
+    )
+
+
+TWICE = upgrade(HBM, Kind.FREQUENCY, 20)
+LONG = upgrade(LINK, Kind.DURATION, 21, Level.PRE_SEPARATE)
+
+
+def test_a_code_without_a_rule_is_not_followed() -> None:
+    state, effects = escalation.step(State(), looked("80E3A201"), 0.0)
+
+    assert (state, effects) == (State(), ())
+
+
+def test_a_code_that_returns_within_its_window_separates_the_chip() -> None:
+    assert told((0, HBM), (10, ""), (20, HBM), (21, HBM)) == [(20, Upgraded(TWICE))]
+
+
+def test_a_code_that_stays_has_come_once() -> None:
+    assert told((0, HBM), (10, HBM), (20, HBM)) == []
+
+
+def test_a_code_that_returns_after_its_window_has_come_once() -> None:
+    assert told((0, HBM), (10, ""), (100, HBM)) == []
+
+
+def test_without_a_release_window_time_does_not_release() -> None:
+    assert told((0, HBM), (10, ""), (20, HBM), (30, ""), (1e6, "")) == [
+        (20, Upgraded(TWICE))
+    ]
+
+
+def test_with_one_a_code_that_stays_away_for_longer_releases() -> None:
+    often = upgrade(LINK, Kind.FREQUENCY, 40)
+
+    assert told(
+        *((0, LINK), (10, ""), (20, LINK), (30, ""), (40, LINK), (50, "")),
+        *((250, ""), (250.1, "")),
+    ) == [(40, Upgraded(often)), (250.1, Eased(often))]
+
+
+def test_a_code_that_stays_longer_than_its_time_out_grows_worse() -> None:
+    assert told((0, LINK), (20, LINK), (21, LINK), (30, LINK)) == [(21, Upgraded(LONG))]
+
+
+def test_it_eases_when_the_code_is_gone_for_longer_than_its_way_back() -> None:
+    assert told((0, LINK), (21, LINK), (30, ""), (90, ""), (91, "")) == [
+        (21, Upgraded(LONG)),
+        (91, Eased(LONG)),
+    ]
+
+
+def test_a_code_that_comes_back_starts_its_way_back_anew() -> None:
+    assert told(
+        (0, LINK), (21, LINK), (30, ""), (80, LINK), (85, ""), (100, ""), (146, "")
+    ) == [(21, Upgraded(LONG)), (146, Eased(LONG))]
+
+
+def test_of_a_chip_that_is_silent_nothing_is_learnt() -> None:
+    state, _ = escalation.step(State(), looked(HBM), 0.0)
+    state, _ = escalation.step(state, looked(chips=ALL - {3}), 10.0)
+
+    state, effects = escalation.step(state, looked(HBM), 20.0)
+
+    assert effects == ()
+    assert state.courses[KEY] == Course(is_present=True, since=0.0, came=(0.0,))
+
+
+def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
+    state, _ = escalation.step(State(), looked(HBM), 0.0)
+    state, _ = escalation.step(state, looked(), 10.0)
+    state, _ = escalation.step(state, looked(HBM, now=20), 20.0)
+
+    state, _ = escalation.step(state, Pardoned(3), 21.0)
+
+    assert state.upgrades == ()
+    # the code that is still there is forgiven, its next coming is the first
+    state, effects = escalation.step(state, looked(HBM), 22.0)
+    assert effects == ()
+    state, _ = escalation.step(state, looked(), 23.0)
+    state, effects = escalation.step(state, looked(HBM), 24.0)
+    assert effects == ()
+    state, _ = escalation.step(state, looked(), 25.0)
+    _, effects = escalation.step(state, looked(HBM, now=26), 26.0)
+    assert effects == (Upgraded(replace(TWICE, at_ms=26000)),)
+
+
+def test_a_pardon_is_for_one_chip_and_for_separation_only() -> None:
+    upgrades = (LONG, replace(TWICE, chip=4), TWICE)
+    state, _ = escalation.step(State(), Restored(upgrades), 0.0)
+
+    state, _ = escalation.step(state, Pardoned(3), 1.0)
+
+    assert state.upgrades == (LONG, replace(TWICE, chip=4))
+
+
+def test_what_was_in_force_before_a_restart_eases_as_if_its_code_had_just_gone() -> (
+    None
+):
+    state, _ = escalation.step(State(), Restored((LONG,)), 100.0)
+
+    state, effects = escalation.step(state, looked(), 160.0)
+    assert (state.upgrades, effects) == ((LONG,), ())
+    state, effects = escalation.step(state, looked(), 160.1)
+    assert (state, effects) == (State(), (Eased(LONG),))
+
+
+def test_a_rule_that_is_taken_away_takes_its_level_with_it_but_releases_nobody() -> (
+    None
+):
+    often = upgrade(LINK, Kind.FREQUENCY, 1, Level.SEPARATE)
+    state, _ = escalation.step(State(), Restored((LONG, often, TWICE)), 0.0)
+    bare = replace(looked(), config=replace(CONFIG, frequency={}, duration={}))
+
+    state, effects = escalation.step(state, bare, 1.0)
+
+    assert state.upgrades == (TWICE,)
+    assert effects == (Eased(LONG), Eased(often))
+
+
+def test_nothing_is_remembered_of_a_code_from_which_nothing_can_follow() -> None:
+    state, _ = escalation.step(State(), looked(HBM), 0.0)
+    state, _ = escalation.step(state, looked(), 10.0)
+    assert KEY in state.courses
+
+    state, _ = escalation.step(state, looked(), 100.0)
+
+    assert state == State()
+
+
+@pytest.mark.property
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 60), st.sampled_from(["", LINK, HBM])), max_size=40
+    )
+)
+def test_a_flapping_chip(steps: list[tuple[float, str]]) -> None:
+    """Levels alternate with their ends; nothing is kept that has no use."""
+    state, now = State(), 0.0
+    in_force = set[Upgrade]()
+    for pause, code in steps:
+        now += pause
+        look = looked(*[code] if code else [], now=now)
+        state, effects = escalation.step(state, look, now)
+        for effect in effects:
+            if isinstance(effect, Upgraded):
+                assert effect.upgrade not in in_force
+                in_force.add(effect.upgrade)
+            else:
+                in_force.remove(effect.upgrade)
+        assert in_force == set(state.upgrades)
+        assert len(state.courses) <= 2
+        assert all(
+            sum(at > now - 100 for at in course.came) == len(course.came)
+            for course in state.courses.values()
+        )
+    # left alone, all that has a way back walks it
+    for quiet in (1000.0, 2000.0):
+        state, _ = escalation.step(state, looked(), now + quiet)
+    assert {each.code for each in state.upgrades} <= {HBM}

@@ -1,0 +1,282 @@
+"""The ConfigMap `mindx-dl-fault-config`: what it may say, and every way to be wrong."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.devices.driver import Flaw
+from agent.devices.reading import ChipFault, Level
+from agent.health import fault_config, rules, switches
+from agent.health.fault_config import FaultConfigError
+from agent.health.rules import DEFAULT, Duration, Frequency
+from agent.health.switches import SwitchLevel
+
+
+def custom(**more: Any) -> dict[str, str]:
+    return {"faultCustomization.json": json.dumps(more)}
+
+
+def flaws(data: dict[str, str]) -> list[str]:
+    with pytest.raises(FaultConfigError) as caught:
+        fault_config.parse(data)
+    return [str(flaw) for flaw in caught.value.flaws]
+
+
+def test_nothing_said_is_the_built_in_configuration() -> None:
+    assert fault_config.parse({}) == DEFAULT
+
+
+def test_keys_of_others_are_left_alone() -> None:
+    assert fault_config.parse({"notes": "mine", "PollInterval": "300"}) == DEFAULT
+
+
+def test_what_was_found_is_repeated_in_a_few_words() -> None:
+    deep = [{f"{key}": [{"EventId": ["80C98000"] * 5}] * 5 for key in range(5)}] * 9
+
+    (flaw,) = flaws({"faultCustomization.json": json.dumps(deep)})
+
+    assert "expected a JSON object, found [{" in flaw
+    assert len(flaw) < 200
+
+
+def test_lists_replace_the_built_in_ones() -> None:
+    lists = {
+        "SubHealthFaultCodes": ["80e3a201"],
+        "SeparateNPUNetworkCodes": ["81078603"],
+        "LargeModelSeparateNPUCodes": ["80E01801"],  # of a former release
+    }
+
+    found = fault_config.parse({"faultCode.json": json.dumps(lists)}).table
+
+    assert dict(found.chip) == {"80E3A201": Level.SUB_HEALTH}
+    assert dict(found.network) == {"81078603": Level.SEPARATE}
+    assert found.level(ChipFault(chip=0, code="81078603")) is Level.SEPARATE
+
+
+def test_rules_replace_the_built_in_ones() -> None:
+    found = fault_config.parse(
+        custom(
+            GraceTolerance={"WaitDeviceResetTime": 150},
+            FaultFrequency=[
+                {
+                    "EventId": ["80E01801", "080C98008"],
+                    "TimeWindow": 3600,
+                    "Times": 2,
+                    "FaultHandling": "ManuallySeparateNPU",
+                },
+                {
+                    "EventId": ["80E01801"],  # the first rule of a code counts
+                    "TimeWindow": 60,
+                    "Times": 9,
+                    "FaultHandling": "SeparateNPU",
+                    "ReleaseTimeWindow": 120,
+                },
+            ],
+            FaultDuration=[
+                {
+                    "EventId": ["81078603"],
+                    "FaultTimeout": 5,
+                    "RecoverTimeout": 6,
+                    "FaultHandling": "SeparateNPU",
+                }
+            ],
+        )
+    )
+
+    twice = Frequency(window_s=3600, times=2, level=Level.MANUALLY_SEPARATE)
+    assert dict(found.frequency) == {"80E01801": twice, "80C98008": twice}
+    assert dict(found.duration) == {
+        "81078603": Duration(timeout_s=5, recover_s=6, level=Level.SEPARATE)
+    }
+    assert found.table is DEFAULT.table
+
+
+def test_the_built_in_rules_are_those_of_their_source() -> None:
+    twice = Frequency(window_s=86400, times=2, level=Level.MANUALLY_SEPARATE)
+
+    assert len(rules.FREQUENCY) == 43
+    assert rules.FREQUENCY["80E01801"] == twice
+    assert rules.FREQUENCY["80E18005"].times == 3
+    assert rules.FREQUENCY["81078603"] == Frequency(
+        window_s=86400, times=5, level=Level.MANUALLY_SEPARATE, release_s=172800
+    )
+
+
+def test_switch_codes_replace_the_built_in_ones() -> None:
+    lists = {"SeparateFaultCodes": ["[0x00F103B6,155909,na,na]"]}
+
+    found = fault_config.parse({"SwitchFaultCode.json": json.dumps(lists)})
+
+    assert dict(found.switch) == {"[0x00f103b6,155909,na,na]": SwitchLevel.SEPARATE}
+    assert len(switches.BUILT_IN) == 30
+
+
+FREQUENT = {
+    "EventId": ["80E01801"],
+    "TimeWindow": 3600,
+    "Times": 2,
+    "FaultHandling": "SeparateNPU",
+    "ReleaseTimeWindow": 60,
+}
+LASTING = {
+    "EventId": ["80E01801"],
+    "FaultTimeout": 5,
+    "RecoverTimeout": 6,
+    "FaultHandling": "SeparateNPU",
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "at", "expected", "found"),
+    [
+        ({"faultCode.json": "[]"}, "faultCode.json", "a JSON object", "[]"),
+        (
+            {"faultCode.json": '{"SeparateNPUCodes": "80E01801"}'},
+            "faultCode.json.SeparateNPUCodes",
+            "a list",
+            "'80E01801'",
+        ),
+        (
+            {"faultCode.json": '{"SeparateNPUCodes": ["80E01801", "x"]}'},
+            "faultCode.json.SeparateNPUCodes[1]",
+            'a fault code like "80E01801"',
+            "'x'",
+        ),
+        (
+            {"SwitchFaultCode.json": '{"SeparateFaultCodes": ["80E01801"]}'},
+            "SwitchFaultCode.json.SeparateFaultCodes[0]",
+            'a fault code like "[0x00f1fef5,155913,cpu,na]"',
+            "'80E01801'",
+        ),
+        (
+            {"PollInterval": "soon"},
+            "PollInterval",
+            "a whole number of seconds",
+            "'soon'",
+        ),
+        (
+            custom(GraceTolerance={"WaitDeviceResetTime": 0}),
+            "faultCustomization.json.GraceTolerance.WaitDeviceResetTime",
+            "a whole number from 60 to 180",
+            "0",
+        ),
+        (
+            custom(FaultFrequency=[FREQUENT | {"Times": 101}]),
+            "faultCustomization.json.FaultFrequency[0].Times",
+            "a whole number from 1 to 100",
+            "101",
+        ),
+        (
+            custom(FaultFrequency=[FREQUENT | {"TimeWindow": True}]),
+            "faultCustomization.json.FaultFrequency[0].TimeWindow",
+            "a whole number from 60 to 864000",
+            "True",
+        ),
+        (
+            custom(FaultFrequency=[FREQUENT | {"ReleaseTimeWindow": 0}]),
+            "faultCustomization.json.FaultFrequency[0].ReleaseTimeWindow",
+            "60 or more, for a level that no person takes back",
+            "0",
+        ),
+        (
+            custom(FaultFrequency=[7]),
+            "faultCustomization.json.FaultFrequency[0]",
+            "an object",
+            "7",
+        ),
+        (
+            custom(FaultDuration=[LASTING | {"FaultHandling": "ManuallySeparateNPU"}]),
+            "faultCustomization.json.FaultDuration[0].FaultHandling",
+            "a level that time takes back",
+            "'ManuallySeparateNPU'",
+        ),
+        (
+            custom(FaultDuration=[LASTING | {"FaultTimeout": -1}]),
+            "faultCustomization.json.FaultDuration[0].FaultTimeout",
+            "a whole number from 0 to 600",
+            "-1",
+        ),
+        (
+            custom(FaultDuration=["x"]),
+            "faultCustomization.json.FaultDuration[0]",
+            "an object",
+            "'x'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    data: dict[str, str], at: str, expected: str, found: str
+) -> None:
+    with pytest.raises(FaultConfigError) as caught:
+        fault_config.parse(data)
+
+    assert caught.value.flaws == (Flaw(at=at, expected=expected, found=found),)
+
+
+def test_a_mistyped_key_is_no_harmless_fault() -> None:
+    assert flaws({"faultCode.json": '{"SeperateNPUCodes": []}'})[0].endswith(
+        "found 'SeperateNPUCodes'"
+    )
+
+
+def test_a_list_that_stands_twice_is_wrong() -> None:
+    text = '{"SeparateNPUCodes": [], "SeparateNPUCodes": ["80E01801"]}'
+
+    assert flaws({"faultCode.json": text}) == [
+        "faultCode.json: expected each key once, found 'SeparateNPUCodes'"
+    ]
+
+
+def test_text_that_is_no_json_is_said_with_its_line() -> None:
+    assert flaws({"faultCode.json": "{\n,"})[0].startswith(
+        "faultCode.json: expected JSON, found "
+    )
+
+
+def test_more_than_any_list_needs_is_not_read() -> None:
+    assert flaws({"faultCode.json": " " * (1 << 20) + "{}"}) == [
+        "faultCode.json: expected at most 1048576 characters, found 1048578"
+    ]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    data = custom(FaultFrequency=[7], FaultDuration=[8]) | {"PollInterval": ""}
+
+    assert [flaw.split(":")[0] for flaw in flaws(data)] == [
+        "faultCustomization.json.FaultFrequency[0]",
+        "faultCustomization.json.FaultDuration[0]",
+        "PollInterval",
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["FaultFrequency", "EventId", "SeparateNPUCodes", "GraceTolerance"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.property
+@given(
+    key=st.sampled_from(
+        ["faultCode.json", "faultCustomization.json", "SwitchFaultCode.json"]
+    ),
+    value=JSON,
+)
+def test_anything_is_read_or_refused(key: str, value: object) -> None:
+    try:
+        fault_config.parse({key: json.dumps(value)})
+    except FaultConfigError as error:
+        assert error.flaws  # noqa: PT017  # either way is right

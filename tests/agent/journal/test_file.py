@@ -1,0 +1,356 @@
+"""The journal: whole after any death of the agent, and never believed when it lies."""
+
+import os
+import threading
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.journal import file
+from agent.journal.file import (
+    HoldEntry,
+    Journal,
+    JournalContents,
+    JournalError,
+    JournalProblem,
+    ProblemKind,
+)
+
+HOLD = HoldEntry(
+    sequence=1,
+    kubelet_ids=("Ascend910-7", "Ascend910-0"),
+    chips=(0, 1),
+    claim_uid="uid-a",
+    pod_uid="",
+    namespace="default",
+    pod="train-0",
+    container="main",
+    need=0,
+    boot_id="boot-1",
+)
+LATER = replace(HOLD, sequence=2, kubelet_ids=("Ascend910-2",), chips=(2,), need=1)
+
+
+def journal_in(
+    directory: Path, *, boot_id: str = "boot-1", node: str = "n1"
+) -> Journal:
+    return Journal(directory / "holds", boot_id=boot_id, node=node)
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    journal_in(tmp_path).write([HOLD, LATER])
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD, LATER))
+
+
+def test_only_the_latest_write_is_left_and_only_its_owner_may_read_it(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    for entries in ([HOLD], [HOLD, LATER], [LATER]):
+        holds.write(entries)
+
+    assert holds.read() == JournalContents(entries=(LATER,))
+    assert names_in(tmp_path) == ["holds"]
+    assert (tmp_path / "holds").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_holds_is_not_the_same_as_no_journal(tmp_path: Path) -> None:
+    journal_in(tmp_path).write([])
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=())
+
+
+def test_the_format_is_a_header_line_and_json() -> None:
+    body = b'{"node":"n1","boot_id":"boot-1","entries":[]}'
+
+    assert file.encode([], boot_id="boot-1", node="n1") == (
+        b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body)) + body
+    )
+
+
+def problem_of(tmp_path: Path, content: bytes) -> JournalProblem:
+    path = tmp_path / "holds"
+    path.write_bytes(content)
+    problem = journal_in(tmp_path).read()
+    assert isinstance(problem, JournalProblem)
+    return problem
+
+
+GOOD = file.encode([HOLD], boot_id="boot-1", node="n1")
+BODY = GOOD.partition(b"\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "text"),
+    [
+        (b"", ProblemKind.TORN, "torn: expected a header line, found 0 bytes"),
+        (GOOD[:10], ProblemKind.TORN, "torn: expected a header line, found 10 bytes"),
+        (
+            GOOD[:-1],
+            ProblemKind.TORN,
+            f"torn: expected {len(BODY)} bytes, found {len(BODY) - 1} bytes",
+        ),
+        (
+            GOOD + b"}",
+            ProblemKind.DAMAGED,
+            None,
+        ),
+        (
+            b"\0" * 100 + b"\n",
+            ProblemKind.DAMAGED,
+            None,
+        ),
+        (
+            GOOD.replace(b"journal 1", b"journal 2", 1),
+            ProblemKind.OTHER_VERSION,
+            "other version: expected version 1, found version 2",
+        ),
+        (
+            GOOD.replace(b"train-0", b"train-1", 1),
+            ProblemKind.DAMAGED,
+            None,
+        ),
+        (
+            file.encode([HOLD], boot_id="boot-1", node="n2"),
+            ProblemKind.OTHER_NODE,
+            "other node: expected 'n1', found 'n2'",
+        ),
+        (
+            file.encode([HOLD], boot_id="boot-0", node="n1"),
+            ProblemKind.OTHER_BOOT,
+            "other boot: expected 'boot-1', found 'boot-0'",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_set_aside(
+    tmp_path: Path, content: bytes, kind: ProblemKind, text: str | None
+) -> None:
+    problem = problem_of(tmp_path, content)
+
+    bad = tmp_path / "holds.bad-1"
+    assert problem == JournalProblem(
+        kind=kind,
+        path=str(tmp_path / "holds"),
+        text=problem.text if text is None else text,
+        set_aside=str(bad),
+    )
+    assert bad.read_bytes() == content
+    assert names_in(tmp_path) == ["holds.bad-1"]
+
+
+def test_a_body_of_another_form_is_damaged_though_its_checksum_holds(
+    tmp_path: Path,
+) -> None:
+    body = b'{"node":"n1","boot_id":"boot-1","entries":[{}]}'
+    header = b"ascend-affinity-journal 1 %08x %d\n" % (zlib.crc32(body), len(body))
+
+    assert problem_of(tmp_path, header + body).kind is ProblemKind.DAMAGED
+
+
+def test_a_second_bad_journal_does_not_replace_the_first(tmp_path: Path) -> None:
+    problem_of(tmp_path, b"first")
+
+    problem_of(tmp_path, b"second")
+
+    assert (tmp_path / "holds.bad-1").read_bytes() == b"first"
+    assert (tmp_path / "holds.bad-2").read_bytes() == b"second"
+
+
+def test_the_problem_tells_a_person_where_the_file_is_now(tmp_path: Path) -> None:
+    path = tmp_path / "holds"
+
+    assert str(problem_of(tmp_path, b"")) == (
+        f"{path}: torn: expected a header line, found 0 bytes, kept as {path}.bad-1"
+    )
+
+
+def test_an_absent_journal_is_said_to_be_absent(tmp_path: Path) -> None:
+    assert journal_in(tmp_path).read() == JournalProblem(
+        kind=ProblemKind.ABSENT,
+        path=str(tmp_path / "holds"),
+        text="there is no journal",
+    )
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
+    (path / "something").write_text("")
+
+
+def make_link(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.write_bytes(GOOD)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (make_directory, "Is a directory"),
+        (make_link, "Too many levels of symbolic links"),
+    ],
+    ids=["directory", "symbolic link"],
+)
+@pytest.mark.parametrize("has_old", [False, True])
+def test_what_is_no_file_is_set_aside_and_does_not_hinder_the_next_journal(
+    tmp_path: Path, make: Callable[[Path], None], text: str, *, has_old: bool
+) -> None:
+    path = tmp_path / "holds"
+    make(path)
+    if has_old:
+        make_directory(tmp_path / "holds.old")
+    holds = journal_in(tmp_path)
+
+    problem = holds.read()
+
+    assert problem == JournalProblem(
+        kind=ProblemKind.UNREADABLE,
+        path=str(path),
+        text=text,
+        set_aside=str(tmp_path / f"holds.bad-{2 if has_old else 1}"),
+    )
+    for entries in ([HOLD], [HOLD, LATER]):
+        holds.write(entries)
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD, LATER))
+
+
+def test_of_journals_that_were_set_aside_the_newest_are_kept(tmp_path: Path) -> None:
+    for number in range(1, 3 * file.KEPT_ASIDE):
+        problem_of(tmp_path, b"%d" % number)
+
+    kept = range(2 * file.KEPT_ASIDE, 3 * file.KEPT_ASIDE)
+    assert {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)} == {
+        f"holds.bad-{number}": b"%d" % number for number in kept
+    }
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        replace(HOLD, chips=(0, 10**12)),
+        replace(HOLD, chips=(0, -1)),
+        replace(HOLD, reserved=(1024,)),
+        replace(HOLD, sequence=-1),
+    ],
+    ids=["a chip of nobody", "a chip below 0", "reserved", "sequence"],
+)
+def test_a_hold_that_cannot_be_is_damage_though_its_checksum_holds(
+    tmp_path: Path, entry: HoldEntry
+) -> None:
+    content = file.encode([entry], boot_id="boot-1", node="n1")
+
+    assert problem_of(tmp_path, content).kind is ProblemKind.DAMAGED
+
+
+def test_a_hold_of_which_not_all_is_certain_is_read_again(tmp_path: Path) -> None:
+    entries = (
+        replace(HOLD, chips=(), reserved=(0, 1)),
+        replace(HOLD, chips=(0,)),
+        replace(HOLD, chips=(0, 1, 2)),
+    )
+    content = file.encode(entries, boot_id="boot-1", node="n1")
+
+    assert file.decode(content, boot_id="boot-1", node="n1") == entries
+
+
+def test_no_bit_of_a_journal_can_turn() -> None:
+    for position in range(8 * len(GOOD)):
+        flipped = bytearray(GOOD)
+        flipped[position // 8] ^= 1 << position % 8
+
+        with pytest.raises(file.UnusableError):
+            file.decode(bytes(flipped), boot_id="boot-1", node="n1")
+
+
+def test_no_part_of_a_journal_passes_for_one() -> None:
+    for length in range(len(GOOD)):
+        with pytest.raises(file.UnusableError):
+            file.decode(GOOD[:length], boot_id="boot-1", node="n1")
+
+
+def test_an_agent_that_died_while_writing_leaves_the_old_journal(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    holds.write([HOLD])
+    (tmp_path / "holds.tmp-9").write_bytes(b"half of it")
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD,))
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_an_agent_that_died_between_the_renames_leaves_the_old_journal(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    holds.write([HOLD])
+    (tmp_path / "holds").rename(tmp_path / "holds.old")
+
+    assert journal_in(tmp_path).read() == JournalContents(entries=(HOLD,))
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_an_agent_that_died_before_the_clean_up_leaves_the_new_journal(
+    tmp_path: Path,
+) -> None:
+    holds = journal_in(tmp_path)
+    holds.write([HOLD])
+    (tmp_path / "holds").rename(tmp_path / "holds.old")
+    journal_in(tmp_path).write([HOLD, LATER])
+    (tmp_path / "holds.old").write_bytes(GOOD)
+
+    again = journal_in(tmp_path)
+
+    assert again.read() == JournalContents(entries=(HOLD, LATER))
+    again.write([LATER])
+    assert names_in(tmp_path) == ["holds"]
+
+
+def test_a_write_that_fails_says_so_and_leaves_the_old_journal(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "state"
+    directory.mkdir()
+    holds = Journal(directory / "holds", boot_id="boot-1", node="n1")
+    holds.write([HOLD])
+    directory.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(JournalError, match="No such file or directory"):
+        holds.write([LATER])
+
+    (tmp_path / "elsewhere").rename(directory)
+    assert holds.read() == JournalContents(entries=(HOLD,))
+
+
+def test_the_disk_being_full_leaves_the_old_journal() -> None:
+    full = Path("/dev/full")
+
+    # Every write to it fails with ENOSPC; a rename in /dev is never reached.
+    with pytest.raises(OSError, match="No space left"):
+        file._create(str(full), b"x")
+
+
+def test_a_write_that_hung_gives_way_to_the_newer_one(tmp_path: Path) -> None:
+    holds = journal_in(tmp_path)
+    stalled = tmp_path / "holds.tmp-1"
+    os.mkfifo(stalled)  # opening it for writing hangs until somebody reads
+    older = threading.Thread(target=holds.write, args=([HOLD],))
+    older.start()
+    while holds._newest < 1:  # until the older one has begun
+        pass
+    holds.write([LATER])
+
+    with stalled.open("rb") as disk:
+        disk.read()
+    older.join()
+
+    assert holds.read() == JournalContents(entries=(LATER,))
+    assert names_in(tmp_path) == ["holds"]

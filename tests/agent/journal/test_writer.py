@@ -1,0 +1,185 @@
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.claims.events import AllocateAsked
+from agent.claims.values import Hold, Owner
+from agent.journal import file as journals
+from agent.journal import writer
+from agent.journal.file import (
+    HoldEntry,
+    Journal,
+    JournalContents,
+    JournalError,
+    JournalProblem,
+    ProblemKind,
+)
+from agent.journal.writer import Holdbook
+from tests.agent.node import NODE, current, ids, pod
+
+BOOT = "boot-1"
+
+
+#: What an agent before this one gave out.
+HOLD = Hold(sequence=7, kubelet_ids=ids(7), chips=(7,), slot="u", need=0)
+
+
+def entries(path: Path) -> tuple[HoldEntry, ...]:
+    return journals.decode(path.read_bytes(), boot_id=BOOT, node=NODE)
+
+
+class SlowJournal(Journal):
+    """A disk that hangs until it is let go, or that is full."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, boot_id=BOOT, node=NODE)
+        self.may_go = threading.Event()
+        self.is_full = False
+        self.writes = 0
+        self.may_be_read = threading.Event()
+
+    def read(self) -> JournalContents | JournalProblem:
+        self.may_be_read.wait()
+        return super().read()
+
+    def write(self, entries: Sequence[HoldEntry]) -> None:
+        self.writes += 1
+        if self.is_full:
+            raise JournalError("no space left on device")
+        self.may_go.wait()
+        super().write(entries)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[SlowJournal]:
+    journal = SlowJournal(tmp_path / "holds")
+    yield journal
+    journal.may_go.set()
+    journal.may_be_read.set()
+
+
+def test_a_hold_is_read_back_as_it_was_written() -> None:
+    owner = Owner(uid="u", namespace="ns", pod="p", container="c")
+    confirmed = Hold(
+        sequence=7,
+        kubelet_ids=ids(7, 0),
+        chips=(0, 1),
+        slot="u",
+        need=0,
+        owner=owner,
+        reserved=(7,),
+    )
+    open_ = Hold(sequence=8, kubelet_ids=ids(2), chips=(2,), slot="v", need=1)
+    states = replace(confirmed, lost=True), replace(open_, anew=True)
+
+    for hold in (confirmed, open_, *states):
+        assert writer.hold(writer.entry(hold, BOOT)) == hold
+
+
+async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
+    now = current(pod("train", [3]))
+    journal = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    book = Holdbook(
+        journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
+    )
+    book.follow(now)
+    now.apply(AllocateAsked(ids(3), last_call=True))
+
+    await book.write()
+
+    read = journal.read()
+    assert isinstance(read, JournalContents)
+    assert [writer.hold(each) for each in read.entries] == list(
+        now.ledger.holds.values()
+    )
+
+
+async def test_a_disk_that_hangs_delays_allocate_only_so_long(
+    slow: SlowJournal,
+) -> None:
+    now, failures = current(pod("train", [3])), list[str]()
+    book = Holdbook(
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    book.follow(now)
+    now.apply(AllocateAsked(ids(3), last_call=True))
+
+    async with asyncio.timeout(100 * writer.WITHIN_S):
+        await book.write()
+
+    assert failures == ["the disk did not answer within 0.2 s"]
+
+
+async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
+    slow: SlowJournal,
+) -> None:
+    train = [pod(f"train-{chip}", [chip], chip + 1) for chip in range(3)]
+    now, failures = current(*train), list[str]()
+    book = Holdbook(
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    book.follow(now)
+    for chip in range(3):
+        now.apply(AllocateAsked(ids(chip), last_call=True))
+        await book.write()
+
+    slow.may_go.set()
+    await book.write()
+
+    assert (len(failures), slow.writes) == (3, 2)
+    slow.may_be_read.set()
+    read = slow.read()
+    assert isinstance(read, JournalContents)
+    assert [each.chips for each in read.entries] == [(0,), (1,), (2,)]
+
+
+async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
+    now, failures = current(pod("train", [3])), list[str]()
+    book = Holdbook(
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    book.follow(now)
+    now.apply(AllocateAsked(ids(3), last_call=True))
+    slow.is_full = True
+    await book.write()
+
+    slow.is_full = False
+    slow.may_go.set()
+    await book.write()
+
+    assert failures == ["no space left on device"]
+    slow.may_be_read.set()
+    assert isinstance(slow.read(), JournalContents)
+
+
+async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
+    slow: SlowJournal, tmp_path: Path
+) -> None:
+    before = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
+    before.write([writer.entry(HOLD, BOOT)])
+    now, failures = current(pod("train", [3])), list[str]()
+    book = Holdbook(
+        slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
+    )
+    book.follow(now)
+    slow.may_go.set()
+
+    async with asyncio.timeout(10 * writer.READ_WITHIN_S):
+        found = await book.read()
+    now.apply(AllocateAsked(ids(3), last_call=True))
+    await book.write()
+    slow.may_be_read.set()
+    await book.write()
+
+    assert found == JournalProblem(
+        kind=ProblemKind.UNREADABLE,
+        path=str(tmp_path / "holds"),
+        text="the disk did not answer within 3 s",
+    )
+    assert failures == ["the disk did not answer within 0.2 s"]
+    assert [each.chips for each in entries(tmp_path / "holds.bad-1")] == [HOLD.chips]
+    assert [each.chips for each in entries(tmp_path / "holds")] == [(3,)]

@@ -1,0 +1,257 @@
+"""Faults over time, the ConfigMap's separated chips, and what comes of both."""
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agent.devices.poller import Observation
+from agent.devices.reading import ChipFault, Level, Reading
+from agent.devices.simulated import file
+from agent.health import fault_config
+from agent.health.findings import Findings, Separated
+from agent.monitor.chips import Clocks, Diagnosis
+from agent.observe.announcer import News
+from agent.observe.metrics import Metrics
+from kube.client import Client
+from kube.credentials import direct
+from kube.events import Recorder
+from scheduler_core.node import chips as chip_sets
+from scheduler_core.wire.faults import UpgradeReason
+from tests.agent.node import current
+
+GOOD = file.parse("product: atlas-800-training\n")
+HBM = "80E01801"
+
+
+class World:
+    """A diagnosis at work, at times that the test gives."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
+        metrics = Metrics(CollectorRegistry())
+        self.current = current()
+        self.diagnosis = Diagnosis(
+            self.current,
+            reading=GOOD,
+            recover_s=1.0,
+            news=News(metrics, self.recorder, node="node-1"),
+            clocks=Clocks(
+                loop_s=lambda: self.now, wall_ms=lambda: int(self.now * 1000)
+            ),
+        )
+
+    def see(self, reading: Reading, after: float = 10.0) -> bool:
+        self.now += after
+        seen = Observation(reading=reading, read_at=self.now)
+        return self.diagnosis.observed(seen)
+
+    def hbm(self, *chips: int) -> bool:
+        """Look, and find this code on these chips."""
+        faults = tuple(ChipFault(chip=chip, code=HBM) for chip in chips)
+        return self.see(replace(GOOD, faults=faults))
+
+    def report(self, separated: str, reasons: str = "{}") -> None:
+        self.diagnosis.reported(
+            {"ManuallySeparateNPU": separated, "UpgradeFaultReason": reasons}
+        )
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        """The chips that the kubelet is told not to give out."""
+        return chip_sets.ids_of(self.current.ledger.unhealthy)
+
+    @property
+    def events(self) -> list[str]:
+        """What people were told, apart from the conditions of chips."""
+        conditions = {"NpuUnhealthy", "NpuHealthy"}
+        told = [fact.reason for fact in self.recorder._pending]
+        return [reason for reason in told if reason not in conditions]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_next_look_is_wanted_soon_while_something_may_come_of_time(
+    world: World,
+) -> None:
+    unruled = (ChipFault(chip=1, code="80E18402", level=Level.SEPARATE),)
+    broken = replace(GOOD, faults=unruled)
+
+    assert [world.see(GOOD), world.see(broken)] == [False, False]
+    assert [world.see(GOOD), world.see(GOOD)] == [True, False]
+    # a code that is counted, and the driver cannot be read
+    assert [world.hbm(3), world.see(GOOD), world.see(GOOD)] == [True, True, True]
+    assert world.diagnosis.observed(Observation(reading=GOOD, problem="away"))
+
+
+def test_a_chip_goes_out_with_its_name_and_comes_back_without(world: World) -> None:
+    world.report("")
+    world.report("Ascend910-3")
+    assert (world.out, world.events) == ((3,), ["NpuSeparated"])
+
+    world.report("")
+    world.see(GOOD)
+    world.see(GOOD)
+
+    assert (world.out, world.events) == ((), ["NpuSeparated", "NpuReleased"])
+
+
+def test_the_names_that_stood_there_at_the_start_are_no_news(world: World) -> None:
+    world.report("Ascend910-3")
+
+    assert (world.out, world.events) == ((3,), [])
+
+
+def test_a_code_that_returns_is_named_and_a_person_lets_the_chip_back(
+    world: World,
+) -> None:
+    world.report("")
+    for chips in ((3,), (), (3,), ()):
+        world.hbm(*chips)
+
+    assert (world.out, world.events) == ((3,), ["NpuSeparated"])
+    assert world.diagnosis.findings == Findings(
+        separated=Separated(text="Ascend910-3", read=""),
+        upgrades=(
+            UpgradeReason(
+                chip=3,
+                code=HBM,
+                level="ManuallySeparateNPU",
+                type="FaultFrequency",
+                time_ms=1_030_000,
+            ),
+        ),
+    )
+
+    world.report("Ascend910-3")
+    world.report("")
+    world.hbm()
+    world.hbm()
+    assert (world.out, world.diagnosis.findings) == ((), Findings())
+
+
+def test_a_name_that_is_no_chip_changes_nothing_and_is_told(world: World) -> None:
+    world.report("Ascend910-3")
+
+    world.report("Ascend910-4,Ascend910-O")
+
+    assert (world.out, world.events) == ((3,), ["NpuSeparationUnreadable"])
+    # as it was read last, so that nothing is written over the mistake
+    assert world.diagnosis.findings.separated == Separated(
+        text="Ascend910-3", read="Ascend910-3"
+    )
+    assert world.diagnosis.findings.separated.read == "Ascend910-3"
+
+
+def test_without_a_configmap_nobody_is_released(world: World) -> None:
+    world.report("Ascend910-3, Ascend910-1")
+
+    world.diagnosis.reported(None)
+
+    assert world.out == (1, 3)
+    assert world.diagnosis.findings.separated.text == "Ascend910-1,Ascend910-3"
+
+
+def test_a_list_that_is_right_stays_as_it_was_written(world: World) -> None:
+    world.report("Ascend910-3, Ascend910-1")
+
+    assert world.diagnosis.findings.separated.text == "Ascend910-3, Ascend910-1"
+
+
+BEFORE = (
+    '{"Ascend910-3":[{"upgrade_time":5,"fault_code":"80E01801",'
+    '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultFrequency"}],'
+    '"Ascend910-5":[{"upgrade_time":6,"fault_code":"",'
+    '"fault_level":"ManuallySeparateNPU","upgrade_type":"FaultAutofill"}]}'
+)
+
+
+def test_reasons_outlive_a_restart(world: World) -> None:
+    world.report("Ascend910-3,Ascend910-5", BEFORE)
+
+    manual = "ManuallySeparateNPU"
+    assert world.diagnosis.findings.upgrades == (
+        UpgradeReason(chip=3, code=HBM, level=manual, type="FaultFrequency", time_ms=5),
+        UpgradeReason(chip=5, code="", level=manual, type="FaultAutofill", time_ms=6),
+    )
+
+
+def test_who_was_released_while_no_agent_was_there_is_released(world: World) -> None:
+    world.report("", BEFORE)
+
+    assert (world.out, world.diagnosis.findings) == ((), Findings())
+
+
+def test_what_a_rule_separated_stays_so_if_the_names_cannot_be_read(
+    world: World,
+) -> None:
+    world.report("Ascend910-O", BEFORE)
+
+    assert world.out == (3,)
+
+
+def test_chips_named_beside_one_of_a_line_that_has_gone_stay_out_over_a_restart(
+    world: World,
+) -> None:
+    gone = BEFORE.replace("Ascend910-5", "Ascend310P-8")
+
+    world.report("Ascend910-3,Ascend910-5,Ascend310P-8", gone)
+
+    assert (world.out, world.events) == ((3, 5), ["NpuSeparationUnreadable"])
+    assert [each.chip for each in world.diagnosis.findings.upgrades] == [3, 5]
+
+    world.report("Ascend910-3")
+    world.see(GOOD)
+    world.see(GOOD)
+
+    assert world.out == (3,)
+
+
+def test_reasons_that_nobody_writes_are_left_behind(world: World) -> None:
+    world.report("Ascend910-3", "[]")
+
+    assert world.out == (3,)
+
+
+def test_another_configuration_counts_at_once(world: World) -> None:
+    world.hbm(3)
+    assert 3 in world.out
+
+    world.diagnosis.configured(
+        fault_config.parse({"faultCode.json": '{"NotHandleFaultCodes": ["80E01801"]}'})
+    )
+    world.hbm(3)
+    world.hbm(3)
+
+    assert world.out == ()
+
+
+def test_a_reading_that_is_stale_changes_nothing(world: World) -> None:
+    world.hbm(3)
+    stale = Observation(reading=GOOD, read_at=0.0, problem="no answer")
+
+    world.diagnosis.observed(stale)
+
+    assert world.out == (3,)
+
+
+def test_people_are_told_when_a_chip_goes_and_when_it_is_back(world: World) -> None:
+    link = ChipFault(chip=1, code="81078603", level=Level.PRE_SEPARATE)
+    world.see(replace(GOOD, faults=(link,)))
+    world.hbm(3)
+    world.hbm()
+    world.hbm()
+
+    assert [(fact.reason, fact.message) for fact in world.recorder._pending] == [
+        (
+            "NpuNetworkUnhealthy",
+            "the network of chip 1 is faulty: PreSeparateNPU 81078603",
+        ),
+        ("NpuUnhealthy", "chip 3 is out of service: RestartBusiness 80E01801"),
+        ("NpuHealthy", "chip 1 is healthy again"),
+        ("NpuHealthy", "chip 3 is healthy again"),
+    ]

@@ -1,0 +1,114 @@
+"""The cluster's fault configuration, followed on a real socket."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from agent.health import fault_config
+from agent.health.rules import DEFAULT, FaultConfig
+from agent.monitor.fault_config import FaultWatch
+from kube import configmaps
+from kube.client import Client
+from kube.credentials import direct
+from kube.objects import ConfigMap
+from sandbox.apiserver import ApiServer
+
+NAMESPACE = "kube-system"
+MILD = {"faultCode.json": json.dumps({"NotHandleFaultCodes": ["80E3A201"]})}
+WRONG = {"faultCode.json": "{"}
+UNUSABLE = (
+    "the fault configuration kube-system/mindx-dl-fault-config cannot be used and the "
+    "last one that could stays in force: faultCode.json: expected JSON, found "
+    "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+)
+
+
+class World:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.applied: list[FaultConfig] = []
+        self.told: list[str] = []
+        self.watch = FaultWatch(
+            client,
+            namespace=NAMESPACE,
+            apply=self.applied.append,
+            complain=self.told.append,
+        )
+
+    async def create(self, data: dict[str, str]) -> ConfigMap:
+        return await configmaps.create(
+            self.client,
+            namespace=NAMESPACE,
+            name=fault_config.NAME,
+            labels={},
+            data=data,
+        )
+
+    async def write(self, data: dict[str, str]) -> None:
+        await configmaps.patch(
+            self.client, namespace=NAMESPACE, name=fault_config.NAME, data=data
+        )
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not is_so():  # what changes has no event to wait for
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    server = ApiServer()
+    await server.start()
+    async with Client(direct(server.url)) as client:
+        found = World(client)
+        task = asyncio.create_task(found.watch.run())
+        await found.until(lambda: found.watch.watch.synced)
+        yield found
+        task.cancel()
+        await asyncio.wait({task})
+    await server.stop()
+
+
+async def test_it_counts_from_the_moment_it_is_written(world: World) -> None:
+    await world.create(MILD)
+    await world.until(lambda: len(world.applied) == 1)
+    await world.write({"faultCode.json": "{}"})
+    await world.until(lambda: len(world.applied) == 2)
+
+    assert world.applied == [
+        fault_config.parse(MILD),
+        fault_config.parse({"faultCode.json": "{}"}),
+    ]
+    assert set(world.told) == {""}
+
+
+async def test_one_that_is_wrong_changes_nothing_and_is_told(world: World) -> None:
+    await world.create(MILD)
+    await world.until(lambda: len(world.applied) == 1)
+    await world.write(WRONG)
+    await world.until(lambda: len(world.told) == 2)
+
+    assert world.applied == [fault_config.parse(MILD)]
+    assert world.told == ["", UNUSABLE]
+
+
+async def test_without_it_the_built_in_one_holds_again(world: World) -> None:
+    await world.create(MILD)
+    path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{fault_config.NAME}"
+    await world.until(lambda: len(world.applied) == 1)
+    await world.client.request("DELETE", path)
+    await world.until(lambda: len(world.applied) == 2)
+
+    assert world.applied[1] is DEFAULT
+
+
+async def test_other_configmaps_are_not_followed(world: World) -> None:
+    await configmaps.create(
+        world.client, namespace=NAMESPACE, name="other", labels={}, data=WRONG
+    )
+    await world.create(MILD)
+    await world.until(lambda: len(world.applied) == 1)
+
+    assert world.told == [""]

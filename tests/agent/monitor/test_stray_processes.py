@@ -1,0 +1,139 @@
+"""A process that stays on a chip without a pod is news; one that is ending is not."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agent.claims.events import ChipsRead, LeftRead, PodGone
+from agent.claims.store import Current
+from agent.devices.processes import Occupant, Processes
+from agent.devices.reading import Process, Reading
+from agent.devices.simulated import file
+from agent.monitor.stray_processes import STAYS_S, Leftovers
+from agent.observe.announcer import News
+from agent.observe.metrics import Metrics
+from kube.client import Client
+from kube.credentials import direct
+from kube.events import Recorder
+from tests.agent.node import current
+from tests.agent.rules.test_release import confirmed
+
+PID = 4711
+IDLE = file.parse("product: atlas-800-training\n")
+
+pytestmark = pytest.mark.looptime
+
+
+class Known(Processes):
+    """All processes are called the same."""
+
+    async def known(self, pids: Collection[int]) -> Mapping[int, Occupant]:
+        return {pid: Occupant(pid=pid, name="python3", user=1000) for pid in pids}
+
+
+class World:
+    """Leftovers at work on a ledger, and what people and programs are told."""
+
+    def __init__(self, now: Current) -> None:
+        self.now = now
+        self.reading: Reading = IDLE
+        self.registry = CollectorRegistry()
+        self.recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
+        news = News(Metrics(self.registry), self.recorder, node="node-1")
+        self.leftovers = Leftovers(
+            now, hardware=lambda: self.reading, processes=Known(), news=news
+        )
+
+    def use(self, *chips: int) -> None:
+        """The driver shows a process on these chips, and on no others."""
+        uses = tuple(Process(chip=chip, pid=PID) for chip in chips)
+        self.reading = replace(IDLE, processes=uses)
+        self.now.apply(ChipsRead(unhealthy=0, busy=sum(1 << chip for chip in chips)))
+
+    @property
+    def events(self) -> list[tuple[str, str]]:
+        return [(fact.reason, fact.message) for fact in self.recorder._pending]
+
+    @property
+    def shown(self) -> list[dict[str, str]]:
+        """What the metric names."""
+        return [
+            dict(sample.labels)
+            for metric in self.registry.collect()
+            if metric.name == "ascend_agent_releasing"
+            for sample in metric.samples
+        ]
+
+
+async def passing(world: World, for_s: float) -> None:
+    """Let so much time go by."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(for_s):
+            await world.leftovers.run()
+
+
+async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> None:
+    world = World(confirmed())
+    world.use(0)
+    world.now.apply(PodGone("uid-train"))
+
+    await passing(world, STAYS_S + 0.1)
+    shown, told = world.shown, list(world.events)
+    world.use()
+    await passing(world, 0.1)
+
+    text = (
+        "chip 0 is not free, though pod default/train has gone: process 4711 (python3, "
+        "uid 1000) uses it. It is free as soon as that has ended"
+    )
+    over = "no process keeps chip 0 from being free any more"
+    assert shown == [{"chip": "0", "pid": "4711", "process": "python3"}]
+    assert told == [("NpuStillInUse", text)]
+    assert world.events[1:] == [("NpuNoLongerInUse", over)]
+    assert world.shown == []
+
+
+async def test_one_that_ends_soon_is_shown_and_not_told() -> None:
+    world = World(confirmed())
+    world.use(0)
+    world.now.apply(PodGone("uid-train"))
+
+    await passing(world, STAYS_S - 0.1)
+    shown = world.shown
+    world.use()
+    await passing(world, STAYS_S)
+
+    assert len(shown) == 1
+    assert (world.events, world.shown) == ([], [])
+
+
+async def test_one_of_nobodys_is_told_as_such() -> None:
+    world = World(current())
+    world.use(5)
+
+    await passing(world, STAYS_S + 0.1)
+
+    text = (
+        "chip 5 is not free, though no pod has it: process 4711 (python3, uid 1000) "
+        "uses it. It is free as soon as that has ended"
+    )
+    assert world.events == [("NpuStillInUse", text)]
+
+
+async def test_one_that_the_driver_does_not_see_is_told_too() -> None:
+    world = World(confirmed())
+    world.now.apply(PodGone("uid-train"))
+    world.now.apply(LeftRead(uids=frozenset({"uid-train"}), found={"uid-train": ()}))
+
+    await passing(world, STAYS_S + 0.1)
+
+    text = (
+        "chip 0 is not free, though pod default/train has gone: a process that cannot "
+        "be seen from here uses it. It is free as soon as that has ended"
+    )
+    assert world.shown == [{"chip": "0", "pid": "", "process": ""}]
+    assert world.events == [("NpuStillInUse", text)]

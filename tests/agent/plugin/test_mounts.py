@@ -1,0 +1,251 @@
+"""How chips come into containers: the answers to Allocate, and the CDI spec."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+
+from agent.claims.values import Hold
+from agent.devices.board_size import sized
+from agent.devices.reading import Reading, VirtualDevice
+from agent.plugin import cdi, mounts
+from agent.plugin.mounts import Mount, Mounting
+from scheduler_core.products import table
+from scheduler_core.products.table import ATLAS_800_TRAINING
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+HOLD = Hold(
+    sequence=1,
+    kubelet_ids=("Ascend910-0", "Ascend910-1"),
+    chips=(10, 2),
+    slot="uid-pod",
+    need=0,
+)
+TRAINING = Reading(product=ATLAS_800_TRAINING, chip_name="910A", chips=tuple(range(8)))
+BOX = Reading(
+    product=table.by_key("atlas-a2-box16"),
+    chip_name="910B3",
+    chips=tuple(range(16)),
+)
+CARDS_310B = Reading(
+    product=sized("atlas-300i-chip", 3), chip_name="310B1", chips=(0, 1, 2, 3)
+)
+SOC = Reading(
+    product=sized("atlas-310p", 0),
+    chip_name="310P3",
+    product_type="Atlas 200I SoC A1",
+    chips=(0,),
+)
+SIMULATED = Reading(product=ATLAS_800_TRAINING, chips=(0,), stand_in="/dev/null")
+
+#: Devices that are on no server at once; what is looked for is taken from them.
+EVERYTHING = (
+    *("davinci_manager", "hisi_hdc", "devmm_svm", "davinci0", "null", "sda"),
+    *("uburma/uburma1", "uburma/uburma0", "ummu/deep/tid", "ummu/tid"),
+)
+OF_310B = ("davinci_manager_docker", "venc", "hdmi", "svm0")
+OF_SOC = (
+    *("vpc", "vdec", "sys", "spi_smbus", "user_config", "ts_aisle", "svm0"),
+    *("log_drv", "memory_bandwidth", "upgrade", "xsmem_dev"),
+)
+
+
+def dev(root: Path, *names: str) -> Path:
+    """A folder of devices."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return root
+
+
+def mounting_of(mount: Mount, reading: Reading, root: Path) -> Mounting:
+    return Mounting(
+        mount, hardware=lambda: reading, cdi_dir=root / "cdi", dev=root / "dev"
+    )
+
+
+def compare(name: str, text: str, config: pytest.Config) -> None:
+    path = GOLDEN / name
+    if config.getoption("--update-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.seed("000-04")
+@pytest.mark.parametrize(
+    ("name", "mount", "reading", "devices"),
+    [
+        ("runtime", Mount.RUNTIME, TRAINING, ()),
+        ("runtime-310b", Mount.RUNTIME, CARDS_310B, ()),
+        ("runtime-simulated", Mount.RUNTIME, SIMULATED, ()),
+        ("native-910", Mount.NATIVE, BOX, EVERYTHING),
+        ("native-310b", Mount.NATIVE, CARDS_310B, (*EVERYTHING, *OF_310B)),
+        ("native-soc-a1", Mount.NATIVE, SOC, (*EVERYTHING, *OF_SOC)),
+        ("native-simulated", Mount.NATIVE, SIMULATED, ()),
+        ("cdi", Mount.CDI, BOX, EVERYTHING),
+    ],
+)
+def test_the_answer_to_allocate(  # a case, and where it happens
+    name: str,
+    mount: Mount,
+    reading: Reading,
+    devices: tuple[str, ...],
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+) -> None:
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", *devices)
+    asked = mounting_of(mount, reading, tmp_path)
+
+    assert asked.problem() is None
+    answer = text_format.MessageToString(asked.answer(HOLD))
+    compare(f"allocate-{name}.txt", answer, pytestconfig)
+
+
+@pytest.mark.parametrize("mount", list(Mount))
+def test_the_answer_to_allocate_for_a_part_of_a_chip(
+    mount: Mount, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    part = VirtualDevice(chip=7, number=100, kind="4c.3cpu")
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", "davinci_manager", "hisi_hdc", "davinci7", "vdavinci100")
+    asked = mounting_of(mount, replace(TRAINING, virtual=(part,)), tmp_path)
+
+    assert asked.problem() is None
+    answer = text_format.MessageToString(asked.answer_virtual(part))
+    compare(f"allocate-virtual-{mount.value}.txt", answer, pytestconfig)
+    if mount is Mount.CDI:
+        spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
+        assert spec["devices"][-1] == {
+            "name": "v100",
+            "containerEdits": {
+                "deviceNodes": [
+                    {
+                        "path": "/dev/davinci100",
+                        "hostPath": "/dev/vdavinci100",
+                        "permissions": "rw",
+                    }
+                ]
+            },
+        }
+
+
+def test_the_spec_of_a_node(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", *EVERYTHING)
+    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+
+    assert asked.problem() is None
+    path = tmp_path / "cdi" / cdi.FILE
+    compare("cdi.json", path.read_text(), pytestconfig)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [each.name for each in (tmp_path / "cdi").iterdir()] == [cdi.FILE]
+
+
+def test_every_name_that_is_answered_is_in_the_spec(tmp_path: Path) -> None:
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", *EVERYTHING)
+    asked = mounting_of(Mount.CDI, BOX, tmp_path)
+
+    assert asked.problem() is None
+    spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
+    known = {f"{spec['kind']}={each['name']}" for each in spec["devices"]}
+    asked_for = [each.name for each in asked.answer(HOLD).cdi_devices]
+    assert asked_for == [f"{cdi.KIND}=2", f"{cdi.KIND}=10"]
+    assert set(asked_for) <= known
+
+
+def test_a_spec_that_was_removed_or_changed_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", *EVERYTHING)
+    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+    path = tmp_path / "cdi" / cdi.FILE
+    asked.problem()
+    first = path.read_text()
+    inode = path.stat().st_ino
+
+    asked.problem()
+    assert path.stat().st_ino == inode  # not written without need
+    path.unlink()
+    asked.problem()
+    assert path.read_text() == first
+    path.write_text("{}")
+    asked.problem()
+    assert path.read_text() == first
+
+
+@pytest.mark.parametrize(("is_needed", "is_left"), [(True, True), (False, False)])
+def test_the_spec_goes_with_the_agent_unless_a_container_may_need_it(
+    tmp_path: Path,
+    is_needed: bool,
+    is_left: bool,
+) -> None:
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", *EVERYTHING)
+    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+    asked.problem()
+
+    asked.farewell(is_needed=is_needed)
+
+    assert (tmp_path / "cdi" / cdi.FILE).exists() is is_left
+
+
+def test_a_spec_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    dev(tmp_path / "dev", *EVERYTHING)
+    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+
+    said = asked.problem()
+
+    assert said is not None
+    assert said.startswith(f"the CDI spec cannot be written to {tmp_path}/cdi: ")
+
+
+@pytest.mark.parametrize("mount", [Mount.NATIVE, Mount.CDI])
+def test_without_a_driver_nobody_gets_a_chip(tmp_path: Path, mount: Mount) -> None:
+    (tmp_path / "cdi").mkdir()
+    dev(tmp_path / "dev", "davinci0")
+
+    assert mounting_of(mount, SOC, tmp_path).problem() == (
+        "this node has no /dev/davinci_manager, /dev/vpc, /dev/vdec, /dev/sys, "
+        "/dev/spi_smbus, /dev/user_config, /dev/ts_aisle, /dev/svm0, /dev/log_drv, "
+        "/dev/memory_bandwidth, /dev/upgrade: its driver is not loaded"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "environment", "reading", "devices", "found"),
+    [
+        ("cdi", {}, TRAINING, (), Mount.CDI),
+        ("native", {"ASCEND_DOCKER_RUNTIME": "True"}, TRAINING, (), Mount.NATIVE),
+        (
+            "auto",
+            {"ASCEND_DOCKER_RUNTIME": "True"},
+            TRAINING,
+            EVERYTHING,
+            Mount.RUNTIME,
+        ),
+        (
+            "auto",
+            {"ASCEND_DOCKER_RUNTIME": "False"},
+            TRAINING,
+            EVERYTHING,
+            Mount.NATIVE,
+        ),
+        ("auto", {}, TRAINING, EVERYTHING, Mount.NATIVE),
+        ("auto", {}, TRAINING, (), Mount.RUNTIME),
+        ("auto", {}, SIMULATED, EVERYTHING, Mount.RUNTIME),
+    ],
+)
+def test_who_mounts_is_found_out(  # a case, and where it happens
+    told: str,
+    environment: dict[str, str],
+    reading: Reading,
+    devices: tuple[str, ...],
+    found: Mount,
+    tmp_path: Path,
+) -> None:
+    root = dev(tmp_path, *devices)
+
+    assert mounts.resolve(told, environment, reading, root) is found

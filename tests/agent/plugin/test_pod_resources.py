@@ -1,0 +1,190 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from agent.plugin.allocate_activity import Traffic
+from agent.plugin.pod_resources import Resources
+from agent.pods.reconciler import ResourcesError
+from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
+from tests.agent.node import RESOURCE
+
+
+class FakePodResources(api_pb2_grpc.PodResourcesListerServicer):
+    """Two pods, one with devices; Get can be switched off."""
+
+    def __init__(self) -> None:
+        self.get_is_off = False
+        self.is_ending = False
+        self.calls: list[str] = []
+        self.pods = {
+            "train": api_pb2.PodResources(
+                name="train",
+                namespace="default",
+                containers=[
+                    api_pb2.ContainerResources(
+                        name="main",
+                        devices=[
+                            api_pb2.ContainerDevices(
+                                resource_name=RESOURCE, device_ids=["Ascend910-1"]
+                            ),
+                            api_pb2.ContainerDevices(
+                                resource_name=RESOURCE, device_ids=["Ascend910-0"]
+                            ),
+                            api_pb2.ContainerDevices(
+                                resource_name="example.com/nic", device_ids=["eth0"]
+                            ),
+                        ],
+                    ),
+                    api_pb2.ContainerResources(name="sidecar"),
+                ],
+            )
+        }
+
+    async def Get(
+        self,
+        request: api_pb2.GetPodResourcesRequest,
+        context: grpc.aio.ServicerContext[object, object],
+    ) -> api_pb2.GetPodResourcesResponse:
+        self.calls.append("Get")
+        if self.get_is_off:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no such method")
+        found = self.pods.get(request.pod_name)
+        if found is None:
+            # as the kubelet's plain Go error arrives
+            await context.abort(
+                grpc.StatusCode.UNKNOWN,
+                f"pod {request.pod_name} in namespace default not found",
+            )
+        return api_pb2.GetPodResourcesResponse(pod_resources=found)
+
+    async def List(
+        self,
+        request: api_pb2.ListPodResourcesRequest,
+        context: grpc.aio.ServicerContext[object, object],
+    ) -> api_pb2.ListPodResourcesResponse:
+        self.calls.append("List")
+        if self.is_ending:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the kubelet ends")
+        return api_pb2.ListPodResourcesResponse(pod_resources=self.pods.values())
+
+    async def GetAllocatableResources(
+        self, request: api_pb2.AllocatableResourcesRequest, context: object
+    ) -> api_pb2.AllocatableResourcesResponse:
+        raise AssertionError("we have no use for it")
+
+
+@pytest.fixture
+async def kubelet(tmp_path: Path) -> AsyncIterator[FakePodResources]:
+    fake = FakePodResources()
+    server = grpc.aio.server()
+    api_pb2_grpc.add_PodResourcesListerServicer_to_server(fake, server)
+    server.add_insecure_port(f"unix://{tmp_path}/r.sock")
+    await server.start()
+    yield fake
+    await server.stop(None)
+
+
+@pytest.fixture
+def traffic() -> Traffic:
+    return Traffic(lambda: 0.0)
+
+
+@pytest.fixture
+async def resources(
+    kubelet: FakePodResources, tmp_path: Path, traffic: Traffic
+) -> AsyncIterator[Resources]:
+    made = Resources(tmp_path / "r.sock", resource=RESOURCE, traffic=traffic)
+    yield made
+    await made.close()
+
+
+HAS = {"main": frozenset({"Ascend910-0", "Ascend910-1"}), "sidecar": frozenset[str]()}
+
+
+async def test_another_kubelet_is_told_from_the_one_before(
+    resources: Resources, kubelet: FakePodResources, tmp_path: Path
+) -> None:
+    before = resources.kubelet
+    await resources.read("default", "train")
+    unchanged = resources.kubelet
+
+    (tmp_path / "r.sock").rename(tmp_path / "old.sock")
+    gone = resources.kubelet
+    with socket.socket(socket.AF_UNIX) as successor:
+        successor.bind(str(tmp_path / "r.sock"))
+        after = resources.kubelet
+
+    assert unchanged == before is not None
+    assert gone is None
+    assert after not in (before, None)
+
+
+async def test_each_container_has_its_ids_of_our_resource_alone(
+    resources: Resources, kubelet: FakePodResources
+) -> None:
+    assert await resources.read("default", "train") == HAS
+    assert kubelet.calls == ["Get"]
+
+
+async def test_a_pod_that_the_kubelet_does_not_know_is_none(
+    resources: Resources,
+) -> None:
+    assert await resources.read("default", "other") is None
+
+
+async def test_where_get_is_off_all_pods_are_listed(
+    resources: Resources, kubelet: FakePodResources
+) -> None:
+    kubelet.get_is_off = True
+
+    assert await resources.read("default", "train") == HAS
+    assert await resources.read("default", "other") is None
+    assert kubelet.calls == ["Get", "List", "List"]
+
+
+async def test_a_kubelet_that_was_replaced_may_have_get(
+    resources: Resources, kubelet: FakePodResources
+) -> None:
+    kubelet.get_is_off = kubelet.is_ending = True
+    with pytest.raises(ResourcesError, match="the kubelet ends"):
+        await resources.read("default", "train")
+    kubelet.get_is_off = kubelet.is_ending = False
+
+    assert await resources.read("default", "train") == HAS
+    assert kubelet.calls == ["Get", "List", "Get"]
+
+
+async def test_nothing_is_listed_while_devices_are_given_out(
+    resources: Resources, kubelet: FakePodResources, traffic: Traffic
+) -> None:
+    kubelet.get_is_off = True
+
+    with traffic.allocating(), pytest.raises(ResourcesError, match="given out"):
+        await resources.read("default", "train")
+    with traffic.allocating(), pytest.raises(ResourcesError, match="given out"):
+        await resources.let_go()
+
+    assert "List" not in kubelet.calls
+
+
+async def test_a_preference_waits_for_a_listing_to_end(traffic: Traffic) -> None:
+    with traffic.listing():
+        waiting = asyncio.create_task(traffic.prefer())
+        await asyncio.sleep(0.01)
+        during = waiting.done()
+    await waiting
+
+    assert not during
+
+
+async def test_a_kubelet_that_is_away_is_an_error_of_our_own(tmp_path: Path) -> None:
+    away = Resources(tmp_path / "no.sock", resource=RESOURCE, traffic=Traffic(float))
+
+    with pytest.raises(ResourcesError, match="UNAVAILABLE"):
+        await away.read("default", "train")
+
+    await away.close()

@@ -1,0 +1,281 @@
+import asyncio
+import random  # noqa: TID251  # fixed seeds: the test knows the jitter
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from agent.claims.annotations import Patch, PatchError
+from agent.claims.events import AllocateAsked, PodGone, PodSeen, ResourcesRead
+from agent.claims.store import Current
+from agent.pods.annotator import LONGEST_PAUSE_S, Publisher, _PutOff
+from scheduler_core.wire.pods import NpuPod
+from service.backoff import Backoff
+from tests.agent.node import RESOURCE, current, ids, pod
+
+SERVED = "18446744073709551615"
+
+
+class FakeApi:
+    """The pods of an API server that takes patches, or does not."""
+
+    def __init__(self, *pods: NpuPod) -> None:
+        self.pods = {each.uid: each for each in pods}
+        self.patches: list[Patch] = []
+        self.is_down = False
+        self.refused: set[str] = set()
+
+    async def send(self, patch: Patch) -> NpuPod | None:
+        await asyncio.sleep(0)
+        if patch.name in self.refused:
+            raise PatchError(f"a webhook denies the patch of {patch.name}")
+        if self.is_down:
+            raise PatchError("API server: connection refused")
+        pod = self.pods.get(patch.uid)
+        if pod is None:
+            return None
+        self.patches.append(patch)
+        annotations = {**pod.annotations, **patch.annotations}
+        self.pods[patch.uid] = replace(pod, annotations=annotations)
+        return self.pods[patch.uid]
+
+    def written(self, name: str) -> dict[str, str]:
+        annotations = self.pods[f"uid-{name}"].annotations
+        return {key: annotations.get(key, "") for key in KEYS}
+
+
+KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
+
+
+def allocated(now: Current, chips: tuple[int, ...], owner: str) -> None:
+    """The kubelet gave these ids to a pod, and pod-resources says so."""
+    now.apply(AllocateAsked(ids(*chips), last_call=True))
+    sequence = now.ledger.sequence
+    now.apply(
+        ResourcesRead(
+            uid=f"uid-{owner}",
+            containers={"main": frozenset(ids(*chips))},
+            as_of=sequence,
+            until=sequence,
+            quiet=True,
+        )
+    )
+
+
+async def publish(now: Current, api: FakeApi) -> None:
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
+    while await publisher.run_once():
+        pass
+
+
+@pytest.mark.seed("000-11")
+async def test_a_served_pod_gets_all_its_keys_in_one_patch() -> None:
+    train = pod("train", [0, 1])
+    now, api = current(train), FakeApi(train)
+    allocated(now, (0, 1), "train")
+
+    await publish(now, api)
+
+    assert api.written("train") == {
+        RESOURCE: "Ascend910-0,Ascend910-1",
+        "predicate-time": SERVED,
+        "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
+        "huawei.com/kltDev": "Ascend910-0,Ascend910-1",
+    }
+    assert len(api.patches) == 1
+
+
+@pytest.mark.seed("000-03")
+async def test_a_swap_is_written_so_that_no_held_chip_is_ever_unclaimed() -> None:
+    first, second = pod("first", [0, 1], 1), pod("second", [2, 3], 2)
+    now, api = current(first, second), FakeApi(first, second)
+    allocated(now, (0, 1), "second")
+
+    await publish(now, api)
+
+    order = [(patch.name, sorted(patch.annotations)) for patch in api.patches]
+    configuration = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
+    assert order == [
+        ("second", [configuration, "huawei.com/AscendReal", "huawei.com/kltDev"]),
+        ("first", [RESOURCE]),
+        ("second", [RESOURCE, "predicate-time"]),
+    ]
+    assert api.written("first")[RESOURCE] == "Ascend910-2,Ascend910-3"
+    assert api.written("second")[RESOURCE] == "Ascend910-0,Ascend910-1"
+
+
+async def test_every_patch_names_the_uid_of_its_pod() -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi(train)
+    allocated(now, (0,), "train")
+
+    await publish(now, api)
+
+    assert {patch.uid for patch in api.patches} == {"uid-train"}
+
+
+async def test_a_pod_that_has_gone_is_left_alone() -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi()
+    allocated(now, (0,), "train")
+
+    await publish(now, api)
+
+    assert api.patches == []
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("seed", [1, 120])  # with 120 a timer is a hair early
+async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -> None:
+    train = pod("train", [0])
+    now, api = current(train), FakeApi(train)
+    api.is_down = True
+    allocated(now, (0,), "train")
+    jitter = random.Random(seed)  # noqa: S311  # no secret
+    publisher = Publisher(
+        now,
+        send=api.send,
+        host_ip=lambda: "10.0.0.1",
+        is_silent=lambda: False,
+        new_backoff=lambda: Backoff(cap_s=LONGEST_PAUSE_S, rng=jitter),
+    )
+    task = asyncio.create_task(publisher.run())
+
+    await asyncio.sleep(60)
+    api.is_down = False
+    await asyncio.sleep(60)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert api.written("train")["predicate-time"] == SERVED
+
+
+@pytest.mark.looptime
+async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
+    train, *others = (pod(f"pod-{chip}", [chip], chip + 1) for chip in range(4))
+    now, api = current(train, *others), FakeApi(train, *others)
+    api.refused.add(train.name)
+    allocated(now, (0,), train.name)
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
+    task = asyncio.create_task(publisher.run())
+    await asyncio.sleep(60)
+
+    for chip, other in enumerate(others, start=1):
+        allocated(now, (chip,), other.name)
+        await asyncio.sleep(0.1)
+    written = [api.written(other.name)["predicate-time"] for other in others]
+    api.refused.clear()
+    await asyncio.sleep(10)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert written == [SERVED, SERVED, SERVED]
+    assert api.written(train.name)["predicate-time"] == SERVED
+
+
+@pytest.mark.looptime
+async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
+    slow, train = pod("slow", [0], 1), pod("train", [1], 2)
+    now, api = current(slow, train), FakeApi(slow, train)
+    api.refused.add(train.name)
+    under_way: list[str] = []
+    most = 0
+
+    async def send(patch: Patch) -> NpuPod | None:
+        nonlocal most
+        under_way.append(patch.name)
+        most = max(most, under_way.count(patch.name))
+        await asyncio.sleep(9 if patch.name == "slow" else 0)
+        under_way.remove(patch.name)
+        return await api.send(patch)
+
+    allocated(now, (0,), "slow")
+    allocated(now, (1,), "train")
+    publisher = Publisher(
+        now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
+    task = asyncio.create_task(publisher.run())
+    await asyncio.sleep(30)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert most == 1
+    assert api.written("slow")["predicate-time"] == SERVED
+
+
+async def test_an_answer_that_comes_late_does_not_bring_back_what_has_ended() -> None:
+    train, gone = pod("train", [0], 1), pod("gone", [1], 2)
+    now, api = current(train, gone), FakeApi(train, gone)
+    allocated(now, (0,), "train")
+    allocated(now, (1,), "gone")
+
+    async def send(patch: Patch) -> NpuPod | None:
+        answer = await api.send(patch)
+        if patch.name == "gone":
+            now.apply(PodGone("uid-gone"))
+        else:
+            now.apply(PodSeen(replace(train, phase="Succeeded")))
+        return answer
+
+    await Publisher(
+        now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    ).run_once()
+
+    assert {uid: each.phase for uid, each in now.ledger.pods.items()} == {
+        "uid-train": "Succeeded"
+    }
+
+
+@pytest.mark.looptime
+async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> None:
+    """The answer was lost, and no watch has told yet."""
+    before, after = pod("a", [2], 1), pod("b", [2], 2)
+    now, api = current(before, after), FakeApi(before, after)
+    slots = {
+        uid: replace(slot, chips=1 << chip)
+        for (uid, slot), chip in zip(now.ledger.slots.items(), (0, 2), strict=True)
+    }
+    now.replace(replace(now.ledger, slots=slots))
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
+    )
+    publisher._put_off["uid-b"] = _PutOff(Backoff(), 5.0)
+
+    at_once = await publisher.run_once()
+    await asyncio.sleep(6)
+    later = await publisher.run_once()
+
+    assert (at_once, later) == (0, 1)
+
+
+async def test_what_was_right_is_written_again_once_it_is_not() -> None:
+    train, other = pod("train", [0, 1]), pod("other", [2])
+    now, api, host_ips = current(train, other), FakeApi(train, other), ["10.0.0.1"]
+    publisher = Publisher(
+        now, send=api.send, host_ip=lambda: host_ips[-1], is_silent=lambda: False
+    )
+    allocated(now, (0, 1), "train")
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+
+    right = api.pods["uid-train"]
+    edited = {**right.annotations, "huawei.com/kltDev": "Ascend910-7"}
+    now.apply(PodSeen(replace(right, annotations=edited)))
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    host_ips.append("10.0.0.2")
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    allocated(now, (2,), "other")
+    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+
+    assert [(patch.name, len(patch.annotations)) for patch in api.patches] == [
+        ("train", 4),
+        ("train", 1),
+        ("train", 1),
+        ("other", 4),
+    ]

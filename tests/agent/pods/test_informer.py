@@ -1,0 +1,52 @@
+"""For how long nobody has told which pods are on this node."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from agent.api_client import Api
+from agent.pods.informer import NodePods
+from agent.readiness import Readiness
+from kube.client import Client
+from kube.credentials import Credentials
+from kube.events import Recorder
+from tests.agent.node import NODE, RESOURCE, current
+from tests.kube.fire import Bed, served
+
+pytestmark = pytest.mark.looptime
+
+
+@asynccontextmanager
+async def followed(bed: Bed) -> AsyncIterator[NodePods]:
+    async with served(bed) as client:
+        yield node_pods(client)
+
+
+def node_pods(client: Client) -> NodePods:
+    given = Credentials("http://bed")
+    pods = NodePods(
+        Api(client, Recorder(client, component="c"), given=given, url=""),
+        node=NODE,
+        ready=Readiness(),
+    )
+    pods.serve(current(), resource=RESOURCE, is_served=lambda: True)
+    return pods
+
+
+async def test_an_api_server_that_was_never_there_has_not_been_followed() -> None:
+    bed = Bed()
+    async with followed(bed) as pods:
+        bed.pipes.go_down()
+        following = asyncio.create_task(pods.run())
+        await asyncio.sleep(40)
+
+        away_s = pods.unseen_s()
+        bed.pipes.is_down = False
+        pods.hurry()
+        await asyncio.sleep(0.1)
+
+        assert (round(away_s), pods.unseen_s(), pods.is_listed) == (40, 0.0, True)
+        following.cancel()
+        await asyncio.wait({following})

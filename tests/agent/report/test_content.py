@@ -1,0 +1,314 @@
+"""What the cluster is told: ConfigMap and Node, byte for byte."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.devices.reading import ChipDetails, Reading, SwitchFault
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look, step
+from agent.health.findings import Findings, Separated
+from agent.report import content
+from agent.report.content import NodeMarks, NodePatch, Picture
+from kube.objects import Meta, Node
+from scheduler_core.products.table import ATLAS_800_TRAINING, by_key
+from scheduler_core.wire import deviceinfo, inventory
+from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
+from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+#: Chip 3 has a fault, chip 5 has vanished, chip 0 has a network fault.
+TROUBLED = """
+product: atlas-800-training
+faults:
+  - {chip: 3, code: "80E01801"}
+  - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
+vanished: [5]
+"""
+
+
+def seen(text: str, *before: str) -> tuple[Reading, Health]:
+    """The last reading and the health after these looks, one second apart."""
+    health = Health()
+    reading = file.parse(text)
+    for now, each in enumerate((*before, text)):
+        reading = file.parse(each)
+        health, _ = step(health, Look(reading=reading), float(now))
+    return reading, health
+
+
+def drawn(
+    text: str,
+    *before: str,
+    taken: tuple[int, ...] = (),
+    affinity: Affinity | None = None,
+) -> Picture:
+    reading, health = seen(text, *before)
+    return content.picture(
+        reading, health, taken=taken, affinity=affinity or Affinity(sequence=0)
+    )
+
+
+GOOD = "product: atlas-800-training\n"
+
+
+def test_a_good_machine_is_wholly_available() -> None:
+    assert drawn(GOOD) == Picture(
+        product=ATLAS_800_TRAINING,
+        chips=(0, 1, 2, 3, 4, 5, 6, 7),
+        chip_name="910A",
+        ai_core_count=32,
+        info=DeviceInfo(available=(0, 1, 2, 3, 4, 5, 6, 7), update_time=0),
+        affinity=Affinity(sequence=0),
+    )
+
+
+@pytest.mark.seed("000-07")
+def test_taken_chips_are_not_available() -> None:
+    assert drawn(GOOD, taken=(0, 1, 7)).info == DeviceInfo(
+        available=(2, 3, 4, 5, 6), update_time=0
+    )
+
+
+@pytest.mark.seed("000-01")
+def test_each_condition_has_its_list_and_each_fault_its_entry() -> None:
+    assert drawn(TROUBLED, GOOD).info == DeviceInfo(
+        available=(0, 1, 2, 4, 6, 7),
+        unhealthy=(3, 5),
+        network_unhealthy=(0,),
+        faults=(
+            Fault(chip=0, code="81078603", level="PreSeparateNPU", network=True),
+            Fault(chip=3, code="80E01801", level="SeparateNPU"),
+            Fault(chip=5, code="", level="SeparateNPU"),
+        ),
+        update_time=0,
+    )
+
+
+def test_a_chip_that_recovers_is_listed_as_such_and_not_available() -> None:
+    assert drawn(GOOD, TROUBLED.replace("vanished: [5]", "")).info == DeviceInfo(
+        available=(0, 1, 2, 4, 5, 6, 7),
+        network_unhealthy=(0,),
+        recovering=(3,),
+        update_time=0,
+    )
+
+
+def test_what_is_written_is_what_the_extender_reads() -> None:
+    affinity = Affinity(held=(1, 2), releasing=(4,), sequence=7, lost=(2,))
+    shown = drawn(TROUBLED, GOOD, taken=(1, 2, 4), affinity=affinity)
+
+    data = content.wanted(shown, update_time=1_700_000_000)
+
+    info = deviceinfo.parse_device_info(data["DeviceInfoCfg"], ATLAS_800_TRAINING)
+    assert (info.available, info.unhealthy, info.update_time) == (
+        (0, 6, 7),
+        (3, 5),
+        1_700_000_000,
+    )
+    assert (
+        deviceinfo.parse_affinity(data["AscendAffinity"], ATLAS_800_TRAINING)
+        == affinity
+    )
+
+
+def as_text(data: Mapping[str, str]) -> str:
+    """As `kubectl describe` shows the data of a ConfigMap."""
+    parts = [f"{key}:\n----\n{data[key]}\n" for key in sorted(data)]
+    return "\n".join(parts)
+
+
+@pytest.mark.seed("000-07")
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("configmap-good.txt", drawn(GOOD, taken=(0, 1))),
+        (
+            "configmap-troubled.txt",
+            drawn(
+                TROUBLED,
+                GOOD,
+                taken=(1, 2),
+                affinity=Affinity(held=(1,), releasing=(2,), sequence=3),
+            ),
+        ),
+    ],
+)
+def test_the_configmap_byte_for_byte(
+    name: str, shown: Picture, pytestconfig: pytest.Config
+) -> None:
+    text = as_text(content.wanted(shown, update_time=1_700_000_000))
+
+    if pytestconfig.getoption("--update-golden"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+@pytest.mark.seed("000-07")
+def test_the_list_has_the_format_of_the_seed() -> None:
+    data = content.wanted(drawn(GOOD, taken=(0,)), update_time=1)
+
+    listed = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    assert listed["huawei.com/Ascend910"] == (
+        "Ascend910-1,Ascend910-2,Ascend910-3,Ascend910-4,"
+        "Ascend910-5,Ascend910-6,Ascend910-7"
+    )
+
+
+MARKS = content.node_marks(drawn(GOOD))
+
+
+def test_the_marks_of_a_node() -> None:
+    base = inventory.render(range(8), ATLAS_800_TRAINING)
+
+    assert content.node_marks(drawn(GOOD)) == NodeMarks(
+        labels={
+            "accelerator": "huawei-Ascend910",
+            "node.kubernetes.io/npu.chip.name": "910A",
+        },
+        annotations={"baseDeviceInfos": base},
+        defaults={"servertype": "Ascend910-32"},
+    )
+
+
+def test_a_vanished_chip_stays_in_the_inventory() -> None:
+    vanished = content.node_marks(drawn("product: atlas-800-training", TROUBLED, GOOD))
+
+    assert vanished.annotations == MARKS.annotations
+
+
+def node(labels: dict[str, str], annotations: dict[str, str]) -> Node:
+    return Node(metadata=Meta(name="n1", labels=labels, annotations=annotations))
+
+
+def test_a_new_node_lacks_all_marks() -> None:
+    assert content.node_patch(node({}, {}), MARKS) == NodePatch(
+        labels={**MARKS.labels, **MARKS.defaults}, annotations=MARKS.annotations
+    )
+
+
+def test_a_node_with_all_marks_lacks_nothing() -> None:
+    complete = node({**MARKS.labels, **MARKS.defaults}, dict(MARKS.annotations))
+
+    assert not content.node_patch(complete, MARKS)
+
+
+def test_only_what_differs_is_set_and_a_servertype_is_left_alone() -> None:
+    labels = {"accelerator": "x", "servertype": "soc", "mine": "1"}
+    labels["node.kubernetes.io/npu.chip.name"] = "910A"
+
+    assert content.node_patch(
+        node(labels, dict(MARKS.annotations)), MARKS
+    ) == NodePatch(labels={"accelerator": "huawei-Ascend910"}, annotations={})
+
+
+DETAILS = tuple(
+    ChipDetails(
+        chip=chip,
+        logic_id=chip,
+        ip=f"192.168.20.{chip}",
+        memory_mb=65536,
+        super_device_id=chip + 100,
+    )
+    for chip in range(16)
+)
+A3 = Reading(
+    product=by_key("atlas-a3-16-superpod"),
+    chip_name="Ascend910_9391",
+    ai_core_count=24,
+    chips=tuple(range(16)),
+    details=DETAILS,
+    super_pod_id=3,
+    server_index=7,
+    driver_version="25.2.0",
+    switch_faults=(
+        SwitchFault(
+            code="[0x08520003,na,npu,na]", peer=1, port=4, severity=2, since_ms=5
+        ),
+    ),
+)
+
+
+def of_a3(reading: Reading = A3) -> Picture:
+    health, _ = step(Health(), Look(reading=reading), 0.0)
+    event = SwitchEvent(
+        event_type=0,
+        code="[0x08520003,na,npu,na]",
+        peer=1,
+        peer_port=0,
+        chip=0,
+        port=4,
+        severity=2,
+        level="SeparateFault",
+        time_ms=5,
+    )
+    findings = Findings(
+        separated=Separated(text="Ascend910-15"),
+        upgrades=(
+            UpgradeReason(
+                chip=15,
+                code="80E01801",
+                level="ManuallySeparateNPU",
+                type="FaultFrequency",
+                time_ms=9,
+            ),
+        ),
+        switch=SwitchInfo(events=(event,), level="SeparateFault"),
+    )
+    return content.picture(
+        reading,
+        health,
+        taken=(),
+        affinity=Affinity(sequence=0),
+        findings=findings,
+    )
+
+
+@pytest.mark.parametrize("name", ["configmap-a3.txt", "configmap-separated.txt"])
+def test_the_keys_of_faults_byte_for_byte(
+    name: str, pytestconfig: pytest.Config
+) -> None:
+    shown = of_a3()
+    if name == "configmap-separated.txt":  # a server without switches of its own
+        shown = replace(drawn(GOOD), separated=Separated(text="Ascend910-3"))
+    text = as_text(content.wanted(shown, update_time=1_700_000_000))
+
+    if pytestconfig.getoption("--update-golden"):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_the_marks_of_a_server_of_a_superpod(pytestconfig: pytest.Config) -> None:
+    marks = content.node_marks(of_a3())
+    text = as_text({**marks.labels, **marks.defaults, **marks.annotations})
+
+    if pytestconfig.getoption("--update-golden"):
+        (GOLDEN / "node-a3.txt").write_text(text)
+    assert text == (GOLDEN / "node-a3.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("product", "chip_name", "servertype"),
+    [
+        ("atlas-800-training", "910A", "Ascend910-20"),
+        ("atlas-a2-8", "910B3", "Ascend910B-20"),
+        ("atlas-a3-16", "9391", "Ascend910A3-20"),
+        ("atlas-310p", "310P3", "Ascend310P-20"),
+    ],
+)
+def test_what_a_server_is_called(product: str, chip_name: str, servertype: str) -> None:
+    reading = Reading(
+        product=by_key(product), chip_name=chip_name, ai_core_count=20, chips=(0,)
+    )
+
+    assert content.node_marks(of_a3(reading)).defaults == {"servertype": servertype}
+
+
+def test_what_cannot_be_a_label_is_left_out() -> None:
+    marks = content.node_marks(of_a3(replace(A3, driver_version="25.2 (beta)")))
+
+    assert "huawei.com/driver.version" not in marks.labels

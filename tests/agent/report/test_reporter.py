@@ -1,0 +1,313 @@
+"""Keeping ConfigMap and Node right, against an API server on a real socket."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from agent.report import content, schedule
+from kube import configmaps, nodes
+from kube.client import Client
+from kube.credentials import direct
+from kube.objects import ConfigMap, Node
+from sandbox.apiserver import ApiServer
+from scheduler_core.wire import deviceinfo
+from tests.agent.reporting import (
+    NAME,
+    NAMESPACE,
+    ONE,
+    PATH,
+    TWO,
+    create_node,
+    drawn,
+    edit,
+    eventually,
+    reporting,
+)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    """The administrator's, and the reporters'."""
+    async with Client(direct(server.url)) as made:
+        await create_node(made)
+        yield made
+
+
+@pytest.mark.seed("000-01")
+async def test_the_first_picture_makes_the_configmap(client: Client) -> None:
+    async with reporting(client) as world:
+        assert world.reporter.problem() == f"{NAME} is not written yet"
+
+        world.reporter.publish(ONE)
+        found = await world.standing(ONE)
+
+        assert found.data == content.wanted(ONE, update_time=1000)
+        assert found.metadata.labels == {"mx-consumer-cim": "true"}
+        assert found.metadata.annotations == {"ascend-affinity/writer": "me"}
+        assert world.reporter.problem() is None
+        assert world.metric("published_seconds_count") == 1
+        assert world.metric("report_writes_total", outcome="ok") == 1
+
+
+async def test_a_change_is_published_and_an_administrators_edit_stays(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await edit(client, ManuallySeparateNPU="Ascend910-3", Note="do not touch")
+
+        world.reporter.publish(TWO)
+        found = await world.standing(TWO)
+
+        assert (found.data or {})["ManuallySeparateNPU"] == "Ascend910-3"
+        assert (found.data or {})["Note"] == "do not touch"
+
+
+async def test_an_equal_picture_is_not_written_again(client: Client) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        world.reporter.publish(drawn(1))
+        world.reporter.publish(TWO)
+        await world.standing(TWO)
+
+        assert world.metric("report_writes_total", outcome="ok") == 2
+
+
+async def test_what_was_edited_by_hand_is_restored(client: Client) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await edit(client, DeviceInfoCfg="{}", AscendAffinity=None)
+
+        await world.standing(ONE)
+
+        assert world.metric("report_restored_total") == 1
+
+
+async def test_a_deleted_configmap_is_made_again(client: Client) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await client.request("DELETE", PATH)
+
+        found = await world.standing(ONE)
+
+        assert found.data == content.wanted(ONE, update_time=1000)
+        assert world.metric("report_restored_total") == 1
+
+
+async def test_the_administrators_key_comes_back_if_it_was_removed(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await edit(client, ManuallySeparateNPU=None)
+
+        async def back() -> ConfigMap | None:
+            found = await world.configmap()
+            there = found and "ManuallySeparateNPU" in (found.data or {})
+            return found if there else None
+
+        assert (await eventually(back)).data == content.wanted(ONE, update_time=1000)
+
+
+async def test_the_heartbeat_renews_the_time(client: Client) -> None:
+    async with reporting(client, heartbeat_s=1.0) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        world.clock.now_s = 2000.0
+
+        await world.standing(ONE)
+
+
+async def test_an_outage_delays_the_truth_and_does_not_lose_it(
+    client: Client, server: ApiServer
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await server.pause()
+        world.reporter.publish(TWO)
+
+        async def has_failed() -> bool | None:
+            return world.metric("report_writes_total", outcome="failed") > 0 or None
+
+        await eventually(has_failed)
+        await server.resume()
+
+        await world.standing(TWO)
+
+
+async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
+    client: Client,
+) -> None:
+    async with reporting(client) as first:
+        first.reporter.publish(ONE)
+        await first.standing(ONE)
+        async with reporting(client, writer="other") as second:
+            second.reporter.publish(TWO)
+            await second.standing(TWO)
+
+            async def noticed() -> str | None:
+                return first.reporter.problem() if first.told else None
+
+            text = await eventually(noticed)
+            assert text == (
+                f"other writes the ConfigMap kube-system/{NAME} besides this agent, "
+                "which leaves it alone until the other one has been silent for 900 s "
+                "or the ConfigMap is deleted"
+            )
+            assert second.reporter.problem() is None
+            first.reporter.publish(drawn(3))
+            await asyncio.sleep(0.1)
+            await second.standing(TWO)
+            assert first.metric("report_writes_total", outcome="ok") == 1
+        await second.reporter.farewell()
+
+        await first.standing(drawn(3))
+
+        assert (first.reporter.problem(), first.told) == (None, [text, ""])
+
+
+async def test_a_nameless_program_is_noticed_at_once_and_not_fought(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        found = await world.standing(ONE)
+        theirs = deviceinfo.render(
+            replace(TWO.info, available=(1,), update_time=int(world.clock.now_s) + 1),
+            TWO.affinity,
+            TWO.product,
+        )[deviceinfo.DEVICE_INFO_KEY]
+        await edit(client, DeviceInfoCfg=theirs)
+
+        async def noticed() -> str | None:
+            return world.reporter.problem()
+
+        text = await eventually(noticed)
+        world.reporter.publish(drawn(3))
+        await asyncio.sleep(0.1)
+        left = await configmaps.get(client, NAMESPACE, NAME)
+
+        assert text.startswith("a program that gives no name writes the ConfigMap ")
+        assert (left.data or {})[deviceinfo.DEVICE_INFO_KEY] == theirs
+        assert world.metric("report_writes_total", outcome="ok") == 1
+        assert found.data != left.data
+
+
+async def test_while_the_node_is_anothers_nothing_is_said_about_it(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+
+        world.reporter.hush(is_silent=True)
+        world.reporter.publish(TWO)
+        await asyncio.sleep(1.2)  # longer than between two writes
+        await world.standing(ONE)
+        world.reporter.hush(is_silent=False)
+
+        await world.standing(TWO)
+
+
+async def test_the_next_agent_takes_over_at_once(client: Client) -> None:
+    async with reporting(client) as dead:
+        dead.reporter.publish(ONE)
+        await dead.standing(ONE)
+
+    async with reporting(client, writer="successor") as world:
+        world.reporter.publish(TWO)
+        found = await world.standing(TWO)
+
+        assert (found.metadata.annotations or {})[schedule.WRITER] == "successor"
+        assert world.reporter.problem() is None
+
+
+async def test_a_farewell_to_nobody_is_no_failure(
+    client: Client, server: ApiServer
+) -> None:
+    async with reporting(client) as world:
+        await world.reporter.farewell()
+        assert await world.configmap() is None
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await server.pause()
+
+        await world.reporter.farewell()
+
+
+MARKS = content.node_marks(ONE)
+
+
+def is_marked(node: Node) -> bool:
+    return not content.node_patch(node, MARKS)
+
+
+async def test_the_node_is_marked_and_set_right_when_somebody_changes_it(
+    client: Client,
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.node_with(is_marked)
+        wrong: dict[str, str | None] = {"accelerator": "x", "servertype": None}
+        await nodes.patch(client, "node-1", labels=wrong, annotations={"mine": "1"})
+
+        node = await world.node_with(is_marked)
+
+        assert node.labels == {**MARKS.labels, **MARKS.defaults}
+        assert node.annotations == {**MARKS.annotations, "mine": "1"}
+
+
+async def test_a_node_that_comes_later_or_again_is_marked(client: Client) -> None:
+    await client.request("DELETE", "/api/v1/nodes/node-1")
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+        await create_node(client)
+        await world.node_with(is_marked)
+        await client.request("DELETE", "/api/v1/nodes/node-1")
+        await create_node(client)
+
+        await world.node_with(is_marked)
+
+
+@pytest.mark.seed("000-07")
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+async def test_kubectl_describes_what_is_reported(
+    client: Client, server: ApiServer
+) -> None:
+    async with reporting(client) as world:
+        world.reporter.publish(ONE)
+        await world.standing(ONE)
+
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            f"--server={server.url}",
+            "--kubeconfig=/dev/null",
+            "describe",
+            "cm",
+            NAME,
+            "-n",
+            NAMESPACE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+
+    assert '"huawei.com/Ascend910":"Ascend910-0,Ascend910-1,' in output.decode()
+    assert '{"version":1,"held":[],"releasing":[],"sequence":1}' in output.decode()

@@ -1,0 +1,404 @@
+"""When the ConfigMap is written: each event in each situation, with time as a value."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look
+from agent.health.conditions import step as health_step
+from agent.health.findings import Separated
+from agent.report import content, schedule
+from agent.report.content import Picture
+from agent.report.schedule import (
+    Drawn,
+    Failed,
+    Hushed,
+    Landed,
+    Restoring,
+    RivalAppeared,
+    RivalVanished,
+    Seen,
+    State,
+    Tick,
+    Vanished,
+    Watched,
+    Write,
+)
+from scheduler_core.wire import deviceinfo
+from scheduler_core.wire.deviceinfo import LABELS, Affinity
+
+HEARTBEAT_S = 300.0
+
+
+def drawn(sequence: int) -> Picture:
+    reading = file.parse("product: atlas-800-training\n")
+    health, _ = health_step(Health(), Look(reading=reading), 0.0)
+    affinity = Affinity(sequence=sequence)
+    return content.picture(reading, health, taken=(), affinity=affinity)
+
+
+ONE, TWO = drawn(1), drawn(2)
+OURS: Mapping[str, str] = {"DeviceInfoCfg": "a", "AscendAffinity": "b"}
+SEALED: Mapping[str, str] = content.wanted(ONE, update_time=1000)
+STANDING: Mapping[str, str] = {**OURS, "ManuallySeparateNPU": "Ascend910-3"}
+
+START = State(me="me", heartbeat_s=HEARTBEAT_S)
+
+
+def seen(version: int, *, writer: str = "me", **data: str) -> Seen:
+    return Seen(
+        data={**STANDING, **data}, labels=LABELS, writer=writer, version=version
+    )
+
+
+def published(at: float = 0.0) -> State:
+    """ONE was written at version 10."""
+    state, _ = schedule.step(START, Drawn(ONE), at)
+    state, effects = schedule.step(state, Landed(ONE, OURS, seen(10)), at)
+    assert effects == ()
+    return state
+
+
+def test_nothing_is_written_before_there_is_something_to_say() -> None:
+    assert schedule.step(START, Tick(), 0.0) == (START, ())
+    assert schedule.due_at(START) is None
+
+
+def test_the_first_picture_is_written_at_once() -> None:
+    _, effects = schedule.step(START, Drawn(ONE), 5.0)
+
+    assert effects == (Write(ONE),)
+
+
+def test_a_predecessors_configmap_is_taken_over_without_ado() -> None:
+    state, effects = schedule.step(START, Watched(seen(7, writer="predecessor")), 0.0)
+    assert effects == ()
+
+    _, effects = schedule.step(state, Drawn(ONE), 0.0)
+
+    assert effects == (Write(ONE),)
+
+
+def test_the_first_change_after_a_quiet_while_is_written_at_once() -> None:
+    _, effects = schedule.step(published(), Drawn(TWO), 1.0)
+
+    assert effects == (Write(TWO),)
+
+
+def test_changes_within_a_second_are_written_together() -> None:
+    state, effects = schedule.step(published(), Drawn(drawn(3)), 0.3)
+    assert effects == ()
+    state, effects = schedule.step(state, Drawn(TWO), 0.6)
+    assert effects == ()
+    assert schedule.due_at(state) == 1.0
+
+    _, effects = schedule.step(state, Tick(), 1.0)
+
+    assert effects == (Write(TWO),)
+
+
+def test_a_chip_that_breaks_does_not_wait_for_the_second_to_be_over() -> None:
+    broken = replace(TWO, info=replace(TWO.info, unhealthy=(3,)))
+
+    state, effects = schedule.step(published(at=0.0), Drawn(broken), 0.1)
+
+    assert effects == ()
+    assert schedule.due_at(state) == schedule.URGENT_SPACING_S
+
+
+def test_a_change_that_is_taken_back_in_time_is_not_written() -> None:
+    state, _ = schedule.step(published(), Drawn(TWO), 0.3)
+    state, _ = schedule.step(state, Drawn(ONE), 0.6)
+
+    assert schedule.due_at(state) == HEARTBEAT_S
+
+
+def test_the_heartbeat_renews_what_stands_there() -> None:
+    state = published()
+    assert schedule.due_at(state) == HEARTBEAT_S
+
+    _, effects = schedule.step(state, Tick(), HEARTBEAT_S)
+
+    assert effects == (Write(ONE),)
+
+
+def test_after_a_failure_nothing_is_written_before_the_pause_is_over() -> None:
+    state, _ = schedule.step(START, Drawn(ONE), 0.0)
+    state, effects = schedule.step(state, Failed(4.0), 0.0)
+    assert effects == ()
+    state, effects = schedule.step(state, Drawn(TWO), 3.0)
+    assert effects == ()
+    assert schedule.due_at(state) == 4.0
+
+    _, effects = schedule.step(state, Tick(), 4.0)
+
+    assert effects == (Write(TWO),)
+
+
+def test_a_heartbeat_that_failed_is_tried_again_after_the_pause() -> None:
+    state, _ = schedule.step(published(), Tick(), HEARTBEAT_S)
+
+    state, _ = schedule.step(state, Failed(2.0), HEARTBEAT_S + 10)
+
+    assert schedule.due_at(state) == HEARTBEAT_S + 12
+
+
+@pytest.mark.parametrize(
+    ("there", "what"),
+    [
+        (seen(11, DeviceInfoCfg="edited"), "DeviceInfoCfg"),
+        (replace(seen(11), data={**STANDING, "AscendAffinity": ""}), "AscendAffinity"),
+        (replace(seen(11), labels={}), "mx-consumer-cim"),
+        (replace(seen(11), writer=""), schedule.WRITER),
+        (
+            replace(seen(11), data={"ManuallySeparateNPU": ""}),
+            "DeviceInfoCfg, AscendAffinity",
+        ),
+    ],
+)
+def test_what_was_edited_by_hand_is_restored(there: Seen, what: str) -> None:
+    _, effects = schedule.step(published(), Watched(there), 5.0)
+
+    assert effects == (Restoring(what), Write(ONE))
+
+
+def test_an_administrators_keys_are_no_reason_to_write() -> None:
+    there = seen(11, ManuallySeparateNPU="", Note="do not touch")
+
+    state, effects = schedule.step(published(), Watched(there), 5.0)
+
+    assert effects == ()
+    assert schedule.due_at(state) == HEARTBEAT_S
+
+
+def test_the_administrators_key_comes_back_empty_unless_it_was_set_meanwhile() -> None:
+    there = replace(seen(11), data=OURS)
+
+    _, effects = schedule.step(published(), Watched(there), 5.0)
+
+    assert effects == (Restoring("ManuallySeparateNPU"), Write(ONE, manual_at=11))
+
+
+def test_a_deleted_configmap_is_made_again() -> None:
+    _, effects = schedule.step(published(), Vanished(), 5.0)
+
+    assert effects == (Restoring("deleted"), Write(ONE))
+
+
+def test_two_deletions_within_a_second_are_answered_in_turn() -> None:
+    state, _ = schedule.step(published(), Vanished(), 5.0)
+    state, _ = schedule.step(state, Landed(ONE, OURS, seen(20)), 5.0)
+
+    state, effects = schedule.step(state, Vanished(), 5.1)
+
+    assert effects == (Restoring("deleted"),)
+    assert schedule.due_at(state) == 6.0
+
+
+def test_a_deletion_before_the_first_write_is_nothing_to_mend() -> None:
+    assert schedule.step(START, Vanished(), 0.0) == (START, ())
+
+
+def test_an_old_event_is_not_mistaken_for_a_change() -> None:
+    old = Watched(seen(9, writer="predecessor", DeviceInfoCfg="old"))
+
+    assert schedule.step(published(), old, 5.0) == (published(), ())
+
+
+def test_our_own_write_whose_answer_was_lost_is_no_edit() -> None:
+    state, _ = schedule.step(published(), Drawn(TWO), 5.0)
+    state, _ = schedule.step(state, Failed(2.0), 5.0)
+
+    state, effects = schedule.step(state, Watched(seen(11, DeviceInfoCfg="c")), 5.1)
+    assert effects == ()
+
+    _, effects = schedule.step(state, Tick(), 7.0)
+    assert effects == (Write(TWO),)
+
+
+def yielding(at: float = 5.0) -> State:
+    """Another agent wrote at version 11."""
+    rival = Watched(seen(11, writer="other", DeviceInfoCfg="theirs"))
+    state, effects = schedule.step(published(), rival, at)
+    assert effects == (RivalAppeared("other"),)
+    return state
+
+
+def test_a_second_agent_is_noticed_and_not_fought() -> None:
+    state, effects = schedule.step(yielding(), Drawn(TWO), 100.0)
+
+    assert effects == ()
+    assert schedule.due_at(state) == 5.0 + 3 * HEARTBEAT_S
+
+
+def test_each_sign_of_life_of_the_second_agent_extends_the_silence() -> None:
+    again = Watched(seen(12, writer="other"))
+
+    state, effects = schedule.step(yielding(), again, 305.0)
+
+    assert effects == ()
+    assert schedule.due_at(state) == 305.0 + 3 * HEARTBEAT_S
+
+
+def test_a_third_agent_is_noticed_too() -> None:
+    _, effects = schedule.step(yielding(), Watched(seen(12, writer="third")), 6.0)
+
+    assert effects == (RivalAppeared("third"),)
+
+
+def test_a_second_agent_that_fell_silent_is_replaced() -> None:
+    state, effects = schedule.step(yielding(), Tick(), 5.0 + 3 * HEARTBEAT_S)
+
+    assert effects == (RivalVanished("other"), Write(ONE))
+    assert state.rival == ""
+
+
+def test_a_second_agent_that_took_its_name_away_is_replaced_at_once() -> None:
+    gone = Watched(seen(12, writer="", DeviceInfoCfg="theirs"))
+
+    _, effects = schedule.step(yielding(), gone, 6.0)
+
+    assert effects == (RivalVanished("other"), Write(ONE))
+
+
+def test_a_second_agent_whose_configmap_was_deleted_is_replaced_at_once() -> None:
+    _, effects = schedule.step(yielding(), Vanished(), 6.0)
+
+    assert effects == (RivalVanished("other"), Write(ONE))
+
+
+def test_of_two_agents_exactly_one_goes_on() -> None:
+    """Both start together; whoever wrote last stays, in whichever order they look."""
+    first = replace(START, me="first")
+    second = replace(START, me="second")
+    first, _ = schedule.step(first, Drawn(ONE), 0.0)
+    second, _ = schedule.step(second, Drawn(ONE), 0.0)
+    first, _ = schedule.step(first, Landed(ONE, OURS, seen(10, writer="first")), 0.0)
+    second, _ = schedule.step(second, Landed(ONE, OURS, seen(11, writer="second")), 0.1)
+
+    for version, writer in ((10, "first"), (11, "second")):
+        first, _ = schedule.step(first, Watched(seen(version, writer=writer)), 0.2)
+        second, _ = schedule.step(second, Watched(seen(version, writer=writer)), 0.2)
+
+    assert (first.rival, second.rival) == ("second", "")
+
+
+def sealed(available: int, update_time: int) -> str:
+    """A report as another make of device plugin writes it."""
+    info = replace(ONE.info, available=(available,), update_time=update_time)
+    return deviceinfo.render(info, ONE.affinity, ONE.product)["DeviceInfoCfg"]
+
+
+def published_sealed() -> State:
+    """ONE was written at version 10, with a CheckCode that is right."""
+    state, _ = schedule.step(START, Drawn(ONE), 0.0)
+    found = Seen(data=SEALED, labels=LABELS, writer="me", version=10)
+    state, _ = schedule.step(state, Landed(ONE, SEALED, found), 0.0)
+    return state
+
+
+def changed(version: int, text: str, *, writer: str = "me") -> Watched:
+    data = {**SEALED, "DeviceInfoCfg": text}
+    return Watched(Seen(data=data, labels=LABELS, writer=writer, version=version))
+
+
+@pytest.mark.parametrize("writer", ["me", ""])  # it patches, or it replaces
+def test_a_right_check_code_is_a_programs(writer: str) -> None:
+    rival = changed(11, sealed(3, 1001), writer=writer)
+
+    state, effects = schedule.step(published_sealed(), rival, 5.0)
+
+    assert effects == (RivalAppeared(schedule.NAMELESS),)
+    assert schedule.due_at(state) == 5.0 + 3 * HEARTBEAT_S
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SEALED["DeviceInfoCfg"].replace("Ascend910-7", ""),  # edited
+        sealed(3, 999),  # an old one, put back
+        "{}",
+        "",
+    ],
+)
+def test_what_a_hand_has_changed_is_restored(text: str) -> None:
+    state, effects = schedule.step(published_sealed(), changed(11, text), 5.0)
+
+    assert effects == (Restoring("DeviceInfoCfg"), Write(ONE))
+    assert state.rival == ""
+
+
+def test_a_hand_that_never_rests_is_a_program() -> None:
+    state = published_sealed()
+    said = []
+    for number in range(6):
+        event, at = changed(11 + number, f"{number}"), 60.0 * (number + 1)
+        state, effects = schedule.step(state, event, at)
+        said.append(effects)
+
+    assert said[:4] == [(Restoring("DeviceInfoCfg"), Write(ONE))] * 4
+    assert said[4:] == [(RivalAppeared(schedule.NAMELESS),), ()]
+
+
+def test_edits_of_long_ago_do_not_count() -> None:
+    state = published_sealed()
+    for number in range(6):
+        event = changed(11 + number, f"{number}")
+        state, effects = schedule.step(state, event, 200.0 * number)
+        assert effects[0] == Restoring("DeviceInfoCfg")
+
+
+def test_a_nameless_program_that_has_gone_is_replaced() -> None:
+    rival = changed(11, sealed(3, 1001), writer="")
+    state, _ = schedule.step(published_sealed(), rival, 5.0)
+    again, _ = schedule.step(state, changed(12, sealed(4, 1002), writer=""), 305.0)
+
+    assert schedule.due_at(again) == 305.0 + 3 * HEARTBEAT_S
+    _, effects = schedule.step(again, Tick(), 305.0 + 3 * HEARTBEAT_S)
+    assert effects == (RivalVanished(schedule.NAMELESS), Write(ONE))
+    _, effects = schedule.step(again, Vanished(), 306.0)
+    assert effects == (RivalVanished(schedule.NAMELESS), Write(ONE))
+
+
+def test_a_node_that_is_anothers_is_not_reported() -> None:
+    silent, _ = schedule.step(published(), Hushed(is_silent=True), 1.0)
+    silent, effects = schedule.step(silent, Drawn(TWO), 100.0)
+
+    assert (schedule.due_at(silent), effects) == (None, ())
+    _, effects = schedule.step(silent, Hushed(is_silent=False), 200.0)
+    assert effects == (Write(TWO),)
+
+
+def separating(text: str, read: str | None) -> Picture:
+    return replace(ONE, separated=Separated(text=text, read=read))
+
+
+def test_chips_are_named_over_the_text_that_was_read() -> None:
+    wished = separating("Ascend910-3,Ascend910-4", "Ascend910-3")
+
+    _, effects = schedule.step(published(), Drawn(wished), 10.0)
+
+    assert effects == (Write(wished, manual_at=10),)
+
+
+def test_chips_are_not_named_over_a_text_that_was_written_since() -> None:
+    wished = separating("Ascend910-3,Ascend910-4", "Ascend910-3")
+    edited = seen(11, ManuallySeparateNPU="Ascend910-7")
+    state, _ = schedule.step(published(), Watched(edited), 9.0)
+
+    _, effects = schedule.step(state, Drawn(wished), 10.0)
+
+    # all else is, and the edit is in the next picture
+    assert effects == (Write(wished),)
+
+
+def test_a_text_that_stands_as_it_should_is_left_alone() -> None:
+    read = separating("Ascend910-3", "Ascend910-3")
+    state, effects = schedule.step(published(), Drawn(read), 10.0)
+    assert effects == (Write(read),)
+
+    state, _ = schedule.step(state, Landed(read, OURS, seen(12)), 10.0)
+
+    assert schedule.due_at(state) == 10.0 + HEARTBEAT_S

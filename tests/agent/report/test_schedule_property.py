@@ -1,0 +1,151 @@
+"""Several agents for one node, under every order of writes, looks and deletions.
+
+The API server is a value here: one ConfigMap, a version, and for each agent the
+part of the history that it has not seen yet.
+"""
+
+from dataclasses import replace
+
+from hypothesis import event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+)
+
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look
+from agent.health.conditions import step as health_step
+from agent.report import schedule
+from agent.report.content import Picture, picture
+from agent.report.schedule import (
+    Drawn,
+    Event,
+    Failed,
+    Landed,
+    Seen,
+    State,
+    Tick,
+    Vanished,
+)
+from scheduler_core.wire.deviceinfo import LABELS, Affinity
+
+HEARTBEAT_S = 10.0
+AGENTS = ("first", "second")
+agents = st.sampled_from(AGENTS)
+
+
+def drawn(sequence: int) -> Picture:
+    reading = file.parse("product: atlas-800-training\n")
+    health, _ = health_step(Health(), Look(reading=reading), 0.0)
+    return picture(reading, health, taken=(), affinity=Affinity(sequence=sequence))
+
+
+PICTURES = [drawn(sequence) for sequence in range(3)]
+
+
+class Agents(RuleBasedStateMachine):
+    """Whatever happens, once it is quiet one agent writes, and what it says stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.version = 1
+        self.stored: Seen | None = None
+        self.states: dict[str, State] = {}
+        self.unseen: dict[str, list[Event]] = {name: [] for name in AGENTS}
+
+    @initialize()
+    def start(self) -> None:
+        for name in AGENTS:
+            self.states[name] = State(me=name, heartbeat_s=HEARTBEAT_S)
+
+    # The API server
+
+    def store(self, stored: Seen | None) -> None:
+        self.version += 1
+        if stored is not None:
+            stored = replace(stored, version=self.version)
+        self.stored = stored
+        news: Event = Vanished() if stored is None else schedule.Watched(stored)
+        for unseen in self.unseen.values():
+            unseen.append(news)
+
+    def write(self, name: str, write: schedule.Write) -> Landed:
+        data = {"DeviceInfoCfg": f"{name} {write.picture.affinity.sequence} {self.now}"}
+        kept = dict(self.stored.data) if self.stored else {"ManuallySeparateNPU": ""}
+        if write.manual_at:
+            kept["ManuallySeparateNPU"] = ""
+        seen = Seen(data={**kept, **data}, labels=LABELS, writer=name, version=0)
+        self.store(seen)
+        assert self.stored is not None
+        return Landed(write.picture, data, self.stored)
+
+    # The agents
+
+    def feed(self, name: str, what: Event, *, outage: bool = False) -> None:
+        self.states[name], effects = schedule.step(self.states[name], what, self.now)
+        for effect in effects:
+            if isinstance(effect, schedule.Write):
+                self.feed(name, Failed(2.0) if outage else self.write(name, effect))
+
+    @rule(name=agents, shown=st.sampled_from(PICTURES), outage=st.booleans())
+    def draw(self, name: str, shown: Picture, *, outage: bool) -> None:
+        self.feed(name, Drawn(shown), outage=outage)
+
+    @rule(name=agents)
+    def look(self, name: str) -> None:
+        if self.unseen[name]:
+            self.feed(name, self.unseen[name].pop(0))
+
+    @rule(name=agents, pause_s=st.sampled_from([0.1, 1.0, HEARTBEAT_S]))
+    def wait(self, name: str, pause_s: float) -> None:
+        self.now += pause_s
+        self.feed(name, Tick())
+
+    # An administrator
+
+    @precondition(lambda self: self.stored is not None)
+    @rule(key=st.sampled_from(["DeviceInfoCfg", "ManuallySeparateNPU", "Note"]))
+    def edit(self, key: str) -> None:
+        assert self.stored is not None
+        self.store(replace(self.stored, data={**self.stored.data, key: "edited"}))
+
+    @precondition(lambda self: self.stored is not None)
+    @rule()
+    def delete(self) -> None:
+        self.store(None)
+
+    def teardown(self) -> None:
+        if not any(state.picture for state in self.states.values()):
+            return
+        for _ in range(100):
+            self.now += HEARTBEAT_S / 2
+            for name in AGENTS:
+                while self.unseen[name]:
+                    self.feed(name, self.unseen[name].pop(0))
+                self.feed(name, Tick())
+        self.settled()
+
+    def settled(self) -> None:
+        """One agent writes; what it says stands; every other one knows of it."""
+        stored = self.stored
+        assert stored is not None
+        active = [
+            name
+            for name, state in self.states.items()
+            if state.picture and not state.rival
+        ]
+        event(f"{len([s for s in self.states.values() if s.picture])} agents")
+        assert active == [stored.writer]
+        state = self.states[stored.writer]
+        assert state.published == state.picture
+        assert state.written is not None
+        assert state.written.items() <= stored.data.items()
+        assert "ManuallySeparateNPU" in stored.data
+
+
+TestAgents = Agents.TestCase
+TestAgents.settings = settings(max_examples=200, stateful_step_count=25)

@@ -1,0 +1,222 @@
+"""What `ascend-agent status` shows, and at which socket."""
+
+import asyncio
+import json
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.claims.events import ChipsRead
+from agent.devices.processes import Occupant
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look, step
+from agent.health.findings import Change
+from agent.status import document, socket
+from agent.status.document import View
+from tests.agent.node import current, pod
+from tests.agent.rules.kubelet import mounts, shows
+
+BAD = file.parse(
+    """
+product: atlas-800-training
+faults:
+  - {chip: 3, code: "80818C00", level: SeparateNPU}
+  - {chip: 4, code: "81078603", level: PreSeparateNPU, network: true}
+processes: [{chip: 7, pid: 4711}]
+"""
+)
+
+
+def view() -> View:
+    """One pod has chips, one waits, a process is left on chip 7, chip 3 is broken."""
+    now = current(pod("train", [0, 1], 1), pod("next", [2], 2))
+    mounts(now, 0, 1)
+    shows(now, "train", main=(0, 1))
+    now.apply(ChipsRead(unhealthy=0b1000, busy=0b10000000))
+    health, transitions = step(Health(), Look(reading=BAD), 0.0)
+    return View(
+        version="1.2.3",
+        mode="scheduled",
+        waiting_for=None,
+        driver_problem="",
+        ledger=now.ledger,
+        reading=BAD,
+        health=health,
+        changes=tuple(
+            Change(at_ms=1_700_000_000_000, transition=each) for each in transitions
+        ),
+        leftovers={7: (Occupant(pid=4711, name="python3", user=0),)},
+    )
+
+
+def test_a_person_reads_who_has_what() -> None:
+    assert document.text(document.document(view())) == (
+        "node-1: ready\n"
+        "atlas-800-training, scheduled, agent 1.2.3\n"
+        "\n"
+        "CHIP  CONDITION          OWNER                                  FAULTS\n"
+        "0     healthy            default/train/main                     -\n"
+        "1     healthy            default/train/main                     -\n"
+        "2     healthy            -                                      -\n"
+        "3     unhealthy          -                                      "
+        "SeparateNPU 80818C00\n"
+        "4     network-unhealthy  -                                      "
+        "PreSeparateNPU 81078603 network\n"
+        "5     healthy            -                                      -\n"
+        "6     healthy            -                                      -\n"
+        "7     healthy            no pod; process 4711 (python3, uid 0)  -\n"
+        "default/next waits for its chips: 2\n"
+        "\n"
+        "Last changes:\n"
+        "  2023-11-14T22:13:20Z  chip 3  unhealthy  SeparateNPU 80818C00\n"
+        "  2023-11-14T22:13:20Z  chip 4  network-unhealthy  PreSeparateNPU 81078603"
+    )
+
+
+def test_what_is_waited_for_comes_first() -> None:
+    waiting = replace(
+        view(), waiting_for="not registered", driver_problem="no answer within 5 s"
+    )
+
+    assert document.text(document.document(waiting)).splitlines()[:3] == [
+        "node-1: waiting: not registered",
+        "atlas-800-training, scheduled, agent 1.2.3",
+        "the chips cannot be read: no answer within 5 s",
+    ]
+
+
+def test_a_program_reads_the_same() -> None:
+    found = document.document(view())
+
+    assert found["chips"][3] == {
+        "chip": 3,
+        "condition": "unhealthy",
+        "owners": [],
+        "releasing": False,
+        "processes": [],
+        "usedBy": [],
+        "faults": [
+            {
+                "code": "80818C00",
+                "level": "SeparateNPU",
+                "network": False,
+                "since": None,
+            }
+        ],
+    }
+    assert found["chips"][7]["usedBy"] == [{"pid": 4711, "name": "python3", "user": 0}]
+    assert found["claims"] == [{"pod": "default/next", "chips": [2]}]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_a_pod_that_has_gone_is_named_beside_the_process_that_it_has_left() -> None:
+    now = view()
+    now = replace(now, ledger=replace(now.ledger, pods={}, busy=0b1), leftovers={})
+
+    lines = document.text(document.document(now)).splitlines()
+
+    assert lines[4].split("  ")[-2].strip() == "default/train/main (gone)"
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    # Not tmp_path: the sockets' paths must stay below 108 bytes.
+    with tempfile.TemporaryDirectory(prefix="st-") as root:
+        yield Path(root) / "status.sock"
+
+
+def tell() -> dict[str, Any]:
+    return document.document(view())
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def names_in(root: Path) -> list[str]:
+    return sorted(str(each) for each in root.rglob("*"))
+
+
+async def test_whoever_asks_is_told_and_only_root_may(path: Path) -> None:
+    async with socket.telling(path, tell):
+        mode = mode_of(path)
+        found = await asyncio.to_thread(socket.ask, path)
+
+    assert (mode, found) == (0o600, tell())
+    assert names_in(path.parent) == []
+
+
+async def test_the_program_prints_it(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environ = {"ASCEND_AGENT_STATE_DIR": str(path.parent)}
+    async with socket.telling(path, tell):
+        codes = [
+            await asyncio.to_thread(socket.main, argv, environ)
+            for argv in ([], ["--json"])
+        ]
+
+    assert codes == [0, 0]
+    shown = document.text(tell()) + "\n" + json.dumps(tell(), indent=2) + "\n"
+    assert capsys.readouterr().out == shown
+
+
+def test_without_an_agent_it_says_so(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert socket.main(["--socket", str(path)], {}) == 1
+    assert capsys.readouterr().err == (
+        f"the agent does not answer at {path}: [Errno 2] No such file or directory: "
+        f"'{path}'\n"
+    )
+
+
+async def test_a_socket_that_an_agent_left_is_replaced(path: Path) -> None:
+    left = socket._bound(path)
+    left.close()
+
+    async with socket.telling(path, tell):
+        found = await asyncio.to_thread(socket.ask, path)
+
+    assert found == tell()
+
+
+def obstructed(path: Path, kind: str) -> Path:
+    """Put something in a socket's place; return where that is."""
+    target = path.with_name("target")
+    if kind == "file":
+        path.write_text("mine")
+    elif kind == "link":
+        target.write_text("mine")
+        path.symlink_to(target)
+    else:
+        target.mkdir()
+        path.with_name("state").symlink_to(target)
+        path = path.with_name("state") / path.name
+    return path
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "linked directory"])
+async def test_what_is_not_ours_is_neither_followed_nor_removed(
+    path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = obstructed(path, kind)
+    before = names_in(path.parent)
+
+    async with socket.telling(there, tell):
+        during = names_in(path.parent)
+
+    assert (before, before) == (during, names_in(path.parent))
+    assert [each.message for each in caplog.records] == ["no status socket"]
+
+
+def test_the_program_asks_at_sockets_only(path: Path) -> None:
+    path.symlink_to(path.with_name("elsewhere"))
+
+    with pytest.raises(OSError, match="expected a socket, found something else"):
+        socket.ask(path)

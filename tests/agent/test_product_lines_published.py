@@ -1,0 +1,326 @@
+"""What is read, said and kept of a node with chips of two product lines."""
+
+import json
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agent import wiring
+from agent.claims import occupancy
+from agent.claims.events import AllocateAsked
+from agent.claims.refusals import bad_ids
+from agent.claims.values import Hold, Ledger
+from agent.devices.poller import Observation
+from agent.devices.reading import Reading
+from agent.devices.simulated import file
+from agent.health.conditions import Health, Look, step
+from agent.health.findings import Findings, Separated
+from agent.journal import writer
+from agent.journal.file import Journal, JournalContents
+from agent.journal.writer import Holdbook
+from agent.monitor.chips import Clocks, Diagnosis
+from agent.monitor.driver import Sight
+from agent.observe.announcer import News
+from agent.observe.metrics import Metrics
+from agent.plugin import cdi
+from agent.plugin.mounts import Mount, Mounting
+from agent.report import content
+from agent.report.content import Picture
+from agent.settings import Settings
+from agent.status import document as status_document
+from agent.status.document import View
+from kube.client import Client
+from kube.credentials import direct
+from kube.events import Recorder
+from scheduler_core.wire.deviceinfo import Affinity
+from scheduler_core.wire.faults import UpgradeReason, parse_separated
+from service.settings import load
+from tests.agent.node import NODE, current, ids, pod
+from tests.agent.report.test_content import GOLDEN, as_text
+
+MACHINE = """
+product: atlas-800-training
+faults:
+  - {chip: 3, code: "80E01801"}
+  - {chip: 9, code: "80E18402"}
+beside: [{product: atlas-310p, chips: [8, 9]}]
+"""
+READING = file.parse(MACHINE)
+TRAINING, INFERENCE = READING.lines
+
+
+def drawn(reading: Reading, **parts: object) -> Picture:
+    health, _ = step(Health(), Look(reading=reading), 0.0)
+    affinity = parts.pop("affinity", Affinity(sequence=1))
+    assert isinstance(affinity, Affinity)
+    findings = Findings(**parts)  # type: ignore[arg-type]  # as a test says
+    return content.picture(
+        reading, health, taken=affinity.held, affinity=affinity, findings=findings
+    )
+
+
+def both() -> Picture:
+    hand = UpgradeReason(
+        chip=8, code="", level="ManuallySeparateNPU", type="FaultAutofill", time_ms=9
+    )
+    return content.of_node(
+        [
+            drawn(
+                TRAINING,
+                affinity=Affinity(held=(0, 1), sequence=3),
+                separated=Separated(text="", read="x", names=""),
+            ),
+            drawn(
+                INFERENCE,
+                affinity=Affinity(held=(8,), lost=(8,), sequence=4),
+                separated=Separated(
+                    text="Ascend310P-8", read="x", names="Ascend310P-8"
+                ),
+                upgrades=(hand,),
+            ),
+        ]
+    )
+
+
+def test_the_configmap_of_two_lines_byte_for_byte(pytestconfig: pytest.Config) -> None:
+    text = as_text(content.wanted(both(), update_time=1_700_000_000))
+
+    path = GOLDEN / "configmap-lines.txt"
+    if pytestconfig.getoption("--update-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_the_node_has_the_labels_of_its_first_line_and_names_all_chips() -> None:
+    marks = content.node_marks(both())
+
+    assert marks.labels == content.node_marks(both().lines[0]).labels
+    named = json.loads(marks.annotations["baseDeviceInfos"])
+    assert list(named) == [
+        *("Ascend310P-8", "Ascend310P-9"),
+        *(f"Ascend910-{chip}" for chip in range(8)),
+    ]
+
+
+def test_the_310_and_the_310p_tell_their_faults_under_one_key() -> None:
+    machine = """
+product: atlas-300i-duo-chip
+faults: [{chip: 0, code: "80E01801"}, {chip: 17, code: "80E18402"}]
+beside: [{product: atlas-300i-chip, chips: [16, 17, 18, 19]}]
+"""
+    lines = file.parse(machine).lines
+    shown = content.of_node([drawn(line) for line in lines])
+
+    data = content.wanted(shown, update_time=1)
+    listed = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
+    faults = json.loads(listed["huawei.com/Ascend310P-Fault"])
+    assert [fault["npu_name"] for fault in faults] == ["Ascend310P-0", "Ascend310-17"]
+    assert content.node_marks(shown).labels["infer-card-type"] == "card-300i-duo"
+
+
+def test_names_of_separated_chips_stay_as_they_stand_while_they_are_right() -> None:
+    read = "Ascend310P-8, Ascend910-3"
+    right = Separated(text=read, read=read, names="Ascend910-3")
+    also_right = Separated(text=read, read=read, names="Ascend310P-8")
+    wrong = Separated(text="", read=read, names="")
+
+    def text(*lines: Separated) -> str:
+        rows = zip((TRAINING, INFERENCE), lines, strict=True)
+        shown = [drawn(reading, separated=said) for reading, said in rows]
+        return content.of_node(shown).separated.text
+
+    assert text(right, also_right) == read
+    assert text(right, wrong) == "Ascend910-3"
+    assert text(wrong, also_right) == "Ascend310P-8"
+
+
+class World:
+    """The diagnoses of both lines, and what people are told."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        metrics = Metrics(self.registry)
+        self.recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
+        news = News(metrics, self.recorder, node=NODE)
+        clocks = Clocks(loop_s=lambda: 10.0, wall_ms=lambda: 10_000)
+        self.lines = [
+            Diagnosis(
+                current(),
+                reading=reading,
+                recover_s=1.0,
+                news=news,
+                clocks=clocks,
+                beside=[other.product],
+            )
+            for reading, other in ((TRAINING, INFERENCE), (INFERENCE, TRAINING))
+        ]
+        self.sight = Sight(self.lines, news=news, metrics=metrics)
+
+    def report(self, names: str) -> list[tuple[int, ...]]:
+        """Let the ConfigMap name these; the chips that each line then leaves out."""
+        for line in self.lines:
+            line.reported({"ManuallySeparateNPU": names})
+        return [
+            tuple(sorted(parse_separated(each.names, line.product)))
+            for line in self.lines
+            for each in [line.findings.separated]
+        ]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"ascend_agent_{name}", labels)
+
+
+def test_each_line_takes_out_the_chips_of_its_own_that_are_named() -> None:
+    world = World()
+    assert world.report("") == [(), ()]
+
+    assert world.report("Ascend910-3, Ascend310P-8") == [(3,), (8,)]
+    assert world.report("Ascend310P-8") == [(), (8,)]
+
+
+def test_a_name_of_no_line_is_told_once_and_changes_neither() -> None:
+    world = World()
+    world.report("")
+    world.report("Ascend910-3,Ascend310P-7")
+
+    told = [f.reason for f in world.recorder._pending if "Sep" in f.reason]
+    assert told == ["NpuSeparationUnreadable"]
+    assert [line.findings.separated.names for line in world.lines] == ["", ""]
+
+
+def test_the_chips_of_all_lines_are_counted_together() -> None:
+    world = World()
+    world.sight.observed(Observation(reading=READING, read_at=1.0, took_s=0.1))
+
+    assert world.metric("chips", condition="healthy") == 8
+    assert world.metric("chips", condition="unhealthy") == 2
+    assert world.metric("driver_read_seconds_count") == 1
+
+
+def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None:
+    registry = CollectorRegistry()
+    recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
+    news = News(Metrics(registry), recorder, node=NODE)
+    lines = [line.product.resource for line in READING.lines]
+    for line in lines:
+        news.rival("kubelet", f"another plugin for {line}", line=line)
+
+    found = []
+    for line in lines:
+        news.rival("kubelet", "", line=line)
+        of = {"of": "kubelet"}
+        found.append(registry.get_sample_value("ascend_agent_rival", of))
+
+    told = [fact.message for fact in recorder._pending if fact.reason == "NpuRivalGone"]
+    assert told == [
+        f"nobody else serves {lines[0]} any more",
+        "nobody else serves this node's kubelet any more",
+    ]
+    assert found == [1.0, 0.0]
+
+
+def test_the_kubelet_is_told_of_no_ids_below_those_of_a_second_line() -> None:
+    ledger = Ledger(product=INFERENCE.product, node=NODE)
+
+    assert occupancy.devices(ledger) == (("Ascend310P-8", True), ("Ascend310P-9", True))
+    assert occupancy.chip_of(INFERENCE.product, "Ascend310P-3") == -1
+    assert "from Ascend310P-8 to Ascend310P-9, found" in bad_ids(ledger, (), ["x"])
+
+
+async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "holds", boot_id="boot", node=NODE)
+    book = Holdbook(
+        journal, boot_id="boot", observe_s=lambda _: None, on_failure=pytest.fail
+    )
+    lines = current(pod("train", [3])), current(pod("other", [4]))
+    for line in lines:
+        book.follow(line)
+    gone = Hold(sequence=1, kubelet_ids=("Ascend310-7",), chips=(7,), slot="u", need=0)
+    book.keep([writer.entry(gone, "boot")])
+
+    for line, chip in zip(lines, (3, 4), strict=True):
+        line.apply(AllocateAsked(ids(chip), last_call=True))
+        await book.write()
+
+    found = journal.read()
+    assert isinstance(found, JournalContents)
+    assert [entry.chips for entry in found.entries] == [(7,), (3,), (4,)]
+
+
+@pytest.mark.parametrize("chip", [3, 9])
+def test_a_hold_of_which_no_id_is_left_is_of_the_line_whose_chips_it_keeps(
+    chip: int,
+) -> None:
+    left = Hold(
+        sequence=1, kubelet_ids=(), chips=(), reserved=(chip,), slot="u", need=0
+    )
+    entry = writer.entry(left, "boot")
+
+    owners = [
+        line.product.key for line in READING.lines if writer.is_of(entry, line.product)
+    ]
+    assert owners == [TRAINING.product.key if chip == 3 else INFERENCE.product.key]
+
+
+def test_a_person_reads_the_names_of_chips_where_numbers_are_not_enough() -> None:
+    views = [
+        View(
+            version="1",
+            mode="scheduled",
+            waiting_for=None,
+            driver_problem="",
+            ledger=Ledger(product=line.product, node=NODE),
+            reading=line,
+            health=step(Health(), Look(reading=line), 0.0)[0],
+            changes=(),
+        )
+        for line in READING.lines
+    ]
+    document = status_document.document(*views)
+    text = status_document.text(document)
+
+    assert [chip["chip"] for chip in document["chips"]] == list(range(10))
+    assert "atlas-800-training, atlas-310p, scheduled, agent 1\n" in text
+    assert "\nAscend310P-9  unhealthy  -      SeparateNPU 80E18402" in text
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_the_cdi_spec_has_the_chips_of_all_lines_whoever_writes_it(
+    own: int, tmp_path: Path
+) -> None:
+    (tmp_path / "davinci_manager").touch()
+    mounting = Mounting(
+        Mount.CDI,
+        hardware=lambda: READING.lines[own],
+        cdi_dir=tmp_path,
+        dev=tmp_path,
+        beside=lambda: READING.lines[1 - own : 2 - own],
+    )
+
+    assert mounting.problem() is None
+    spec = json.loads((tmp_path / cdi.FILE).read_text())
+    assert [device["name"] for device in spec["devices"]] == [
+        str(chip) for chip in range(10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "served"),
+    [
+        ("", ["atlas-800-training", "atlas-310p"]),
+        ("atlas-310p", ["atlas-310p"]),
+        ("atlas-800-training-half", ["atlas-800-training"]),
+        ("atlas-300i-chip", ["atlas-800-training", "atlas-310p"]),
+    ],
+)
+def test_a_product_restricts_the_agent_to_its_line(
+    told: str, served: list[str]
+) -> None:
+    argv = ["--node-name", NODE, "--product", told]
+    settings = load(Settings, argv, {})
+
+    found = wiring.lines(settings, READING)
+    assert [line.product.key for line in found] == served
