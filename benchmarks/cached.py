@@ -1,7 +1,7 @@
 """A node of eight chips and its agent's report, as an extender's cache learns them."""
 
-from extender import changes
-from extender.cache import Cache, step
+from extender.cache import events
+from extender.cache.cache import Cache, step
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
@@ -18,13 +18,13 @@ def learn(cache: Cache, name: str, told: DeviceInfo, affinity: Affinity) -> None
     """
     now_s = float(told.update_time)
     texts = deviceinfo.render(told, affinity, PRODUCT)
-    node = changes.NodeSeen(
+    node = events.NodeSeen(
         name=name,
         product=PRODUCT,
         inventory=inventory.render(range(8), PRODUCT),
         allocatable=8,
     )
-    report = changes.ReportSeen(
+    report = events.ReportSeen(
         node=name,
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],

@@ -20,16 +20,16 @@ from benchmarks.cached import learn
 from benchmarks.deployed import filter_body, served
 from benchmarks.pace import paced
 from benchmarks.table import Row, percentile
-from extender import changes
-from extender.apiserver import KubeJobs, KubePods
-from extender.binding import Binder
-from extender.cache import Cache, step
+from extender.apiserver.wake import Waker
+from extender.apiserver.writers import KubeJobs, KubePods
+from extender.cache import events
+from extender.cache.cache import Cache, step
 from extender.clocks import Clock
+from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.verbs import Server
 from extender.metrics import Metrics
-from extender.notes import Notes
-from extender.planner import Planner
-from extender.server import Server
-from extender.waker import Waker
+from extender.planning.planner import Planner
+from extender.scheduling.decisions import Notes
 from kube import credentials
 from kube.client import Client
 from kube.events import Recorder
@@ -173,10 +173,10 @@ def _cluster() -> Cache:
     return cache
 
 
-def _promise(name: str) -> changes.Assumed:
+def _promise(name: str) -> events.Assumed:
     """A pod with another container beside, so that it is unlike the one we ask for."""
     needs = ((ContainerKind.APP, 1), (ContainerKind.APP, 1))
-    return changes.Assumed(
+    return events.Assumed(
         uid=f"uid-{name}",
         node=name,
         chips=0,

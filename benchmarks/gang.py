@@ -30,7 +30,7 @@ from benchmarks.deployed import (
 )
 from benchmarks.population import Population, member_name, node_name, uid_of
 from benchmarks.table import Row
-from extender.binding import AT_ONCE
+from extender.kube_scheduler.binder import AT_ONCE
 from kube import pods
 from kube.client import Client
 from kube.credentials import direct

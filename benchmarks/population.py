@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from extender import jobs
+from extender.gang import membership
 from scheduler_core.node import chips
 from scheduler_core.node.chip_mask import ids_of
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -237,8 +237,8 @@ def _pod(chip: int | None) -> bytes:
 @cache
 def _member(size: int) -> bytes:
     said = {
-        jobs.JOB: JOB,
-        jobs.JOB_SIZE: str(size),
+        membership.JOB: JOB,
+        membership.JOB_SIZE: str(size),
         "batch.kubernetes.io/job-completion-index": "<rank>",
     }
     meta = _meta("<name>", "<uid>", "<version>", labels={"app": JOB}, annotations=said)

@@ -18,19 +18,19 @@ from prometheus_client import CollectorRegistry
 from benchmarks.cached import learn
 from benchmarks.deployed import served
 from benchmarks.table import Row, percentile
-from extender import changes, seen
-from extender.cache import Cache, step
+from extender.cache import decode, events
+from extender.cache.cache import Cache, step
 from extender.clocks import Clock
-from extender.jobs import Told
+from extender.gang.membership import Told
+from extender.gang.size import Size
 from extender.metrics import Metrics
-from extender.notes import Notes
-from extender.planner import Planner
-from extender.sizes import Size
-from extender.volcano import Parts, Volcano
-from extender.volcanogroups import Groups
-from extender.volcanojobs import Sessions
-from extender.volcanomarks import Marks
-from extender.volcanoprotocol import pod_of, predicate_args
+from extender.planning.planner import Planner
+from extender.scheduling.decisions import Notes
+from extender.volcano.claims import Marks
+from extender.volcano.podgroup_conditions import Groups
+from extender.volcano.protocol import pod_of, predicate_args
+from extender.volcano.sessions import Sessions
+from extender.volcano.verbs import Parts, Volcano
 from kube import objects
 from kube.podgroups import Condition
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
@@ -202,16 +202,16 @@ def _cluster() -> Cache:
     for number in range(_TASKS):
         step(cache, _pod(number), now_s)
     job = cache.gangs.job_of[_uid(0)]
-    step(cache, changes.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
+    step(cache, events.SizeRead(job=job, size=Size(count=_TASKS)), now_s)
     return cache
 
 
-def _pod(number: int) -> changes.Change:
+def _pod(number: int) -> events.Change:
     """The recorded pod, as one of the job's."""
     recorded = (_BODIES / "volcano-predicate-1.json").read_bytes()
     pod = json.loads(bytes(predicate_args(recorded).task.pod))
     pod["metadata"] |= {"name": f"g1-{number}", "uid": _uid(number)}
-    return seen.pod_change(_decoded(json.dumps(pod).encode()))
+    return decode.pod_change(_decoded(json.dumps(pod).encode()))
 
 
 def _decoded(pod: bytes) -> objects.Pod:

@@ -8,8 +8,14 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender import changes, clocks, doors, jobevents, live, waker
-from extender.apiserver import (
+from extender import clocks
+from extender.apiserver import live_settings, wake
+from extender.apiserver.informers import Feed
+from extender.apiserver.live_settings import Adjustable, Live
+from extender.apiserver.resync import Promises, Sweeping
+from extender.apiserver.tor_share import Sharing
+from extender.apiserver.wake import Waker
+from extender.apiserver.writers import (
     KubeGroups,
     KubeJobs,
     KubeMarks,
@@ -17,33 +23,31 @@ from extender.apiserver import (
     KubeShare,
     about,
 )
-from extender.binding import Binder
-from extender.cache import Cache, step
-from extender.choice import Choice
+from extender.cache import events
+from extender.cache.cache import Cache, step
 from extender.clocks import Clock
-from extender.election import election_of
-from extender.evicting import KubeEvictions
-from extender.evictor import Evictor
-from extender.feed import Feed
-from extender.leading import Phase
-from extender.live import Adjustable, Live
+from extender.election.elector import election_of
+from extender.election.lease import Phase
+from extender.election.term import Office
+from extender.gang import events as gang_events
+from extender.http import listeners
+from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.verbs import Server
 from extender.metrics import Metrics
-from extender.networks import Networks
-from extender.notes import Note, Notes
-from extender.office import Office
-from extender.planner import Planner
-from extender.reading import Reading
-from extender.server import Server
+from extender.planning.planner import Planner
+from extender.planning.topology import Networks
+from extender.preemption.evictions import KubeEvictions
+from extender.preemption.preemptor import Evictor
+from extender.queries.routes import Reading
+from extender.scheduling.decisions import Note, Notes
+from extender.scheduling.reserve import Choice
 from extender.settings import Settings
-from extender.shadowing import Shadowing
-from extender.sharing import Sharing
-from extender.sweeping import Promises, Sweeping
-from extender.volcano import Parts, Volcano
-from extender.volcanogroups import Groups
-from extender.volcanojobs import Sessions
-from extender.volcanomarks import Marks
-from extender.volcanoprotocol import Job
-from extender.waker import Waker
+from extender.shadow.reporter import Shadowing
+from extender.volcano.claims import Marks
+from extender.volcano.podgroup_conditions import Groups
+from extender.volcano.protocol import Job
+from extender.volcano.sessions import Sessions
+from extender.volcano.verbs import Parts, Volcano
 from kube import credentials, nodes
 from kube.client import Client
 from kube.events import Recorder, Regarding
@@ -89,7 +93,7 @@ class Extender:
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
             agent_silent_s=settings.agent_silent_s,
-            limits=jobevents.Limits(
+            limits=gang_events.Limits(
                 gate_s=settings.gate_s,
                 evicts_incomplete=settings.incomplete == "evict",
             ),
@@ -101,7 +105,9 @@ class Extender:
         )
         self._client = client
         self._waker = Waker(self._mark, self._any_node)
-        self._live = Live(live.adjustable(settings), adjust=self._adjust, say=self._say)
+        self._live = Live(
+            live_settings.adjustable(settings), adjust=self._adjust, say=self._say
+        )
         self._networks = Networks(self._cache, self._live.now.rules)
         jobs_api = KubeJobs(client, self._recorder, self._waker)
         self._planner = Planner(
@@ -230,7 +236,7 @@ class Extender:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._learn(changes.Ticked(lost=self._feed.lost()))
+            self._learn(events.Ticked(lost=self._feed.lost()))
             self._planner.tick()
             self._volcano.tick()
             if self._evictor is not None and self.why_not_ready() is None:
@@ -245,7 +251,7 @@ class Extender:
     def _adjust(self, to: Adjustable) -> None:
         """Put changed settings into force, and have the pods that wait tried again."""
         self._networks.follow(to.rules)
-        self._learn(changes.ModeSet(self_maintain=to.self_maintain))
+        self._learn(events.ModeSet(self_maintain=to.self_maintain))
         self._waker.again()
 
     def _say(self, about: Regarding, reason: str, text: str) -> None:
@@ -262,14 +268,14 @@ class Extender:
         """
         if not self._is_frozen and not self._feed.missing():
             self._is_frozen = True
-            self._learn(changes.Ticked(is_all_read=True))
+            self._learn(events.Ticked(is_all_read=True))
             if self._shadowing is None:
                 self._volcano.adopt()
             gc_freeze.pass_by()
             known = {"nodes": len(self._cache.cluster), "pods": len(self._cache.pods)}
             log.info("in step with the cluster", extra=known)
 
-    def _learn(self, change: changes.Change) -> None:
+    def _learn(self, change: events.Change) -> None:
         if self._shadowing is not None:
             self._shadowing.before(change)
         step(self._cache, change, self._wall.now_s())
@@ -283,7 +289,7 @@ class Extender:
     async def _mark(self, node: str) -> None:
         # nanoseconds, so that two marks are never the same
         when = str(self._wall.now_ns())
-        await nodes.patch(self._client, node, annotations={waker.ANNOTATION: when})
+        await nodes.patch(self._client, node, annotations={wake.ANNOTATION: when})
 
     def _told(self, pod: NpuPod, made: Choice) -> None:
         """Remember why a pod is where it is, and say so on the pod."""
@@ -340,7 +346,7 @@ async def main(settings: Settings) -> None:
         metrics.watch_election(
             lambda: election.phase if election is not None else Phase.LEADING
         )
-        async with doors.open_for(
+        async with listeners.open_for(
             settings, registry, office.why_not_ready, office.routes()
         ) as addresses:
             log.info("serving", extra={"address": addresses[0]})

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from extender.cache import Cache
-from extender.leading import Phase
+from extender.cache.cache import Cache
+from extender.election.lease import Phase
 from kube.events import Recorder
 from scheduler_core.explain import fragmentation
 

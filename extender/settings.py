@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from extender import jobevents
-from extender.cache import AGENT_SILENT_S
+from extender.cache.cache import AGENT_SILENT_S
+from extender.gang import events
 from kube.pods import BIND_S
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Version
@@ -60,7 +60,7 @@ class Settings:
         "for clusters in which no node has an agent",
     )
     gate_s: float = option(
-        jobevents.Limits().gate_s,
+        events.Limits().gate_s,
         "seconds for which a bind waits for the other pods of its job; well below the "
         "scheduler's httpTimeout",
         check=at_least(1),

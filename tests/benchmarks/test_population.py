@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from benchmarks.population import Population, member_name, node_name, uid_of
-from extender import jobs, seen
-from extender.cache import Cache, step
-from extender.changes import PodSeen
+from extender.cache import decode
+from extender.cache.cache import Cache, step
+from extender.cache.events import PodSeen
+from extender.gang import membership
 from kube import objects
 from scheduler_core.node.chip_mask import ids_of
 from scheduler_core.products.table import ATLAS_800_TRAINING
@@ -25,12 +26,12 @@ def cache_of(population: Population) -> Cache:
     for number in range(population.nodes):
         node = msgspec.json.decode(population.node(number), type=objects.Node)
         report = population.report(number)
-        told = seen.report_change(msgspec.json.decode(report, type=objects.ConfigMap))
+        told = decode.report_change(msgspec.json.decode(report, type=objects.ConfigMap))
         assert told is not None
-        step(cache, seen.node_change(node), NOW_S)
+        step(cache, decode.node_change(node), NOW_S)
         step(cache, told, NOW_S)
     for number in range(population.pods):
-        step(cache, seen.pod_change(pod(number, population)), NOW_S)
+        step(cache, decode.pod_change(pod(number, population)), NOW_S)
     return cache
 
 
@@ -51,7 +52,7 @@ def test_a_report_of_broken_chips_leaves_nothing_free() -> None:
     cache = cache_of(SOME)
     report = SOME.report(4, broken=True, version=77)
     found = msgspec.json.decode(report, type=objects.ConfigMap)
-    told = seen.report_change(found)
+    told = decode.report_change(found)
     assert told is not None
 
     step(cache, told, NOW_S)
@@ -82,7 +83,7 @@ def test_a_bound_pod_of_the_job_has_what_came_with_its_bind() -> None:
     assert bound.metadata.uid == before.metadata.uid
     assert before.metadata.annotations is not None
     assert bound.metadata.annotations == {"a": "b", **before.metadata.annotations}
-    assert bound.metadata.annotations[jobs.JOB_SIZE] == "3"
+    assert bound.metadata.annotations[membership.JOB_SIZE] == "3"
 
 
 def test_no_two_pods_are_the_same() -> None:
@@ -103,7 +104,7 @@ def test_pages_have_every_object_once(kind: str, count: int) -> None:
 
 def test_a_cluster_of_nothing_but_a_job_has_its_pods() -> None:
     bare = Population(nodes=2, gang=2, reported_s=NOW_S)
-    found = [seen.pod_change(pod(number, bare)) for number in range(bare.pods)]
+    found = [decode.pod_change(pod(number, bare)) for number in range(bare.pods)]
 
     assert [
         (each.pod.node, each.pod.total) for each in found if isinstance(each, PodSeen)

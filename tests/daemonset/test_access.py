@@ -16,13 +16,13 @@ import aiohttp
 import pytest
 
 from extender import app as extender_app
-from extender.jobs import Told
+from extender.gang.membership import Told
 from extender.settings import Settings
 from service.settings import load
 from tests.agent.site import NODE, PODS, RESOURCE, Site
 from tests.daemonset import calls
 from tests.daemonset.rendered import Object, needs_kubectl, objects, of_kind
-from tests.extender.test_jobs import CASES
+from tests.extender.gang.test_membership import CASES
 
 PROGRAMS = ("agent", "extender")
 #: What each use of `kube` asks of the API server: verbs, and the resource.

@@ -7,7 +7,7 @@ from agent.devices.simulated import file
 from agent.health.conditions import Health, Look, step
 from agent.report import content
 from agent.settings import Settings as AgentSettings
-from extender import waker
+from extender.apiserver import wake
 from extender.settings import Settings as ExtenderSettings
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.daemonset.rendered import ROOT, needs_kubectl, pod_templates
@@ -39,7 +39,7 @@ def test_uninstalling_takes_every_mark_off_the_nodes() -> None:
     marks = content.node_marks(drawn)
     (selector,) = pod_templates("base")["ascend-agent"]["spec"]["nodeSelector"]
 
-    assert removed("annotate") == {*marks.annotations, waker.ANNOTATION}
+    assert removed("annotate") == {*marks.annotations, wake.ANNOTATION}
     assert removed("label") == {*marks.labels, *marks.defaults, selector}
 
 

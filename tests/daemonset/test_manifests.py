@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-import extender.binding
+import extender.kube_scheduler.binder
 import service.endpoints
 from agent.devices.simulated import file
 from agent.plugin import server
@@ -194,7 +194,7 @@ def test_the_agent_finds_the_kubelet_where_it_is_mounted() -> None:
 def test_the_grace_is_long_enough_to_end_in_order() -> None:
     endpoints_s = service.endpoints._STOP_S
     agent_s = server.DRAIN_S + server.FLUSH_S + reporter._FAREWELL_S + endpoints_s
-    extender_s = extender.binding.STOP_S + endpoints_s
+    extender_s = extender.kube_scheduler.binder.STOP_S + endpoints_s
     graces = {
         name: template["spec"]["terminationGracePeriodSeconds"]
         for name, template in pod_templates("base").items()

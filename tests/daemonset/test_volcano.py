@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from extender import seen
+from extender.cache import decode
 from tests.daemonset.rendered import needs_kubectl, of_kind
 from tests.extender.clusters import cluster
 from tests.extender.volcanos import volcano
@@ -27,7 +27,7 @@ async def test_volcano_asks_for_all_that_is_served_after_its_own_predicates() ->
     assert {f"/volcano/{verb}" for verb in verbs} == served
     assert said["extender.urlPrefix"].endswith(":8888/volcano")
     assert said["extender.ignorable"] is False
-    assert set(said["extender.managedResources"]) == set(seen.RESOURCES)
+    assert set(said["extender.managedResources"]) == set(decode.RESOURCES)
     # A tier that has decided leaves no word to the next; what fits otherwise is ours.
     assert names[-2:] == ["predicates", "extender"]
     later = [each["name"] for tier in others for each in tier["plugins"]]

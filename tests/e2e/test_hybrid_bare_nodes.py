@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
-from extender import live
+from extender.apiserver import live_settings
 from sandbox.apiclient import ApiClient, Object
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as RINGS
@@ -40,7 +40,7 @@ async def api() -> AsyncIterator[ApiClient]:
         for name in (*LEAVES[0], *LEAVES[1]):
             await create(cluster.api, name, RINGS, -2)
         settings = {"reserve-nodes": "0", "nslb-version": "2.0"}
-        await create_config(cluster.api, live.NAME, settings)
+        await create_config(cluster.api, live_settings.NAME, settings)
         await create_config(cluster.api, switches.NAME, {"tor_info": leaves()})
         extender = await ours.start_extender(cluster, "--bare-nodes", "true")
         await cluster.start_scheduler(extender.url)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import pytest
 import pytest_asyncio
 
-from extender import live
+from extender.apiserver import live_settings
 from sandbox.apiclient import ApiClient
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import deviceinfo
@@ -80,10 +80,12 @@ async def _set(api: ApiClient, mode: str) -> None:
     # another edit besides, so that there is always something to be taken
     data = {"self-maintain-available-card": mode, "reserve-nodes": "1"}
     names = {each["metadata"]["name"] for each in await api.items(CONFIGMAPS)}
-    if live.NAME in names:
-        await api.patch(f"{CONFIGMAPS}/{live.NAME}", {"data": data})
+    if live_settings.NAME in names:
+        await api.patch(f"{CONFIGMAPS}/{live_settings.NAME}", {"data": data})
     else:
-        await api.create(CONFIGMAPS, {"metadata": {"name": live.NAME}, "data": data})
+        await api.create(
+            CONFIGMAPS, {"metadata": {"name": live_settings.NAME}, "data": data}
+        )
     text = f"in force: self-maintain-available-card {mode}, "
 
     async def is_taken() -> bool:

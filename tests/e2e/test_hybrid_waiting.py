@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from extender.record import UNSHOWN_S
-from extender.verdicts import NOT_BEST
+from extender.cache.node_record import UNSHOWN_S
+from extender.scheduling.node_filter import NOT_BEST
 from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours
 from tests.e2e.bare import bare_cluster, until

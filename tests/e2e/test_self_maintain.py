@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender import live
+from extender.apiserver import live_settings
 from tests.e2e import truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
@@ -21,7 +21,7 @@ def maintained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str
     # another edit besides, so that there is always something to be taken
     data = {"self-maintain-available-card": request.param, "reserve-nodes": "1"}
     made = cluster.core.create_namespaced_config_map(
-        _NAMESPACE, {"metadata": {"name": live.NAME}, "data": data}
+        _NAMESPACE, {"metadata": {"name": live_settings.NAME}, "data": data}
     )
     text = f"in force: self-maintain-available-card {request.param}, "
 
@@ -34,7 +34,7 @@ def maintained(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str
         until(is_taken, "the settings in force", within_s=_WITHIN_S)
         yield request.param
     finally:
-        cluster.core.delete_namespaced_config_map(live.NAME, _NAMESPACE)
+        cluster.core.delete_namespaced_config_map(live_settings.NAME, _NAMESPACE)
 
 
 @pytest.mark.seed("000-01")

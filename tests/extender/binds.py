@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from extender import changes
-from extender.binding import Binder
-from extender.cache import Cache
-from extender.choice import Choice
+from extender.cache import events
+from extender.cache.cache import Cache
 from extender.clocks import Clock
+from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.protocol import BindArgs
 from extender.metrics import Metrics
-from extender.planner import Planner
-from extender.protocol import BindArgs
+from extender.planning.planner import Planner
+from extender.scheduling.reserve import Choice
 from scheduler_core.wire.pods import NpuPod
-from tests.extender import apiserver
-from tests.extender.apiserver import Api
+from tests.extender import fake_api
 from tests.extender.clusters import (
     NOW_NS,
     NOW_S,
@@ -25,6 +24,7 @@ from tests.extender.clusters import (
     apply,
     pod,
 )
+from tests.extender.fake_api import Api
 from tests.extender.jobsapi import Jobs
 
 ALL_FREE = (0, 1, 2, 3, 4, 5, 6, 7)
@@ -50,7 +50,7 @@ class World:
     def add(self, name: str, count: int = 1) -> None:
         """A pod that API server and watch know."""
         self.api.add(name, f"uid-{name}", count)
-        apply(self.cache, changes.PodSeen(pod=pod(Spec(name=name, count=count))))
+        apply(self.cache, events.PodSeen(pod=pod(Spec(name=name, count=count))))
 
     def show(self, name: str) -> None:
         """Let the watch show a pod as the API server has it."""
@@ -61,7 +61,7 @@ class World:
             node=self.api.node_of(name),
             annotations=meta.get("annotations", {}),
         )
-        apply(self.cache, changes.PodSeen(pod=pod(spec)))
+        apply(self.cache, events.PodSeen(pod=pod(spec)))
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def world(
     cache: Cache, *, open_s: float = 60.0, registry: CollectorRegistry | None = None
 ) -> AsyncIterator[World]:
     told: list[tuple[NpuPod, Choice]] = []
-    async with apiserver.serving() as (api, pods):
+    async with fake_api.serving() as (api, pods):
         wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
         planner = Planner(cache, Jobs(), clock=wall)
         binder = Binder(

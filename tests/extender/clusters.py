@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from extender import changes, choice
-from extender.cache import Cache, step
-from extender.choice import Choice
+from extender.cache import events
+from extender.cache.cache import Cache, step
+from extender.scheduling import reserve
+from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import ATLAS_800_TRAINING
@@ -24,8 +25,8 @@ def node(
     *,
     there: Iterable[int] = ALL,
     allocatable: int = 8,
-) -> changes.NodeSeen:
-    return changes.NodeSeen(
+) -> events.NodeSeen:
+    return events.NodeSeen(
         name=name,
         product=ATLAS_800_TRAINING,
         inventory=inventory.render(there, ATLAS_800_TRAINING),
@@ -43,7 +44,7 @@ def report(  # noqa: PLR0913  # the parts of a report
     lost: Iterable[int] = (),
     update_time: float = NOW_S,
     recovering: Iterable[int] = (),
-) -> changes.ReportSeen:
+) -> events.ReportSeen:
     texts = deviceinfo.render(
         DeviceInfo(
             available=tuple(available),
@@ -56,7 +57,7 @@ def report(  # noqa: PLR0913  # the parts of a report
         ),
         ATLAS_800_TRAINING,
     )
-    return changes.ReportSeen(
+    return events.ReportSeen(
         node=name,
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
@@ -118,10 +119,10 @@ def served(ids: Iterable[int]) -> dict[str, str]:
     return claim(ids, annotations.SERVED) | {annotations.ASCEND_REAL: real}
 
 
-def tenant(name: str, where: str, ids: Iterable[int]) -> changes.PodSeen:
+def tenant(name: str, where: str, ids: Iterable[int]) -> events.PodSeen:
     """A running pod that was served long ago."""
     ids = tuple(ids)
-    return changes.PodSeen(
+    return events.PodSeen(
         pod=pod(
             Spec(
                 name=name,
@@ -134,7 +135,7 @@ def tenant(name: str, where: str, ids: Iterable[int]) -> changes.PodSeen:
     )
 
 
-def cluster(*extra: changes.Change, nodes: Iterable[str] = ("n1",)) -> Cache:
+def cluster(*extra: events.Change, nodes: Iterable[str] = ("n1",)) -> Cache:
     cache = Cache()
     for name in nodes:
         apply(cache, node(name), report(name))
@@ -142,7 +143,7 @@ def cluster(*extra: changes.Change, nodes: Iterable[str] = ("n1",)) -> Cache:
     return cache
 
 
-def apply(cache: Cache, *found: changes.Change, now_s: float = NOW_S) -> None:
+def apply(cache: Cache, *found: events.Change, now_s: float = NOW_S) -> None:
     for change in found:
         step(cache, change, now_s)
 
@@ -156,16 +157,16 @@ def barred(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> Reason |
     return cache.cluster.line(resource)[name].barred
 
 
-def running(name: str, ids: dict[str, str], where: str = "n1") -> changes.PodSeen:
+def running(name: str, ids: dict[str, str], where: str = "n1") -> events.PodSeen:
     """A running pod with these annotations."""
-    return changes.PodSeen(
+    return events.PodSeen(
         pod=pod(Spec(name=name, node=where, phase="Running", annotations=ids))
     )
 
 
 def bind(cache: Cache, wanted: NpuPod, name: str) -> Choice:
     """Choose and promise, as bind does."""
-    made = choice.choose(cache, wanted, name, now_s=NOW_S, now_ns=NOW_NS)
+    made = reserve.choose(cache, wanted, name, now_s=NOW_S, now_ns=NOW_NS)
     assert isinstance(made, Choice), made
     step(cache, made.promise, NOW_S)
     return made

@@ -8,9 +8,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from extender.cache import Cache
-from extender.feed import Feed
-from extender.sweeping import Sweeping
+from extender.apiserver.informers import Feed
+from extender.apiserver.resync import Sweeping
+from extender.cache.cache import Cache
 from sandbox.apiserver import paths, requests
 from sandbox.apiserver.requests import Request
 from scheduler_core.products.table import ATLAS_800_TRAINING

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from extender import changes
-from extender.binding import AT_ONCE, Binder
-from extender.cache import Cache, step
+from extender.cache import events
+from extender.cache.cache import Cache, step
 from extender.clocks import Clock
-from extender.gangs import Phase
+from extender.gang.gangs import Phase
+from extender.kube_scheduler.binder import AT_ONCE, Binder
+from extender.kube_scheduler.protocol import BindArgs
 from extender.metrics import Metrics
-from extender.planner import Planner
-from extender.planning import World as Terms
-from extender.protocol import BindArgs
+from extender.planning.plan import World as Terms
+from extender.planning.planner import Planner
 from scheduler_core.placement.job_rules import Profile
-from tests.extender import apiserver
-from tests.extender.apiserver import Api
+from tests.extender import fake_api
 from tests.extender.binds import until
 from tests.extender.clusters import (
     NOW_S,
 )
+from tests.extender.fake_api import Api
 from tests.extender.jobpods import member
 from tests.extender.jobsapi import Jobs
 
@@ -46,13 +46,13 @@ class World:
     time: Time
     there: bool = True
 
-    def add(self, *seen: changes.PodSeen) -> None:
+    def add(self, *seen: events.PodSeen) -> None:
         """Pods that API server and watch know."""
         for each in seen:
             self.api.add(each.pod.name, each.pod.uid, each.pod.total)
             self.learn(each)
 
-    def learn(self, *found: changes.Change) -> None:
+    def learn(self, *found: events.Change) -> None:
         for each in found:
             step(self.cache, each, self.time.now_s)
             self.planner.settle()
@@ -80,7 +80,7 @@ class World:
 
     def pass_s(self, seconds: float) -> None:
         self.time.now_s += seconds
-        self.learn(changes.Ticked())
+        self.learn(events.Ticked())
         self.planner.tick()
 
     @property
@@ -99,7 +99,7 @@ async def world(
 ) -> AsyncIterator[World]:
     time, jobs = Time(), Jobs()
     clock = Clock(now_s=lambda: time.now_s, now_ns=lambda: int(time.now_s * 1e9))
-    async with apiserver.serving() as (api, pods):
+    async with fake_api.serving() as (api, pods):
         planner = Planner(
             cache, jobs, clock=clock, world=lambda _gang: Terms(profile=rules)
         )
@@ -119,6 +119,6 @@ async def world(
             await binder.stop()
 
 
-def two() -> tuple[changes.PodSeen, changes.PodSeen]:
+def two() -> tuple[events.PodSeen, events.PodSeen]:
     """Both pods of a job."""
     return member("a"), member("b")

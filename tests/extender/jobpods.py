@@ -1,8 +1,8 @@
 """Pods of a job, as the watch shows them to the cache."""
 
-from extender import changes
-from extender.jobs import Membership, Seat
-from extender.loads import Ask
+from extender.cache import events
+from extender.cache.requests import Ask
+from extender.gang.membership import Membership, Seat
 from scheduler_core.products.lookup import Traits
 from tests.extender.clusters import Spec, pod, served
 
@@ -22,7 +22,7 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
     node: str = "",
     phase: str = "Pending",
     deleting: bool = False,
-) -> changes.PodSeen:
+) -> events.PodSeen:
     """A pod of a job that says itself how many pods it has."""
     spec = Spec(
         name=name,
@@ -32,7 +32,7 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
         deleting=deleting,
         annotations=served(range(count)) if node else {},
     )
-    return changes.PodSeen(
+    return events.PodSeen(
         pod=pod(spec),
         ask=ask,
         seat=Seat(

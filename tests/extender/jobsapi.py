@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from extender.jobs import Told
-from extender.sizes import Size
+from extender.gang.membership import Told
+from extender.gang.size import Size
 from scheduler_core.wire.pods import NpuPod
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from extender import changes
-from extender.cache import Cache
+from extender.cache import events
+from extender.cache.cache import Cache
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
 from scheduler_core.wire import annotations, deviceinfo, inventory
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
@@ -28,8 +28,8 @@ class Line:
     lost: tuple[int, ...] = ()
 
     @property
-    def offer(self) -> changes.Offer:
-        return changes.Offer(product=self.product, allocatable=len(self.there))
+    def offer(self) -> events.Offer:
+        return events.Offer(product=self.product, allocatable=len(self.there))
 
 
 #: Eight chips for training, and two cards for inference whose ids come after them.
@@ -38,10 +38,10 @@ INFERENCE = Line(product=CARDS, there=(8, 9))
 BOTH = (TRAINING, INFERENCE)
 
 
-def node_of(name: str, *lines: Line) -> changes.NodeSeen:
+def node_of(name: str, *lines: Line) -> events.NodeSeen:
     first, *others = lines
     listed = [inventory.render(line.there, line.product) for line in lines]
-    return changes.NodeSeen(
+    return events.NodeSeen(
         name=name,
         product=first.product,
         allocatable=first.offer.allocatable,
@@ -70,18 +70,16 @@ def texts_of(*lines: Line, update_time: float = NOW_S) -> dict[str, str]:
     return {key: joined([texts[key] for texts in each]) for key in keys}
 
 
-def report_of(
-    name: str, *lines: Line, update_time: float = NOW_S
-) -> changes.ReportSeen:
+def report_of(name: str, *lines: Line, update_time: float = NOW_S) -> events.ReportSeen:
     texts = texts_of(*lines, update_time=update_time)
-    return changes.ReportSeen(
+    return events.ReportSeen(
         node=name,
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
     )
 
 
-def lined(*extra: changes.Change, names: Iterable[str] = ("n1",)) -> Cache:
+def lined(*extra: events.Change, names: Iterable[str] = ("n1",)) -> Cache:
     """A cluster of nodes that have chips of both lines."""
     cache = Cache()
     for name in names:
@@ -123,6 +121,6 @@ def asking(
 
 def living(
     name: str, of: Line, ids: Iterable[int], where: str = "n1"
-) -> changes.PodSeen:
+) -> events.PodSeen:
     """A pod that runs and has these chips."""
-    return changes.PodSeen(pod=asking(name, of, node=where, ids=ids))
+    return events.PodSeen(pod=asking(name, of, node=where, ids=ids))

@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping
 
-from extender import changes, planning
-from extender.cache import Cache
-from extender.networks import Networks, Rules
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.planning import plan
+from extender.planning.topology import Networks, Rules
 from scheduler_core.products import table
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
@@ -37,14 +38,14 @@ def add_node(
     )
     apply(
         cache,
-        changes.NodeSeen(
+        events.NodeSeen(
             name=name,
             product=product,
             inventory=inventory.render(every, product, addresses),
             allocatable=product.chip_count,
             address=address,
         ),
-        changes.ReportSeen(
+        events.ReportSeen(
             node=name,
             device_info=texts[deviceinfo.DEVICE_INFO_KEY],
             affinity=texts[deviceinfo.AFFINITY_KEY],
@@ -52,7 +53,7 @@ def add_node(
     )
 
 
-def leaves(*servers: tuple[str, ...]) -> changes.SwitchesSeen:
+def leaves(*servers: tuple[str, ...]) -> events.SwitchesSeen:
     """The ConfigMap of leaves with these addresses."""
     listed = [
         {
@@ -66,7 +67,7 @@ def leaves(*servers: tuple[str, ...]) -> changes.SwitchesSeen:
         for number, ips in enumerate(servers)
     ]
     info = {"version": "1.0", "tor_count": 2, "server_list": listed}
-    return changes.SwitchesSeen(tor_info=json.dumps(info))
+    return events.SwitchesSeen(tor_info=json.dumps(info))
 
 
 def switched(*names: str) -> Cache:
@@ -86,7 +87,7 @@ def planned(
     """{pod: its node, and what is written on it}, or why there is no room."""
     gang = cache.gangs.jobs[f"Job of pods/default/{job}"]
     world = Networks(cache, rules).world(gang)
-    found = planning.plan(cache, gang, names, NOW_NS, world)
+    found = plan.plan(cache, gang, names, NOW_NS, world)
     if isinstance(found, str):
         return found
     for promise in found:

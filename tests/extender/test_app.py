@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from extender import live, waker
+from extender.apiserver import live_settings, wake
 from sandbox import clock as step_clock
 from sandbox.apiclient import ApiClient
 from sandbox.apiserver import ApiServer
@@ -241,7 +241,7 @@ async def test_settings_follow_their_configmap_without_a_restart(world: World) -
     await until(fits(world, pod, "n1"))
     report = {"data": report_of(available=(0, 1))}
     await world.api.patch(f"{REPORTS}/{deviceinfo.configmap_name('n1')}", report)
-    meta = {"name": live.NAME, "namespace": "kube-system"}
+    meta = {"name": live_settings.NAME, "namespace": "kube-system"}
     said = {"self-maintain-available-card": "false"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": said}
 
@@ -254,7 +254,7 @@ async def test_settings_follow_their_configmap_without_a_restart(world: World) -
     await until(is_bounded)
 
     wrong = {"data": {"self-maintain-available-card": "maybe"}}
-    await world.api.patch(f"{REPORTS}/{live.NAME}", wrong)
+    await world.api.patch(f"{REPORTS}/{live_settings.NAME}", wrong)
 
     async def reasons() -> set[str]:
         events = await world.api.items("/api/v1/namespaces/kube-system/events")
@@ -268,7 +268,7 @@ async def test_settings_follow_their_configmap_without_a_restart(world: World) -
     assert "ascend_extender_settings_unusable 1.0" in (await world.get("/metrics"))[1]
     assert await is_bounded()
 
-    await world.api.delete(f"{REPORTS}/{live.NAME}")
+    await world.api.delete(f"{REPORTS}/{live_settings.NAME}")
 
     await until(fits(world, pod, "n1"))
 
@@ -312,7 +312,7 @@ async def test_it_decides_nothing_while_it_does_not_see_what_changes(
 
     async def is_marked() -> bool:
         node = await world.api.get("/api/v1/nodes/n1")
-        return waker.ANNOTATION in node["metadata"]["annotations"]
+        return wake.ANNOTATION in node["metadata"]["annotations"]
 
     await until(is_marked)
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender import changes, choice, seen
-from extender.cache import Cache
-from extender.networks import Networks, Rules
+from extender.cache import decode, events
+from extender.cache.cache import Cache
+from extender.planning.topology import Networks, Rules
+from extender.scheduling import reserve
 from kube import objects
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products.lookup import Traits
@@ -47,7 +48,7 @@ def test_its_chips_are_those_of_its_product() -> None:
 
 def test_it_counts_however_long_nobody_reports() -> None:
     cache = bare("n1")
-    apply(cache, changes.Ticked(), now_s=NOW_S + DAY_S)
+    apply(cache, events.Ticked(), now_s=NOW_S + DAY_S)
 
     assert barred(cache) is None
 
@@ -82,9 +83,9 @@ def test_unlike_pods_need_not_wait_for_one_another() -> None:
     bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
 
     other = pod(Spec(name="b"))
-    made = choice.choose(cache, other, "n1", now_s=NOW_S, now_ns=NOW_NS)
+    made = reserve.choose(cache, other, "n1", now_s=NOW_S, now_ns=NOW_NS)
 
-    assert isinstance(made, choice.Choice)
+    assert isinstance(made, reserve.Choice)
     assert annotations.CONFIGURATION not in made.annotations
 
 
@@ -92,10 +93,10 @@ def test_its_superpod_stands_on_the_node() -> None:
     cache = Cache(bare_nodes=True)
     for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
         add_node(cache, name, A3)
-        seen_node = changes.NodeSeen(
+        seen_node = events.NodeSeen(
             name=name, product=A3, allocatable=A3.chip_count, superpod=superpod
         )
-        apply(cache, changes.ReportSeen(node=name), seen_node)
+        apply(cache, events.ReportSeen(node=name), seen_node)
     traits = Traits(annotations={"sp-block": "32"})
     apply(cache, *(member(name, count=16, traits=traits) for name in "ab"))
 
@@ -112,4 +113,4 @@ def test_its_superpod_stands_on_the_node() -> None:
 def test_a_superpod_is_a_number(text: str, superpod: int) -> None:
     meta = objects.Meta(name="n1", annotations={"superPodID": text})
 
-    assert seen.node_change(objects.Node(metadata=meta)).superpod == superpod
+    assert decode.node_change(objects.Node(metadata=meta)).superpod == superpod

@@ -1,9 +1,9 @@
 """Chips that were promised, and nobody answers for it: found, looked into, settled."""
 
-from extender import changes, sweep
-from tests.extender.apiserver import Fate
+from extender.cache import events, verify
 from tests.extender.binds import ALL_FREE, World, until, world
 from tests.extender.clusters import Spec, apply, bind, cluster, free, pod, tenant
+from tests.extender.fake_api import Fate
 from tests.extender.gangworld import NAMES, two
 from tests.extender.gangworld import world as gang_world
 
@@ -23,7 +23,7 @@ async def test_what_a_bind_under_way_has_is_not_forgotten() -> None:
         forget(w, "c", "n2")
 
         assert w.cache.assumed.keys() == {"uid-a", "uid-b", "uid-c"}
-        assert sweep.forgotten(w.cache, w.binder.promised) == ["uid-c"]
+        assert verify.forgotten(w.cache, w.binder.promised) == ["uid-c"]
 
 
 async def test_what_the_plan_of_a_job_has_is_not_forgotten() -> None:
@@ -32,7 +32,7 @@ async def test_what_the_plan_of_a_job_has_is_not_forgotten() -> None:
         w.filter("a")
 
         assert len(w.cache.assumed) == 2
-        assert sweep.forgotten(w.cache, ()) == []
+        assert verify.forgotten(w.cache, ()) == []
 
 
 async def test_a_bind_that_was_never_done_gives_its_chips_back_in_time() -> None:
@@ -41,7 +41,7 @@ async def test_a_bind_that_was_never_done_gives_its_chips_back_in_time() -> None
         assert free(w.cache, "n1") == ()
 
         w.binder.take_up("uid-a")
-        assert sweep.forgotten(w.cache, w.binder.promised) == []
+        assert verify.forgotten(w.cache, w.binder.promised) == []
         assert free(w.cache, "n1") == ()  # it may be on its way
         await until(lambda: not w.cache.assumed)
 
@@ -87,7 +87,7 @@ async def test_what_is_planned_for_nobody_is_given_back_at_once() -> None:
         w.add("a", 8)
         promise = bind(w.cache, w.cache.pods["uid-a"], "n1").promise
         apply(w.cache, promise._replace(planned=True))
-        assert sweep.forgotten(w.cache, w.binder.promised) == ["uid-a"]
+        assert verify.forgotten(w.cache, w.binder.promised) == ["uid-a"]
 
         w.binder.take_up("uid-a")
 
@@ -102,5 +102,5 @@ async def test_a_bind_tried_again_while_it_is_looked_into_is_the_same_bind() -> 
         assert await w.bind("a") == ""
 
         assert w.binder._open == {}
-        apply(w.cache, changes.PodGone(uid="uid-a"))
+        apply(w.cache, events.PodGone(uid="uid-a"))
         assert free(w.cache, "n1") == ALL_FREE

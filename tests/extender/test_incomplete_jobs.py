@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from extender import changes
-from extender.apiserver import KubeJobs
-from extender.gangs import Phase
-from extender.jobevents import Limits
-from extender.waker import Waker
+from extender.apiserver.wake import Waker
+from extender.apiserver.writers import KubeJobs
+from extender.cache import events
+from extender.gang.events import Limits
+from extender.gang.gangs import Phase
 from kube import credentials
 from kube.client import Client
 from kube.events import Recorder
 from sandbox.apiserver import ApiServer
 from sandbox.apiserver.paths import Target
 from sandbox.apiserver.resources import PODS
-from tests.extender.apiserver import Fate
 from tests.extender.binds import until
 from tests.extender.clusters import ALL, Spec, cluster, free, pod, served
+from tests.extender.fake_api import Fate
 from tests.extender.gangworld import NAMES, two, world
 from tests.extender.test_evictions_over_http import asking
 
@@ -96,7 +96,7 @@ async def test_a_job_is_not_planned_anew_while_a_bind_of_it_may_take_effect() ->
         w.pass_s(1)
         assert w.jobs.wakes == wakes + 1
         assert len(w.filter(other, names)) == 1
-        w.learn(*(changes.PodGone(uid=f"uid-{name}") for name in calls))
+        w.learn(*(events.PodGone(uid=f"uid-{name}") for name in calls))
         assert [free(w.cache, name) for name in names] == [tuple(ALL)] * 3
 
 

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender import changes, victims, volcanovictims
-from extender.cache import Cache
-from extender.capacity import left_on
-from extender.choice import Choice, choose
-from extender.loads import Ask
-from extender.record import UNSHOWN_S
-from extender.sweep import wrong
-from extender.volcanoprotocol import Evictee, Task
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.cache.node_record import UNSHOWN_S
+from extender.cache.requests import Ask
+from extender.cache.verify import wrong
+from extender.preemption import victims
+from extender.scheduling.capacity import left_on
+from extender.scheduling.reserve import Choice, choose
+from extender.volcano import victims as volcano_victims
+from extender.volcano.protocol import Evictee, Task
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from tests.extender.clusters import NOW_S, RESOURCE, apply, barred, bind, free
@@ -58,7 +60,7 @@ def test_lost_ids_bar_their_own_line_only() -> None:
 
 
 def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
-    none = replace(node_of("n1", *BOTH), beside=(changes.Offer(product=CARDS),))
+    none = replace(node_of("n1", *BOTH), beside=(events.Offer(product=CARDS),))
     cache = lined(none)
 
     assert barred(cache) is None
@@ -67,7 +69,7 @@ def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
 
 def test_an_agent_that_is_silent_is_silent_for_all_its_lines() -> None:
     cache = lined()
-    apply(cache, changes.Ticked(), now_s=NOW_S + 901)
+    apply(cache, events.Ticked(), now_s=NOW_S + 901)
 
     assert [barred(cache, resource=of) for of in (RESOURCE, CARD)] == [
         Reason.AGENT_SILENT,
@@ -96,9 +98,9 @@ def test_a_line_that_goes_and_comes_leaves_the_other_as_it_is() -> None:
 def test_a_deleted_node_of_two_lines_leaves_nothing_behind() -> None:
     cache = lined(living("a", INFERENCE, (8,)))
 
-    apply(cache, changes.PodGone(uid="uid-a"), now_s=NOW_S)
-    apply(cache, changes.NodeSeen(name="n1"), changes.ReportSeen(node="n1"))
-    apply(cache, changes.Ticked(), now_s=NOW_S + 10)
+    apply(cache, events.PodGone(uid="uid-a"), now_s=NOW_S)
+    apply(cache, events.NodeSeen(name="n1"), events.ReportSeen(node="n1"))
+    apply(cache, events.Ticked(), now_s=NOW_S + 10)
 
     assert (cache.hosts, list(cache.cluster)) == ({}, [])
 
@@ -128,7 +130,7 @@ def test_room_besides_chips_is_one_for_all_lines() -> None:
     cache = lined(replace(node_of("n1", *BOTH), room=room))
     ask = Ask(3_000, 1 << 20)
     for name, line in (("a", TRAINING), ("b", INFERENCE)):
-        apply(cache, changes.PodSeen(pod=asking(name, line), ask=ask))
+        apply(cache, events.PodSeen(pod=asking(name, line), ask=ask))
         bind(cache, asking(name, line), "n1")
     runs = living("c", INFERENCE, (9,))
     apply(cache, replace(runs, ask=ask))
@@ -139,7 +141,7 @@ def test_room_besides_chips_is_one_for_all_lines() -> None:
 def test_nodes_that_are_kept_for_a_job_are_kept_in_its_line() -> None:
     cache = lined()
     for name, line in (("a", TRAINING), ("b", INFERENCE)):
-        apply(cache, changes.PodSeen(pod=asking(name, line)))
+        apply(cache, events.PodSeen(pod=asking(name, line)))
     cache.kept = {RESOURCE: {"n1": ("Job/default/large", 0)}}
 
     assert cache.kept_from("uid-a") == {"n1"}
@@ -150,7 +152,7 @@ def test_nodes_that_are_kept_for_a_job_are_kept_in_its_line() -> None:
 def test_nobody_goes_for_chips_of_another_line() -> None:
     cache = lined(living("a", TRAINING, EIGHT), living("b", INFERENCE, (8, 9)))
     wanting = asking("c", INFERENCE, 2)
-    apply(cache, changes.PodSeen(pod=wanting, priority=5))
+    apply(cache, events.PodSeen(pod=wanting, priority=5))
 
     room = victims.for_pod(cache, wanting, ["n1"])
 
@@ -158,15 +160,15 @@ def test_nobody_goes_for_chips_of_another_line() -> None:
     assert [victim.name for victim in room.victims] == ["b"]
     assert (room.resource, room.chips) == (CARD, {"n1": 0b11 << 8})
     assert not victims.do_help(cache, wanting, "n1", ["uid-a"])
-    kept = changes.RoomKept(
+    kept = events.RoomKept(
         owner=room.owner, resource=room.resource, chips=room.chips, said=room.said
     )
-    apply(cache, kept, changes.PodGone(uid="uid-b"))
-    apply(cache, changes.Ticked(), now_s=NOW_S + UNSHOWN_S)
+    apply(cache, kept, events.PodGone(uid="uid-b"))
+    apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
     assert free(cache, "n1", CARD) == ()
     assert cache.record("n1", CARD).is_cleared(room.owner)
     assert cache.record("n1", RESOURCE).kept == {}
-    apply(cache, changes.RoomGivenUp(owner=room.owner))
+    apply(cache, events.RoomGivenUp(owner=room.owner))
     assert free(cache, "n1", CARD) == (8, 9)
 
 
@@ -188,7 +190,7 @@ def test_volcano_is_told_of_those_in_the_way_on_that_line(
         for name in names
     ]
 
-    found = volcanovictims.choose(cache, asking("new", INFERENCE), evictees)
+    found = volcano_victims.choose(cache, asking("new", INFERENCE), evictees)
 
     assert [each.task.uid for each in found] == gone
 
@@ -225,21 +227,21 @@ _STEPS = st.one_of(
 
 def happened(
     kind: str, name: str, line: Line, ids: tuple[int, ...]
-) -> list[changes.Change]:
+) -> list[events.Change]:
     """What happens to a pod of a line."""
     match kind:
         case "claims" | "runs":
             time = 7 if kind == "claims" else 2**64 - 1
             pod = asking(name, line, node="n1", ids=ids, time=time)
-            return [changes.PodSeen(pod=pod)]
+            return [events.PodSeen(pod=pod)]
         case "ends":
             pod = asking(name, line, node="n1", ids=ids)
-            return [changes.PodSeen(pod=replace(pod, phase="Succeeded"))]
+            return [events.PodSeen(pod=replace(pod, phase="Succeeded"))]
         case "gone":
-            return [changes.PodGone(uid=f"uid-{name}")]
+            return [events.PodGone(uid=f"uid-{name}")]
         case "promised":
             return [
-                changes.Assumed(
+                events.Assumed(
                     uid=f"uid-{name}",
                     node="n1",
                     chips=sum(1 << chip for chip in ids),
@@ -248,7 +250,7 @@ def happened(
                 )
             ]
         case _:
-            return [changes.Dropped(uid=f"uid-{name}")]
+            return [events.Dropped(uid=f"uid-{name}")]
 
 
 def shift(line: Line, some: set[int]) -> tuple[int, ...]:
@@ -311,7 +313,7 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
 ) -> None:
     cache = lined(names=("n1", "n2"))
     open_binds: list[tuple[Line, Choice]] = []
-    bound: list[changes.PodSeen] = []
+    bound: list[events.PodSeen] = []
     for number, (what, which, count, where) in enumerate(some):
         line, other = BOTH[which], BOTH[1 - which]
         before = dict(cache.cluster.line(other.product))
@@ -320,7 +322,7 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
             wanted = asking(f"p{number}", line, count)
             made = choose(cache, wanted, where, now_s=NOW_S, now_ns=number)
             if isinstance(made, Choice):
-                apply(cache, changes.PodSeen(pod=wanted), made.promise)
+                apply(cache, events.PodSeen(pod=wanted), made.promise)
                 open_binds.append((line, made))
         elif what in {"seen", "refused"} and mine:
             open_binds.remove(mine[0])
@@ -332,7 +334,7 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
                 BOTH if last.shape.resource == RESOURCE else tuple(reversed(BOTH))
             )
             before = dict(cache.cluster.line(other.product))
-            apply(cache, changes.PodSeen(pod=replace(last, phase="Succeeded")))
+            apply(cache, events.PodSeen(pod=replace(last, phase="Succeeded")))
 
         assert cache.cluster.line(other.product) == before
         for name in ("n1", "n2"):
@@ -346,14 +348,14 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
 
 def _outcome(
     cache: Cache,
-    promise: changes.Assumed,
-    bound: list[changes.PodSeen],
+    promise: events.Assumed,
+    bound: list[events.PodSeen],
     *,
     is_bound: bool,
-) -> list[changes.Change]:
+) -> list[events.Change]:
     """What is learnt of a bind: that the pod is on its node, or that it is not."""
     if not is_bound:
-        return [changes.Dropped(uid=promise.uid)]
+        return [events.Dropped(uid=promise.uid)]
     pod = cache.pods[promise.uid]
     line = TRAINING if pod.shape.resource == RESOURCE else INFERENCE
     ids = chips.ids_of(promise.chips)

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from extender import changes, shadow
-from extender.cache import Cache
-from extender.loads import Ask
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.cache.requests import Ask
 from extender.metrics import Metrics
-from extender.networks import Rules
+from extender.planning.topology import Rules
+from extender.shadow import compare
 from scheduler_core import __main__ as program
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.snapshot import document
 from scheduler_core.wire import annotations
 from tests.extender.clusters import RESOURCE, apply, bind, free
 from tests.extender.jobpods import member
+from tests.extender.kube_scheduler.test_verbs import Served, served
 from tests.extender.lined import (
     BOTH,
     CARD,
@@ -31,8 +33,7 @@ from tests.extender.lined import (
     node_of,
 )
 from tests.extender.networked import planned
-from tests.extender.test_reading import get, plan
-from tests.extender.test_server import Served, served
+from tests.extender.queries.test_routes import get, plan
 
 
 def sent(name: str, *resources: str, count: int = 1) -> dict[str, Any]:
@@ -58,7 +59,7 @@ async def test_pods_of_each_line_are_filtered_bound_and_explained() -> None:
     async with served(cache) as (extender, api):
         for name, line in asked.items():
             wanted = asking(name, line)
-            apply(cache, changes.PodSeen(pod=wanted))
+            apply(cache, events.PodSeen(pod=wanted))
             api.add(name, wanted.uid)
             resource = line.product.resource
 
@@ -100,7 +101,7 @@ async def test_a_pod_that_asks_for_both_is_told_so_on_every_node() -> None:
 
 async def test_a_pending_pod_is_explained_by_each_node_once() -> None:
     cache = lined(living("a", INFERENCE, (8, 9)), names=("n1", "n2"))
-    apply(cache, changes.PodSeen(pod=asking("p", INFERENCE, 2)))
+    apply(cache, events.PodSeen(pod=asking("p", INFERENCE, 2)))
     async with served(cache) as (extender, _):
         _, explained = await extender.explain("p")
 
@@ -114,7 +115,7 @@ def test_jobs_of_two_lines_share_the_room_of_a_node() -> None:
     cache = Cache()
     apply(cache, *lined_with(room, "n1", "n2"))
     apply(cache, replace(living("card", INFERENCE, (8,)), ask=ask))
-    apply(cache, changes.PodSeen(pod=asking("next", INFERENCE), ask=ask))
+    apply(cache, events.PodSeen(pod=asking("next", INFERENCE), ask=ask))
     bind(cache, asking("next", INFERENCE), "n1")
     apply(cache, *(member(name, size=2, count=2, ask=ask) for name in "ab"))
 
@@ -128,14 +129,14 @@ def test_jobs_of_two_lines_share_the_room_of_a_node() -> None:
     assert free(cache, "n1", CARD) == ()
 
 
-def lined_with(room: Ask, *names: str) -> list[changes.Change]:
+def lined_with(room: Ask, *names: str) -> list[events.Change]:
     told = lined(names=names).hosts
-    found: list[changes.Change] = []
+    found: list[events.Change] = []
     for name in names:
         texts = told[name].report_texts
         found += [
             replace(node_of(name, *BOTH), room=room),
-            changes.ReportSeen(node=name, device_info=texts[0], affinity=texts[1]),
+            events.ReportSeen(node=name, device_info=texts[0], affinity=texts[1]),
         ]
     return found
 
@@ -158,10 +159,10 @@ def test_what_another_scheduler_did_is_compared_line_by_line() -> None:
         asking("d", INFERENCE, node="n1", ids=(0,)),
     ]
 
-    assert [shadow.compare(cache, pod)[0] for pod in theirs] == [
-        shadow.Rule.AGREES,
-        shadow.Rule.AGREES,
-        shadow.Rule.CHIPS_TAKEN,
+    assert [compare.compare(cache, pod)[0] for pod in theirs] == [
+        compare.Rule.AGREES,
+        compare.Rule.AGREES,
+        compare.Rule.CHIPS_TAKEN,
     ]
 
 
@@ -169,7 +170,7 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = lined(living("a", TRAINING, (0, 1)), living("b", INFERENCE, (8,)))
-    apply(cache, changes.PodSeen(pod=asking("promised", INFERENCE)))
+    apply(cache, events.PodSeen(pod=asking("promised", INFERENCE)))
     bind(cache, asking("promised", INFERENCE), "n1")
 
     status, text = await get(cache, "/v1/snapshot")

@@ -5,13 +5,13 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from extender.clocks import Clock
-from extender.jobevents import Caller
+from extender.gang.events import Caller
 from extender.metrics import Metrics
-from extender.planner import Planner
+from extender.planning.planner import Planner
 from scheduler_core.products.table import ATLAS_800_TRAINING
-from tests.extender.apiserver import Fate
 from tests.extender.binds import world
 from tests.extender.clusters import NOW_NS, NOW_S, cluster, tenant
+from tests.extender.fake_api import Fate
 from tests.extender.jobpods import member
 from tests.extender.jobsapi import Jobs
 

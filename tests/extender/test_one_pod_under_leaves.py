@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replaced
 
-from extender import changes, jobs, seen
-from extender.cache import Cache
+from extender.cache import decode, events
+from extender.cache.cache import Cache
 from extender.clocks import Clock
-from extender.jobevents import Caller
-from extender.networks import Networks, Rules
-from extender.planner import Planner
+from extender.gang import membership
+from extender.gang.events import Caller
+from extender.planning.planner import Planner
+from extender.planning.topology import Networks, Rules
 from kube.objects import Container, Meta, Pod, PodSpec, Resources
 from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
@@ -53,7 +54,7 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
     schema: str,
 ) -> None:
     cache = busy("n4")
-    apply(cache, seen.pod_change(shown(schema)))
+    apply(cache, decode.pod_change(shown(schema)))
     planner = judging(cache, Rules())
 
     judged = planner.judge(cache.pods["uid-p"], NAMES)
@@ -68,10 +69,10 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
 @pytest.mark.parametrize("label", [None, "", "null"])
 def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
     cache = busy("n4")
-    apply(cache, seen.pod_change(shown(label)))
+    apply(cache, decode.pod_change(shown(label)))
 
     assert judging(cache, Rules()).judge(cache.pods["uid-p"], NAMES) is None
-    assert jobs.to_be_planned(shown(label)) is None
+    assert membership.to_be_planned(shown(label)) is None
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,8 @@ def test_what_cannot_be_is_said_on_the_pod(
 ) -> None:
     cache = busy()
     if not is_known:
-        apply(cache, changes.SwitchesSeen())
-    apply(cache, seen.pod_change(shown(label)))
+        apply(cache, events.SwitchesSeen())
+    apply(cache, decode.pod_change(shown(label)))
 
     judged = judging(cache, Rules()).judge(cache.pods["uid-p"], NAMES)
 
@@ -116,14 +117,14 @@ def test_a_job_that_turns_out_to_have_one_pod_is_planned_as_well() -> None:
 def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None:
     cache = busy("n4")
     old = shown("large-model-schema")
-    apply(cache, seen.pod_change(old))
-    ending = changes.PodSeen(
+    apply(cache, decode.pod_change(old))
+    ending = events.PodSeen(
         pod=replace(cache.pods["uid-p"], node="n1", phase="Running", deleting=True),
-        seat=jobs.seat(old),
+        seat=membership.seat(old),
     )
     apply(cache, ending)
     meta = replaced(old.metadata, uid="uid-new")
-    apply(cache, seen.pod_change(replaced(old, metadata=meta)))
+    apply(cache, decode.pod_change(replaced(old, metadata=meta)))
 
     judged = judging(cache, Rules()).judge(cache.pods["uid-new"], NAMES)
 
@@ -133,7 +134,7 @@ def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None
 
 def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
     cache = busy(*NAMES)
-    apply(cache, seen.pod_change(shown("normal-schema")))
+    apply(cache, decode.pod_change(shown("normal-schema")))
     time = [NOW_S]
     clock = Clock(now_s=lambda: time[0], now_ns=lambda: NOW_NS)
     world = Networks(cache, Rules()).world

@@ -11,9 +11,10 @@ from types import MappingProxyType
 
 import pytest
 
-from extender import changes, choice
-from extender.cache import Cache
-from extender.networks import Rules
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.planning.topology import Rules
+from extender.scheduling import reserve
 from scheduler_core.products import table
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING
@@ -62,8 +63,8 @@ def bound(cache: Cache, name: str) -> Mapping[str, str]:
     """What bind writes on a pod that its job's plan has on a node."""
     wanted = cache.pods[f"uid-{name}"]
     where = cache.assumed[wanted.uid].node
-    made = choice.choose(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
-    assert isinstance(made, choice.Choice), made
+    made = reserve.choose(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    assert isinstance(made, reserve.Choice), made
     return made.annotations
 
 
@@ -127,7 +128,7 @@ def test_of_chips_that_are_asked_for_as_npus_it_has_a_key_of_its_own() -> None:
     ids=["chips are not listed", "chips are broken", "chips are not offered"],
 )
 def test_of_less_than_a_whole_node_only_the_agent_knows_the_configuration(
-    change: changes.Change,
+    change: events.Change,
 ) -> None:
     cache = one_node()
     apply(cache, change)
@@ -181,7 +182,7 @@ def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> No
     cache = one_node()
     told = '{"Ascend910-0":{"IP":7}}'
     name, product = "n1", ATLAS_800_TRAINING
-    seen = changes.NodeSeen(
+    seen = events.NodeSeen(
         name=name, product=product, inventory=told, allocatable=1, address="10.0.0.5"
     )
     apply(cache, seen)

@@ -15,10 +15,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from extender import changes, choice
-from extender.cache import Cache, step
-from extender.changes import Assumed
-from extender.choice import Choice
+from extender.cache import events
+from extender.cache.cache import Cache, step
+from extender.cache.events import Assumed
+from extender.scheduling import reserve
+from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations
@@ -60,15 +61,15 @@ class Truth:
     #: {uid: pod}
     pods: dict[str, Spec] = field(default_factory=dict)
     #: what its watch has still to tell
-    unheard: list[changes.Change] = field(default_factory=list)
+    unheard: list[events.Change] = field(default_factory=list)
 
     def put(self, spec: Spec) -> None:
         self.pods[spec.uid] = spec
-        self.unheard.append(changes.PodSeen(pod=pod(spec)))
+        self.unheard.append(events.PodSeen(pod=pod(spec)))
 
     def delete(self, uid: str) -> None:
         del self.pods[uid]
-        self.unheard.append(changes.PodGone(uid=uid))
+        self.unheard.append(events.PodGone(uid=uid))
 
     def claims(self, where: str) -> dict[str, int]:
         """{uid: mask} of the living pods of a node."""
@@ -89,8 +90,8 @@ class Promises(RuleBasedStateMachine):
         #: of them, those that nobody waits for any more
         self.open: set[str] = set()
         #: {node: the agent's reports that are still to be heard}
-        self.reports: dict[str, list[changes.ReportSeen]] = {n: [] for n in NODES}
-        self.last_heard: changes.Change | None = None
+        self.reports: dict[str, list[events.ReportSeen]] = {n: [] for n in NODES}
+        self.last_heard: events.Change | None = None
         self.times: dict[str, list[int]] = {n: [] for n in NODES}
         self.made = 0
 
@@ -101,7 +102,7 @@ class Promises(RuleBasedStateMachine):
             self.hear(node(name))
             self.hear(report(name))
 
-    def hear(self, change: changes.Change) -> None:
+    def hear(self, change: events.Change) -> None:
         step(self.cache, change, NOW_S)
 
     def pick(self, data: st.DataObject, keep: Callable[[Spec], bool]) -> Spec | None:
@@ -127,7 +128,7 @@ class Promises(RuleBasedStateMachine):
 
     def call(self, spec: Spec, where: str, skew_ns: int) -> None:
         before = self.cache.assumed.get(spec.uid)
-        made = choice.choose(
+        made = reserve.choose(
             self.cache, pod(spec), where, now_s=NOW_S, now_ns=NOW_NS + skew_ns
         )
         if not isinstance(made, Choice):
@@ -172,7 +173,7 @@ class Promises(RuleBasedStateMachine):
         if spec is not None:
             del self.calls[spec.uid]
             self.open.discard(spec.uid)
-            self.hear(changes.Dropped(uid=spec.uid))
+            self.hear(events.Dropped(uid=spec.uid))
 
     def is_anyone_waiting(self) -> bool:
         return any(is_waiting(spec) for spec in self.truth.pods.values())
@@ -228,7 +229,7 @@ class Promises(RuleBasedStateMachine):
         self.truth.delete(spec.uid)
         if self.calls.pop(spec.uid, None):  # 404: it is gone
             self.open.discard(spec.uid)
-            self.hear(changes.Dropped(uid=spec.uid))
+            self.hear(events.Dropped(uid=spec.uid))
 
     @rule(where=st.sampled_from(NODES))
     def publish(self, where: str) -> None:
@@ -278,7 +279,7 @@ class Promises(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once everything is heard and settled, cache and truth agree."""
         for uid in list(self.calls):
-            self.hear(changes.Dropped(uid=uid))
+            self.hear(events.Dropped(uid=uid))
         for change in self.truth.unheard:
             self.hear(change)
         for where, waiting in self.reports.items():

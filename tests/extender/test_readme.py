@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from extender.leading import Phase
+from extender.election.lease import Phase
 from extender.metrics import Metrics
 from kube.client import Client
 from kube.credentials import Credentials

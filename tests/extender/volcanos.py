@@ -12,17 +12,17 @@ from typing import Any
 import aiohttp
 from prometheus_client import CollectorRegistry
 
-from extender.cache import Cache, step
-from extender.changes import PodGone, PodSeen, Ticked
+from extender.cache.cache import Cache, step
+from extender.cache.events import PodGone, PodSeen, Ticked
 from extender.clocks import Clock
 from extender.metrics import Metrics
-from extender.notes import Notes
-from extender.planner import Planner
-from extender.volcano import Parts, Volcano
-from extender.volcanogroups import Groups
-from extender.volcanojobs import Sessions
-from extender.volcanomarks import Marks
-from extender.volcanoprotocol import Job, Status
+from extender.planning.planner import Planner
+from extender.scheduling.decisions import Notes
+from extender.volcano.claims import Marks
+from extender.volcano.podgroup_conditions import Groups
+from extender.volcano.protocol import Job, Status
+from extender.volcano.sessions import Sessions
+from extender.volcano.verbs import Parts, Volcano
 from kube.errors import KubeError
 from kube.podgroups import Condition
 from scheduler_core.wire.pods import NpuPod

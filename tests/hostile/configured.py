@@ -6,12 +6,12 @@ from typing import cast
 
 from agent.health import fault_config
 from agent.health.fault_config import FaultConfigError
-from extender import protocol
-from extender.protocol import BodyError
+from extender.http.body import BodyError
+from extender.kube_scheduler import protocol
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import faults
 from scheduler_core.wire.annotations import WireError
-from tests.extender.test_protocol import recorded
+from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.hostile.row import Row
 
 _CODES = {

@@ -31,9 +31,10 @@ from agent.report import reporter
 from agent.report.content import NodeMarks, node_patch, picture, wanted
 from agent.report.schedule import Drawn, Landed, State, Watched
 from agent.report.schedule import step as report_step
-from extender import protocol, seen
-from extender.cache import Cache, step
-from extender.protocol import BodyError
+from extender.cache import decode
+from extender.cache.cache import Cache, step
+from extender.http.body import BodyError
+from extender.kube_scheduler import protocol
 from kube import kubelet_pods
 from kube.errors import KubeError, api_error
 from kube.objects import ConfigMap, Node, Pod
@@ -45,7 +46,7 @@ from kubelet_api.podresources.v1 import api_pb2 as podresources
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.agent.node import NODE, ids, pod
-from tests.extender.test_protocol import recorded
+from tests.extender.kube_scheduler.test_protocol import recorded
 from tests.hostile.row import Row
 from tests.hostile.seeds import GIVEN, LIKED, NODE_OBJECT, POD, WANTED
 
@@ -157,9 +158,9 @@ def _obj(kind: type[Any], content: bytes) -> Any:
 def _into_cache(kind: type[Any], content: bytes) -> object:
     cache = Cache()
     node = _obj(Node, json.dumps(NODE_OBJECT).encode())[0]
-    report = seen.report_change(_obj(ConfigMap, json.dumps(_REPORT).encode())[0])
+    report = decode.report_change(_obj(ConfigMap, json.dumps(_REPORT).encode())[0])
     assert report is not None
-    for change in (seen.node_change(node), report):
+    for change in (decode.node_change(node), report):
         step(cache, change, _NOW_S)
     for obj in _obj(kind, content):
         change = _CHANGES[kind](obj)
@@ -171,9 +172,9 @@ def _into_cache(kind: type[Any], content: bytes) -> object:
 
 
 _CHANGES: Mapping[type[Any], Any] = {
-    Pod: seen.pod_change,
-    Node: seen.node_change,
-    ConfigMap: seen.report_change,
+    Pod: decode.pod_change,
+    Node: decode.node_change,
+    ConfigMap: decode.report_change,
 }
 
 

@@ -4,11 +4,12 @@ import json
 from functools import partial
 from typing import Any
 
-from extender import live, whatif
-from extender.live import Adjustable, UnusableError
-from extender.networks import Networks, Rules
-from extender.snapshots import of_now
-from extender.whatif import AskedWronglyError
+from extender.apiserver import live_settings
+from extender.apiserver.live_settings import Adjustable, UnusableError
+from extender.planning.topology import Networks, Rules
+from extender.queries import what_if
+from extender.queries.snapshot import of_now
+from extender.queries.what_if import AskedWronglyError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
@@ -46,7 +47,7 @@ ADDRESSES = Addresses(chips={2: Address(ip="192.168.20.102", super_device_id=8)}
 
 
 def _answered(content: bytes) -> object:
-    return whatif.answer(whatif.parse(content), _NOW)
+    return what_if.answer(what_if.parse(content), _NOW)
 
 
 def _set(content: bytes) -> object:
@@ -58,7 +59,7 @@ def _set(content: bytes) -> object:
     if not isinstance(found, dict):
         return None
     texts = {key: value for key, value in found.items() if isinstance(value, str)}
-    return live.read(texts, Adjustable())
+    return live_settings.read(texts, Adjustable())
 
 
 def _lines(error: Exception) -> tuple[str, ...]:

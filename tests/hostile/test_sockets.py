@@ -16,7 +16,7 @@ from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import RESOURCE, ids, pod
 from tests.agent.plugin.conftest import LOCALHOST, MakePlugin, plugin
 from tests.extender.clusters import cluster
-from tests.extender.test_server import recorded_cluster, served
+from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
 from tests.extender.volcanos import volcano
 from tests.hostile import mutations
 from tests.hostile.objects import ROWS

@@ -14,7 +14,7 @@ from agent.devices.simulated import file as driver_file
 from agent.journal import file
 from agent.journal.file import UnusableError
 from extender import settings as extender_settings
-from extender.reported import report_of
+from extender.cache.node_report import report_of
 from kube.credentials import REREAD_S, FileTokens, direct, kubeconfig
 from kube.errors import CredentialsError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT

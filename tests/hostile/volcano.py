@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from extender import jobs, seen
-from extender import volcanoprotocol as protocol
-from extender.protocol import BodyError
-from extender.volcanoprotocol import Code, Status, Task, Vote
+from extender.cache import decode
+from extender.gang import membership
+from extender.http.body import BodyError
+from extender.volcano import protocol
+from extender.volcano.protocol import Code, Status, Task, Vote
 from tests.hostile.row import Row
 from tests.hostile.seeds import POD
 
@@ -60,7 +61,7 @@ BODIES: Mapping[str, bytes] = {
 
 def _of_task(task: Task) -> object:
     pod = protocol.pod_of(task)
-    return seen.npu_pod(pod), jobs.membership(pod)
+    return decode.npu_pod(pod), membership.membership(pod)
 
 
 def _predicate(content: bytes) -> object:

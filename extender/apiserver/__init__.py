@@ -1,0 +1,1 @@
+"""Informers that feed the cache, and writers to the API server."""

@@ -1,0 +1,1 @@
+"""What the extender knows of the cluster, changed by one event at a time."""

@@ -1,0 +1,1 @@
+"""Which pods are one job, and when its waiting binds are released."""

@@ -1,0 +1,1 @@
+"""Listeners, endpoints and request bodies, whatever the protocol."""

@@ -1,0 +1,1 @@
+"""Whole jobs: candidate nodes, the plan, its topology, its reservations."""

@@ -1,0 +1,1 @@
+"""Which pods to evict for a pod or a job of higher priority."""

@@ -1,0 +1,1 @@
+"""Read-only endpoints: explain, what-if, snapshot."""

@@ -1,0 +1,1 @@
+"""One pod: filter nodes, reserve chips, the claim that bind writes."""

@@ -1,0 +1,1 @@
+"""Compares our decisions with those of the scheduler that is in charge."""

@@ -1,0 +1,1 @@
+"""The extender protocol of Volcano: sessions, predicates, claims."""

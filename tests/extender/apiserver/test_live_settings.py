@@ -1,0 +1,213 @@
+"""Settings in a ConfigMap, followed while the extender runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from extender.apiserver import live_settings
+from extender.apiserver.live_settings import Adjustable, Live, UnusableError
+from extender.cache import events
+from extender.planning.topology import Rules
+from kube.events import Regarding
+from kube.objects import ConfigMap, Meta
+from kube.reflector import Deleted, Synced, Upserted
+from scheduler_core.placement.job_rules import Profile
+from scheduler_core.topology.leaves import Version
+from tests.extender.clusters import apply, cluster, free, report
+
+TOLD = Adjustable(rules=Rules(superpod_size=16))
+ALL = {
+    "self-maintain-available-card": "false",
+    "job-rules": "per-pod",
+    "super-pod-size": "24",
+    "reserve-nodes": "0",
+    "nslb-version": "2.0",
+    "shared-tor-num": "1",
+}
+MEANT = Adjustable(
+    self_maintain=False,
+    rules=Rules(
+        profile=Profile.PER_POD,
+        superpod_size=24,
+        superpod_reserve=0,
+        switches=Version.TWO,
+        shared_leaves=1,
+    ),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """What was put into force, and what was said."""
+
+    adjusted: list[Adjustable] = field(default_factory=list)
+    said: list[tuple[str, str]] = field(default_factory=list)
+
+    def following(self) -> Live:
+        return Live(TOLD, adjust=self.adjusted.append, say=self._say)
+
+    def _say(self, about: Regarding, reason: str, text: str) -> None:
+        assert (about.kind, about.name) == ("ConfigMap", live_settings.NAME)
+        self.said.append((reason, text))
+
+
+def config(data: Mapping[str, str] | None) -> Upserted[ConfigMap]:
+    meta = Meta(name=live_settings.NAME, namespace="kube-system", uid="u")
+    return Upserted(ConfigMap(metadata=meta, data=None if data is None else dict(data)))
+
+
+def test_each_key_is_read() -> None:
+    assert live_settings.read(ALL, TOLD) == MEANT
+
+
+def test_what_is_not_said_is_as_the_program_was_told() -> None:
+    said = {"nslb-version": "2.0"}
+
+    rules = replace(TOLD.rules, switches=Version.TWO)
+    assert live_settings.read(said, TOLD) == replace(TOLD, rules=rules)
+    assert live_settings.read({}, TOLD) == TOLD
+
+
+def test_what_mindcluster_has_and_this_program_does_not_is_passed_over() -> None:
+    said = {"grace-over-time": "900", "forceEnqueue": "true", "reserve-nodes": "1"}
+
+    assert live_settings.read(said, TOLD).rules.superpod_reserve == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "why"),
+    [
+        ("self-maintain-available-card", "True", "expected true or false"),
+        ("job-rules", "", "expected seed or per-pod"),
+        ("super-pod-size", "0", "expected a whole number from 1 to 100000"),
+        ("super-pod-size", "9" * 5000, "expected a whole number from 1 to 100000"),
+        ("super-pod-size", "٣", "expected a whole number from 1 to 100000"),
+        ("reserve-nodes", "-1", "expected a whole number from 0 to 100000"),
+        ("reserve-nodes", "16", "expected fewer than the 16 of super-pod-size"),
+        ("nslb-version", "single_layer", "expected 1.0 or 2.0"),
+        ("shared-tor-num", "3", "expected 1 or 2"),
+        ("self-maintain", "true", "no such key, there are self-maintain-available"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_named(key: str, text: str, why: str) -> None:
+    with pytest.raises(UnusableError) as error:
+        live_settings.read({key: text, "job-rules": "seed"} | {key: text}, TOLD)
+
+    assert str(error.value).startswith(f"{key}: {why}")
+    assert len(str(error.value)) < 300
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(UnusableError) as error:
+        live_settings.read({"job-rules": "x", "nslb-version": "3"}, TOLD)
+
+    assert str(error.value) == (
+        "job-rules: expected seed or per-pod, found 'x'; "
+        "nslb-version: expected 1.0 or 2.0, found '3'"
+    )
+
+
+def test_of_much_that_is_wrong_the_first_is_said() -> None:
+    with pytest.raises(UnusableError) as error:
+        live_settings.read({f"key-{number}": "" for number in range(5000)}, TOLD)
+
+    assert str(error.value).startswith("key-0: no such key, ")
+    assert str(error.value).endswith("; and 4997 more")
+    assert len(str(error.value)) < 1000
+
+
+def test_an_edit_takes_effect_and_the_configmap_says_so() -> None:
+    site = Site()
+    following = site.following()
+
+    following.learn(config(ALL))
+    following.learn(config(ALL))
+    following.learn(Synced("1"))
+
+    assert site.adjusted == [MEANT]
+    assert following.now == MEANT
+    text = (
+        "in force: self-maintain-available-card false, job-rules per-pod, "
+        "super-pod-size 24, reserve-nodes 0, nslb-version 2.0, shared-tor-num 1"
+    )
+    assert site.said == [("AscendSettingsTaken", text)]
+
+
+def test_a_wrong_edit_leaves_the_last_good_one_in_force() -> None:
+    site = Site()
+    following = site.following()
+
+    following.learn(config(ALL))
+    following.learn(config(ALL | {"shared-tor-num": "9"}))
+
+    assert (following.now, following.is_unusable) == (MEANT, True)
+    assert site.adjusted == [MEANT]
+    text = (
+        "shared-tor-num: expected 1 or 2, found '9'. "
+        "The settings before it stay in force: self-maintain-available-card false, "
+        "job-rules per-pod, super-pod-size 24, reserve-nodes 0, nslb-version 2.0, "
+        "shared-tor-num 1"
+    )
+    assert site.said[-1] == ("AscendSettingsUnusable", text)
+
+    following.learn(config(ALL))
+
+    assert (following.now, following.is_unusable) == (MEANT, False)
+
+
+def test_who_starts_on_a_wrong_configmap_says_what_is_in_force_instead() -> None:
+    site = Site()
+    following = site.following()
+    text = (
+        "shared-tor-num: expected 1 or 2, found '9'. "
+        "What the program was told at its start is in force, and not what this "
+        "ConfigMap may have said before: self-maintain-available-card true, job-rules "
+        "seed, super-pod-size 16, reserve-nodes 2, nslb-version 1.0, shared-tor-num 2"
+    )
+
+    following.learn(config(ALL | {"shared-tor-num": "9"}))
+
+    assert (following.now, following.is_unusable) == (TOLD, True)
+    assert site.adjusted == []
+    assert site.said == [("AscendSettingsUnusable", text)]
+
+    following.learn(config(ALL))
+    following.learn(Deleted(config(ALL).obj))
+    following.learn(config(ALL | {"shared-tor-num": "9"}))
+
+    assert site.said[-1] == ("AscendSettingsUnusable", text)
+
+
+def test_what_is_in_force_is_not_cut_off_however_much_is_wrong() -> None:
+    site = Site()
+    wrong = {"\u00e4" * 200 + str(number): "x" * 200 for number in range(50)}
+
+    site.following().learn(config(wrong | dict.fromkeys(ALL, "x" * 500)))
+
+    [(_, text)] = site.said
+    assert text.endswith("shared-tor-num 2")
+    assert len(text) <= 1024  # the API server takes no longer event
+
+
+def test_without_the_configmap_the_programs_own_settings_hold() -> None:
+    site = Site()
+    following = site.following()
+    gone = config(ALL).obj
+
+    following.learn(config(ALL))
+    following.learn(Deleted(gone))
+    following.learn(config(None))
+
+    assert site.adjusted == [MEANT, TOLD]
+
+
+def test_the_list_counts_from_the_moment_on_that_it_is_to_count() -> None:
+    cache = cluster(report("n1", available=(0, 1)))
+    assert free(cache, "n1") == tuple(range(8))
+
+    apply(cache, events.ModeSet(self_maintain=False))
+    assert free(cache, "n1") == (0, 1)
+
+    apply(cache, events.ModeSet(self_maintain=True))
+    assert free(cache, "n1") == tuple(range(8))

@@ -1,0 +1,83 @@
+"""Nodes of two product lines hold what the watches show, and a sweep mends them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from extender.cache.cache import step
+from scheduler_core.wire import deviceinfo
+from tests.extender.apiserver.test_resync import fed
+from tests.extender.clusters import NOW_S, RESOURCE, free
+from tests.extender.fed import PODS, REPORTS, World
+from tests.extender.lined import (
+    BOTH,
+    CARD,
+    INFERENCE,
+    TRAINING,
+    Line,
+    asking,
+    node_of,
+    texts_of,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+def make_both(world: World, name: str) -> None:
+    """Let a node offer chips of both lines."""
+    has = {RESOURCE: "8", CARD: "2", "cpu": "100", "pods": "110"}
+    status = {"status": {"capacity": has, "allocatable": has}}
+    world.write("PATCH", f"/api/v1/nodes/{name}/status", status)
+    listed = {"baseDeviceInfos": node_of(name, *BOTH).inventory}
+    world.write("PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": listed}})
+    path = f"{REPORTS}/{deviceinfo.configmap_name(name)}"
+    world.write("PATCH", path, {"data": texts_of(*BOTH)})
+
+
+def run_pod(world: World, name: str, line: Line, ids: tuple[int, ...]) -> None:
+    """Have somebody bind a pod that asks for chips of a line."""
+    pod = asking(name, line, ids=ids, time=5)
+    limits = {line.product.resource: str(len(ids))}
+    one = {"name": "c", "image": "i", "resources": {"limits": limits}}
+    body: dict[str, Any] = {"metadata": {"name": name}, "spec": {"containers": [one]}}
+    world.write("POST", PODS, body)
+    meta = {"name": name, "annotations": dict(pod.annotations)}
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    world.write("POST", f"{PODS}/{name}/binding", {"metadata": meta, "target": target})
+
+
+async def test_nothing_is_found_on_a_node_of_two_lines() -> None:
+    async with fed() as world:
+        make_both(world, "n1")
+        run_pod(world, "a", TRAINING, (0, 1))
+        run_pod(world, "b", INFERENCE, (8,))
+        await asyncio.sleep(1)
+
+        await world.sweeping.once()
+
+        assert free(world.cache, "n1") == (2, 3, 4, 5, 6, 7)
+        assert free(world.cache, "n1", CARD) == (9,)
+        assert world.all_repaired() == 0
+
+
+async def test_what_is_wrong_of_the_second_line_is_mended() -> None:
+    async with fed() as world:
+        make_both(world, "n1")
+        run_pod(world, "b", INFERENCE, (8,))
+        await asyncio.sleep(1)
+        record = world.cache.record("n1", CARD)
+        record.tenants.clear()
+        world.cache.compute(record)
+        assert free(world.cache, "n1", CARD) == (8, 9)
+
+        await world.sweeping.once()
+
+        assert free(world.cache, "n1", CARD) == (9,)
+        assert (world.repaired("pods"), world.all_repaired()) == (1, 1)
+
+        step(world.cache, node_of("n1", TRAINING), NOW_S)
+        await world.sweeping.once()
+
+        assert free(world.cache, "n1", CARD) == (9,)
+        assert (world.repaired("nodes"), world.all_repaired()) == (1, 2)

@@ -1,0 +1,108 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from extender.apiserver.wake import MARKED_MOST, Waker
+from kube.errors import NotFoundError, UnreachableError
+
+
+class Marks:
+    """The nodes that were marked, and those that cannot be."""
+
+    def __init__(self) -> None:
+        self.marked: list[str] = []
+        self.failures: dict[str, Exception] = {}
+
+    async def __call__(self, name: str) -> None:
+        await asyncio.sleep(0)
+        if name in self.failures:
+            raise self.failures[name]
+        self.marked.append(name)
+
+
+@asynccontextmanager
+async def running(marks: Marks) -> AsyncIterator[Waker]:
+    waker = Waker(marks)
+    task = asyncio.create_task(waker.run())
+    yield waker
+    await asyncio.sleep(30)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.looptime
+async def test_a_node_that_offers_more_wakes_the_scheduler_while_a_pod_waits() -> None:
+    marks = Marks()
+
+    async with running(marks) as waker:
+        waker.refused()
+        waker.better({"node-2"})
+
+    assert marks.marked == ["node-2"]
+
+
+@pytest.mark.looptime
+async def test_nobody_is_woken_while_no_pod_waits() -> None:
+    marks = Marks()
+
+    async with running(marks) as waker:
+        waker.better({"node-2"})
+
+    assert marks.marked == []
+
+
+@pytest.mark.looptime
+async def test_it_wakes_once_for_each_refusal() -> None:
+    marks = Marks()
+
+    async with running(marks) as waker:
+        waker.refused()
+        waker.better({"node-1"})
+        await asyncio.sleep(1)
+        waker.better({"node-2"})
+        await asyncio.sleep(1)
+        waker.refused()
+        waker.better({"node-3"})
+
+    assert marks.marked == ["node-1", "node-3"]
+
+
+@pytest.mark.looptime
+async def test_what_becomes_free_together_wakes_together_and_is_bounded() -> None:
+    marks = Marks()
+
+    async with running(marks) as waker:
+        waker.refused()
+        for number in range(100):
+            waker.better({f"node-{number:03}"})
+
+    assert marks.marked == [f"node-{number:03}" for number in range(MARKED_MOST)]
+
+
+@pytest.mark.looptime
+async def test_an_api_server_that_is_away_is_tried_again() -> None:
+    marks = Marks()
+    marks.failures["node-2"] = UnreachableError("connection refused")
+
+    async with running(marks) as waker:
+        waker.refused()
+        waker.better({"node-1", "node-2"})
+        await asyncio.sleep(10)
+        marks.failures.clear()
+
+    assert marks.marked == ["node-1", "node-2"]
+
+
+@pytest.mark.looptime
+async def test_a_node_that_is_gone_is_passed_over() -> None:
+    marks = Marks()
+    marks.failures["node-1"] = NotFoundError(404, "NotFound", "no such node")
+
+    async with running(marks) as waker:
+        waker.refused()
+        waker.better({"node-1", "node-2"})
+
+    assert marks.marked == ["node-2"]

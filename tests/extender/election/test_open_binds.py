@@ -1,0 +1,164 @@
+import asyncio
+
+from tests.extender.binds import ALL_FREE, UNKNOWN, until, world
+from tests.extender.clusters import (
+    cluster,
+    free,
+)
+from tests.extender.fake_api import Fate
+
+
+async def test_an_answer_that_is_lost_is_read_again() -> None:
+    async with world(cluster()) as w:
+        w.add("a")
+        w.api.fates.append(Fate.DONE_AND_CUT)
+
+        assert await w.bind() == ""
+
+        assert w.api.reads == 1
+        assert list(w.cache.assumed) == ["uid-a"]  # until the watch shows it
+
+
+async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
+    async with world(cluster()) as w:
+        w.add("a", 8)
+        w.add("b", 8)
+        w.api.fates.append(Fate.CUT)
+
+        assert await w.bind("a") == UNKNOWN
+        assert await w.bind("b") == "without 8 free chips"
+
+
+async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
+    async with world(cluster(), open_s=0.5) as w:
+        w.add("a", 8)
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+        assert free(w.cache, "n1") == ()
+
+        await until(lambda: not w.cache.assumed)
+
+        assert free(w.cache, "n1") == ALL_FREE
+
+
+async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
+    async with world(cluster(), open_s=5) as w:
+        w.add("a", 8)
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+        assert w.api.execute(w.api.bindings[0]).status == 201
+
+        await until(lambda: not w.binder._open)
+
+        assert list(w.cache.assumed) == ["uid-a"]
+        w.show("a")
+        assert free(w.cache, "n1") == ()
+
+
+async def test_the_same_bind_tried_again_writes_the_same() -> None:
+    async with world(cluster(), open_s=60) as w:
+        w.add("a", 2)
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+
+        assert await w.bind() == ""
+
+        first, second = w.api.bindings
+        assert first == second
+
+
+async def test_a_retry_that_succeeds_ends_the_looking() -> None:
+    async with world(cluster(), open_s=60) as w:
+        w.add("a", 2)
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+
+        await w.bind()
+
+        assert w.binder._open == {}
+        assert list(w.cache.assumed) == ["uid-a"]
+
+
+async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
+    async with world(cluster(), open_s=0.06) as w:
+        w.add("a", 8)
+        w.api.fates.extend([Fate.CUT, Fate.WAIT])
+        await w.bind()
+        again = asyncio.create_task(w.bind())
+        await until(lambda: len(w.api.bindings) == 2)
+
+        await asyncio.sleep(0.12)  # the first try is over by now
+
+        assert free(w.cache, "n1") == ()
+        w.api.go_on.set()
+        assert await again == ""
+        assert free(w.cache, "n1") == ()
+
+
+async def test_a_retry_that_meets_its_own_first_try_has_succeeded() -> None:
+    async with world(cluster(), open_s=60) as w:
+        w.add("a", 2)
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+        w.api.execute(w.api.bindings[0])
+
+        assert await w.bind() == ""  # the call was answered with 409
+        assert len(w.api.bindings) == 2
+
+
+async def test_a_refused_retry_does_not_void_the_first_try() -> None:
+    async with world(cluster(), open_s=60) as w:
+        w.add("a", 2)
+        w.api.fates.extend([Fate.CUT, Fate.FORBIDDEN])
+        await w.bind()
+
+        assert await w.bind() == UNKNOWN
+
+        assert list(w.cache.assumed) == ["uid-a"]
+
+
+async def test_a_bind_that_was_done_is_not_sent_again_while_the_watch_is_late() -> None:
+    async with world(cluster()) as w:
+        w.add("a", 8)
+        assert await w.bind() == ""
+        w.api.fates.append(Fate.FORBIDDEN)
+
+        assert await w.bind() == ""
+        assert await w.bind(where="n2") == "the pod is bound to n1 already"
+
+        assert len(w.api.bindings) == 1
+        assert free(w.cache, "n1") == ()
+
+
+async def test_an_open_bind_is_not_tried_on_another_node() -> None:
+    async with world(cluster(nodes=("n1", "n2"))) as w:
+        w.add("a")
+        w.api.fates.append(Fate.CUT)
+        await w.bind()
+
+        said = await w.bind(where="n2")
+
+        assert said == "an earlier bind of this pod has no known outcome yet"
+
+
+async def test_a_server_error_is_no_outcome() -> None:
+    async with world(cluster()) as w:
+        w.add("a")
+        w.api.fates.append(Fate.BROKEN)
+
+        assert await w.bind() == UNKNOWN
+        assert list(w.cache.assumed) == ["uid-a"]
+
+
+async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() -> None:
+    async with world(cluster(), open_s=0.5) as w:
+        w.add("a")
+        w.api.is_readable = False
+        w.api.fates.append(Fate.CUT)
+        assert await w.bind() == UNKNOWN
+        await until(lambda: w.api.reads > 3)
+        assert list(w.cache.assumed) == ["uid-a"]
+
+        w.api.is_readable = True
+
+        await until(lambda: not w.cache.assumed)

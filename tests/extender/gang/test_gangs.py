@@ -1,0 +1,391 @@
+"""Jobs of several pods, from filter to the API server that binds them."""
+
+import asyncio
+from collections.abc import Awaitable
+
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.cache.requests import Ask
+from extender.gang import events as gang_events
+from extender.gang.gangs import Phase
+from extender.queries import explain
+from extender.scheduling.decisions import Notes
+from scheduler_core.placement.job_rules import Profile
+from tests.extender.binds import ALL_FREE
+from tests.extender.clusters import (
+    NOW_S,
+    Spec,
+    apply,
+    cluster,
+    free,
+    node,
+    pod,
+    report,
+    tenant,
+)
+from tests.extender.fake_api import Fate
+from tests.extender.gangworld import NAMES, two, world
+from tests.extender.jobpods import member
+
+
+async def both(*calls: Awaitable[str]) -> list[str]:
+    """What was answered to these binds."""
+    return list(await asyncio.gather(*calls))
+
+
+async def test_all_pods_of_a_job_are_bound_once_the_last_has_come() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+        assert w.api.bindings == []
+        second = w.bind("b", "n2")
+
+        assert await both(first, second) == ["", ""]
+        assert (w.api.node_of("a"), w.api.node_of("b")) == ("n1", "n2")
+        assert w.is_(Phase.IDLE)
+
+
+async def test_a_pod_whose_job_is_not_whole_waits_and_keeps_nothing() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(member("a"))
+
+        assert w.why("a") == ("waits for 1 of the 2 pods of its job",)
+
+        assert free(w.cache, "n1") == ALL_FREE
+        w.add(member("b"))
+        assert w.jobs.wakes == 2  # the scheduler is to try the first again
+
+
+async def test_filter_repeats_itself() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+
+        assert [w.filter("b") for _ in range(3)] == [["n2"]] * 3
+        assert w.filter("a") == ["n1"]
+
+
+async def test_a_job_that_does_not_fit_whole_holds_nothing() -> None:
+    async with world(cluster(tenant("x", "n2", (0,)), nodes=NAMES)) as w:
+        w.add(*two())
+
+        assert w.why("a") == (
+            "its job does not fit: room for 1 of 2 pods",
+            "without 8 free chips",
+        )
+        assert free(w.cache, "n1") == ALL_FREE
+
+
+async def test_planned_chips_go_to_nobody_else() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.add(member("c", job="k"), member("d", job="k"))
+        w.filter("a")
+
+        assert w.why("c") == ("without 8 free chips",)
+
+
+async def test_if_one_does_not_come_all_are_refused_and_all_is_given_back() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        call = w.bind("a", "n1")
+        await w.until_came(1)
+
+        w.pass_s(21)
+
+        said = (
+            "1 of 2 pods of the job were ready to be bound within 20 s, without b: "
+            "all are tried again"
+        )
+        assert await call == said
+        assert w.jobs.told == [("b", "AscendGangTimeout", said)]
+        assert (free(w.cache, "n1"), free(w.cache, "n2")) == (ALL_FREE, ALL_FREE)
+        assert w.api.bindings == []
+
+
+async def test_it_is_planned_again_after_a_pause_without_the_node_that_refused() -> (
+    None
+):
+    async with world(cluster(nodes=("n1", "n2", "n3"))) as w:
+        w.add(*two())
+        names = ("n1", "n2", "n3")
+        w.filter("a", names)
+        call = w.bind("a", "n1")
+        await w.until_came(1)
+        w.pass_s(21)
+        said = await call
+        assert w.why("a", names) == (said,)
+
+        w.pass_s(5)
+
+        assert (w.filter("a", names), w.filter("b", names)) == (["n1"], ["n3"])
+
+
+async def test_a_plan_of_which_nobody_comes_ends() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+
+        w.pass_s(31)
+
+        assert w.is_(Phase.IDLE)
+        assert free(w.cache, "n1") == ALL_FREE
+
+
+async def test_a_pod_that_is_not_offered_its_node_has_its_job_planned_anew() -> None:
+    names = ("n1", "n2", "n3")
+    async with world(cluster(nodes=names)) as w:
+        w.add(*two())
+        w.filter("a", names)
+        call = w.bind("a", "n1")
+        await w.until_came(1)
+
+        assert w.filter("b", ("n1", "n3")) == ["n3"]
+
+        assert await call == "pod b of the job cannot go to n2: it is planned anew"
+        assert w.filter("a", names) == ["n1"]
+
+
+async def test_a_list_of_one_node_says_nothing_of_the_others() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+
+        assert w.filter("b", ("n1",)) == []
+
+        assert w.filter("b") == ["n2"]
+
+
+async def test_callers_who_have_gone_have_not_come() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        gone = w.bind("a", "n1")
+        await w.until_came(1)
+        w.there = False
+
+        second = w.bind("b", "n2")
+
+        assert await gone == "the caller has gone"
+        w.there = True
+        again = w.bind("a", "n1")
+        assert await both(second, again) == ["", ""]
+
+
+async def test_a_later_call_for_a_pod_takes_the_place_of_the_first() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+
+        again = w.bind("a", "n1")
+
+        assert await first == "a later call has taken the place of this one"
+        assert await both(again, w.bind("b", "n2")) == ["", ""]
+
+
+async def test_a_bind_for_another_node_than_planned_is_refused() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+
+        assert await w.bind("a", "n2") == "the plan of this pod's job has it on n1"
+
+
+async def test_a_bind_without_a_plan_is_refused() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+
+        assert await w.bind("a", "n1") == (
+            "the job of this pod has no plan now: it is tried again as a whole"
+        )
+
+
+async def test_a_member_that_goes_ends_the_plan() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        call = w.bind("a", "n1")
+        await w.until_came(1)
+
+        w.learn(events.PodGone(uid="uid-b"))
+
+        assert await call == "pod b of the job has gone"
+        assert free(w.cache, "n1") == ALL_FREE
+
+
+async def test_a_chip_that_fails_while_the_gate_is_closed_has_all_refused() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+        w.learn(report("n1", unhealthy=(3,), available=(), update_time=NOW_S + 1))
+
+        second = w.bind("b", "n2")
+
+        said = "pod a of the job can no longer be bound: chip unhealthy"
+        assert await both(first, second) == [said, said]
+        assert w.api.bindings == []
+        assert free(w.cache, "n2") == ALL_FREE
+
+
+async def test_what_fails_in_the_middle_is_completed() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        w.api.fates.extend([Fate.FORBIDDEN])
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+
+        said = await asyncio.gather(first, w.bind("b", "n2"))
+
+        assert sorted(map(bool, said)) == [False, True]
+        left = "a" if said[0] else "b"
+        place = {"a": "n1", "b": "n2"}[left]
+        assert w.is_(Phase.OPEN)
+        assert free(w.cache, place) == ()  # kept for the next try
+        assert w.filter(left) == [place]
+        assert await w.bind(left, place) == ""
+        assert w.is_(Phase.IDLE)
+
+
+async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        w.api.fates.extend([Fate.FORBIDDEN])
+        first = w.bind("a", "n1")
+        await w.until_came(1)
+        said = await asyncio.gather(first, w.bind("b", "n2"))
+        left = "a" if said[0] else "b"
+
+        w.pass_s(61)
+        w.pass_s(1)
+
+        text = f"1 pods of the job are bound and 1 are not: {left}"
+        assert w.jobs.told == [(left, "AscendGangIncomplete", text)]
+        w.pass_s(600)
+        assert w.is_(Phase.IDLE)
+        assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == ALL_FREE
+
+
+async def test_a_pod_that_is_made_again_joins_its_job_without_a_gate() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.learn(member("a", node="n1", phase="Running"))
+        w.add(member("b"))
+
+        assert w.filter("b") == ["n2"]
+        assert await w.bind("b", "n2") == ""
+
+
+async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:
+    room = Ask(1000, 1 << 30, 110)
+    cache = cluster(nodes=NAMES)
+    for name in NAMES:
+        apply(cache, _with(node(name), room))
+    async with world(cache, rules=Profile.PER_POD) as w:
+        asks = Ask(600, 1 << 20)
+        w.add(member("a", count=2, ask=asks), member("b", count=2, ask=asks))
+
+        assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+
+async def test_without_cpu_for_all_there_is_no_plan() -> None:
+    cache = cluster(nodes=NAMES)
+    for name in NAMES:
+        apply(cache, _with(node(name), Ask(1000, 1 << 30, 110)))
+    busy = events.OtherSeen(uid="web", node="n2", ask=Ask(800, 0))
+    apply(cache, busy)
+    async with world(cache) as w:
+        asks = Ask(600, 1 << 20)
+        w.add(member("a", ask=asks), member("b", ask=asks))
+
+        assert w.why("a") == ("its job does not fit: room for 1 of 2 pods",)
+
+        w.learn(events.PodGone(uid="web"))
+        assert w.filter("a") == ["n1"]
+
+
+async def test_jobs_are_planned_by_priority_then_age() -> None:
+    async with world(cluster(tenant("x", "n1", (0,)), nodes=NAMES)) as w:
+        w.add(*two())
+        w.add(member("c", job="k", priority=5), member("d", job="k", priority=5))
+        assert w.filter("a") == w.filter("c") == []
+
+        w.learn(events.PodGone(uid="uid-x"))
+        w.pass_s(3)
+
+        assert w.filter("a") == []  # the other comes first
+        assert w.filter("c") == ["n1"]
+
+
+async def test_a_job_larger_than_the_gate_takes_is_refused() -> None:
+    cache = Cache(limits=gang_events.Limits(gate_s=0.02))
+    for name in NAMES:
+        apply(cache, node(name), report(name))
+    async with world(cache) as w:
+        w.add(*(member(name, size=3) for name in "abc"))
+
+        text = "its job has 3 pods, more than the 2 that can be bound together"
+        assert w.why("a") == (text,)
+
+
+async def test_ranks_and_marks_of_a_job_are_written_at_bind() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+        calls = [w.bind("a", "n1"), w.bind("b", "n2")]
+        await asyncio.gather(*calls)
+
+        (one, other) = w.api.bindings
+        assert one["metadata"]["annotations"]["distributed-job"] == "true"
+        assert other["metadata"]["annotations"]["distributed-job"] == "true"
+
+
+async def test_a_plan_is_explained() -> None:
+    async with world(cluster(nodes=NAMES)) as w:
+        w.add(*two())
+        w.filter("a")
+
+        found = explain.explain(
+            w.cache,
+            Notes(),
+            w.cache.pods["uid-b"],
+            name="default/b",
+            now_s=NOW_S,
+        )
+
+    assert found.json["job"] == "Job of pods default/j"
+    assert found.json["job_plan"] == {"a": "n1", "b": "n2"}
+    assert found.text == (
+        "default/b: planned\n"
+        "  job: Job of pods default/j\n"
+        "  job_state: planned, 2 of 2 pods exist, 0 have a node\n"
+        "  node: n2\n"
+        "  chips: 0,1,2,3,4,5,6,7\n"
+        "  now, node by node:\n"
+        "    n1: the job's plan has the pod on another node\n"
+        "    n2: fits\n"
+    )
+
+
+async def test_a_pod_by_itself_is_not_of_any_job() -> None:
+    async with world(cluster()) as w:
+        w.learn(events.PodSeen(pod=pod(Spec(name="s"))))
+
+        assert w.planner.judge(w.cache.pods["uid-s"], NAMES) is None
+
+
+def _with(seen: events.NodeSeen, room: Ask) -> events.NodeSeen:
+    return events.NodeSeen(
+        name=seen.name,
+        product=seen.product,
+        inventory=seen.inventory,
+        allocatable=seen.allocatable,
+        room=room,
+    )

@@ -1,0 +1,283 @@
+"""Pods as each kind of controller makes them: labels and owners of real manifests."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.gang.membership import ROWS, Membership, Told, membership
+from kube.objects import Pod
+
+NONE: dict[str, str] = {}
+
+
+def pod(
+    labels: dict[str, str] = NONE,
+    annotations: dict[str, str] = NONE,
+    owner: tuple[str, str, str] | None = None,
+    **spec: Any,
+) -> Pod:
+    """A pod as the API server shows it; owner: apiVersion, kind, name."""
+    owners = []
+    if owner is not None:
+        version, kind, name = owner
+        owners = [{"apiVersion": version, "kind": kind, "name": name}]
+        owners[0]["controller"] = True  # type: ignore[assignment]  # JSON
+    meta = {
+        "name": "p",
+        "namespace": "ml",
+        "uid": "u",
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": owners,
+    }
+    return msgspec.convert({"metadata": meta, "spec": spec}, Pod)
+
+
+def of(kind: str) -> dict[str, str]:
+    """Labels that one controller gives."""
+    return LABELS[kind]
+
+
+LABELS = {
+    "pytorch": {
+        "training.kubeflow.org/job-name": "bert",
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/replica-index": "3",
+        "training.kubeflow.org/replica-type": "worker",
+    },
+    "mpi": {
+        "training.kubeflow.org/job-name": "resnet",
+        "training.kubeflow.org/job-role": "worker",
+        "training.kubeflow.org/operator-name": "mpi-operator",
+        "training.kubeflow.org/replica-index": "1",
+    },
+    "jobset": {
+        "batch.kubernetes.io/controller-uid": "8a6d2126",
+        "batch.kubernetes.io/job-completion-index": "2",
+        "batch.kubernetes.io/job-name": "ranks-workers-1",
+        "jobset.sigs.k8s.io/global-replicas": "3",
+        "jobset.sigs.k8s.io/job-global-index": "1",
+        "jobset.sigs.k8s.io/job-index": "1",
+        "jobset.sigs.k8s.io/jobset-name": "ranks",
+        "jobset.sigs.k8s.io/replicatedjob-name": "workers",
+        "jobset.sigs.k8s.io/replicatedjob-replicas": "3",
+        "jobset.sigs.k8s.io/restart-attempt": "0",
+    },
+    "lws": {
+        "leaderworkerset.sigs.k8s.io/group-index": "1",
+        "leaderworkerset.sigs.k8s.io/group-key": "5e2a",
+        "leaderworkerset.sigs.k8s.io/name": "serve",
+        "leaderworkerset.sigs.k8s.io/template-revision-hash": "6fd9",
+        "leaderworkerset.sigs.k8s.io/worker-index": "2",
+    },
+    "volcano": {
+        "volcano.sh/job-name": "lm",
+        "volcano.sh/job-namespace": "ml",
+        "volcano.sh/queue-name": "default",
+        "volcano.sh/task-index": "1",
+        "volcano.sh/task-spec": "worker",
+    },
+    "job": {
+        "batch.kubernetes.io/controller-uid": "8a6d2126",
+        "batch.kubernetes.io/job-completion-index": "4",
+        "batch.kubernetes.io/job-name": "train",
+        "controller-uid": "8a6d2126",
+        "job-name": "train",
+    },
+}
+LAST = 6  # behind all leading roles
+
+CASES: dict[str, tuple[Pod, Membership]] = {
+    "Job of pods": (
+        pod(
+            annotations={
+                "ascend-affinity/job": "mine",
+                "ascend-affinity/job-size": "4",
+                "hccl/rankIndex": "3",
+            }
+        ),
+        Membership(job="Job of pods/ml/mine", size=4, rank=3, order=(LAST, "", 0, 0)),
+    ),
+    "Minimum": (
+        pod(
+            annotations={"huawei.com/schedule_minAvailable": "2"},
+            owner=("apps/v1", "ReplicaSet", "infer-6c9"),
+        ),
+        Membership(
+            job="Minimum/ml/ReplicaSet.infer-6c9", size=2, order=(LAST, "", 0, 0)
+        ),
+    ),
+    "Training job": (
+        pod(of("pytorch"), owner=("kubeflow.org/v1", "PyTorchJob", "bert")),
+        Membership(
+            job="Training job/ml/bert",
+            told=Told(
+                path="/apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/bert",
+                kind="Training job",
+            ),
+            order=(LAST, "worker", 3, 0),
+        ),
+    ),
+    "JobSet": (
+        pod(of("jobset"), owner=("batch/v1", "Job", "ranks-workers-1")),
+        Membership(
+            job="JobSet/ml/ranks",
+            told=Told(
+                path="/apis/jobset.x-k8s.io/v1alpha2/namespaces/ml/jobsets/ranks",
+                kind="JobSet",
+            ),
+            order=(LAST, "workers", 1, 2),
+        ),
+    ),
+    "LeaderWorkerSet": (
+        pod(
+            of("lws"),
+            {"leaderworkerset.sigs.k8s.io/size": "4"},
+            owner=("apps/v1", "StatefulSet", "serve-1"),
+        ),
+        Membership(
+            job="LeaderWorkerSet/ml/serve/1",
+            size=4,
+            counts_all=True,
+            told=Told(
+                path="/apis/leaderworkerset.x-k8s.io/v1/namespaces/ml/"
+                "leaderworkersets/serve",
+                kind="LeaderWorkerSet",
+            ),
+            order=(LAST, "", 2, 0),
+        ),
+    ),
+    "Volcano Job": (
+        pod(
+            of("volcano"),
+            {"scheduling.k8s.io/group-name": "lm-4be1"},
+            owner=("batch.volcano.sh/v1alpha1", "Job", "lm"),
+        ),
+        Membership(
+            job="Volcano Job/ml/lm",
+            told=Told(
+                path="/apis/batch.volcano.sh/v1alpha1/namespaces/ml/jobs/lm",
+                kind="Volcano Job",
+            ),
+            order=(LAST, "worker", 1, 0),
+        ),
+    ),
+    "PodGroup of Kubernetes": (
+        pod(of("job"), schedulingGroup={"podGroupName": "train-workers"}),
+        Membership(
+            job="PodGroup of Kubernetes/ml/train-workers",
+            counts_all=True,
+            told=Told(
+                path="/apis/scheduling.k8s.io/v1alpha2/namespaces/ml/"
+                "podgroups/train-workers",
+                kind="PodGroup of Kubernetes",
+            ),
+            order=(LAST, "", 4, 0),
+        ),
+    ),
+    "PodGroup": (
+        pod({"scheduling.x-k8s.io/pod-group": "nginx"}),
+        Membership(
+            job="PodGroup/ml/nginx",
+            counts_all=True,
+            told=Told(
+                path="/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ml/podgroups/nginx",
+                kind="PodGroup",
+            ),
+            order=(LAST, "", 0, 0),
+        ),
+    ),
+    "PodGroup of Volcano": (
+        pod(annotations={"scheduling.k8s.io/group-name": "pg"}),
+        Membership(
+            job="PodGroup of Volcano/ml/pg",
+            counts_all=True,
+            told=Told(
+                path="/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups/pg",
+                kind="PodGroup of Volcano",
+            ),
+            order=(LAST, "", 0, 0),
+        ),
+    ),
+    "Job": (
+        pod(of("job"), owner=("batch/v1", "Job", "train")),
+        Membership(
+            job="Job/ml/train",
+            told=Told(path="/apis/batch/v1/namespaces/ml/jobs/train", kind="Job"),
+            order=(LAST, "", 4, 0),
+        ),
+    ),
+}
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    assert [row.kind for row in ROWS] == list(CASES)
+    assert all(row.source for row in ROWS)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_pod_is_found_in_its_job(kind: str) -> None:
+    found, expected = CASES[kind]
+
+    assert membership(found) == expected
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        pod(),
+        pod({"app": "web"}, owner=("apps/v1", "ReplicaSet", "web-6c9")),
+        pod(
+            {"batch.kubernetes.io/job-name": "sweep", "job-name": "sweep"},
+            owner=("batch/v1", "Job", "sweep"),
+        ),
+        pod(
+            {"apps.kubernetes.io/pod-index": "1"}, owner=("apps/v1", "StatefulSet", "s")
+        ),
+        pod(of("job"), {"ascend-affinity/job": "x", "ascend-affinity/job-size": "1"}),
+        pod(annotations={"huawei.com/schedule_minAvailable": "4"}),
+    ],
+    ids=["bare", "ReplicaSet", "plain Job", "StatefulSet", "told so", "ownerless"],
+)
+def test_pods_that_nobody_joins_are_jobs_by_themselves(alone: Pod) -> None:
+    assert membership(alone) is None
+
+
+def test_workers_of_an_mpi_job_are_found_though_their_launcher_is_a_jobs() -> None:
+    worker = pod(of("mpi"), owner=("kubeflow.org/v2beta1", "MPIJob", "resnet"))
+    launcher = pod(
+        of("mpi") | {"training.kubeflow.org/job-role": "launcher"},
+        owner=("batch/v1", "Job", "resnet-launcher"),
+    )
+
+    found, of_launcher = membership(worker), membership(launcher)
+
+    assert found is not None
+    assert of_launcher is not None
+    assert of_launcher == replace(found, order=(3, "launcher", 1, 0))
+    assert found.told is not None
+    assert found.told.path == "/apis/kubeflow.org/v2beta1/namespaces/ml/mpijobs/resnet"
+
+
+def test_those_who_lead_come_before_those_who_follow() -> None:
+    master = of("pytorch") | {
+        "training.kubeflow.org/replica-type": "master",
+        "training.kubeflow.org/replica-index": "0",
+    }
+    owner = ("kubeflow.org/v1", "PyTorchJob", "bert")
+
+    found = [membership(pod(labels, owner=owner)) for labels in (of("pytorch"), master)]
+
+    assert [one.order for one in found if one] == [
+        (LAST, "worker", 3, 0),
+        (0, "master", 0, 0),
+    ]
+
+
+def test_a_rank_that_is_no_number_is_none() -> None:
+    found = membership(pod(of("job"), {"hccl/rankIndex": "first"}))
+
+    assert found is not None
+    assert found.rank is None

@@ -1,0 +1,129 @@
+"""Nodes that are kept for a job that loses to small ones."""
+
+import pytest
+
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.planning.plan import PLAIN
+from extender.planning.reservation import nodes_for
+from extender.scheduling import node_filter, reserve
+from extender.scheduling.node_filter import Verdict
+from tests.extender.clusters import (
+    ALL,
+    NOW_NS,
+    NOW_S,
+    RESOURCE,
+    Spec,
+    apply,
+    cluster,
+    pod,
+    tenant,
+)
+from tests.extender.gangworld import NAMES, World, world
+from tests.extender.jobpods import member
+
+
+async def waiting(w: World) -> None:
+    """A job that has had no room for more than five minutes."""
+    w.add(member("a"), member("b"))
+    assert w.filter("a") == []
+    w.pass_s(301)
+    assert w.filter("a") == []
+
+
+def busy() -> Cache:
+    """Each node has a small pod, and room for more of them."""
+    return cluster(tenant("x", "n1", (0,)), tenant("y", "n2", (0, 1)), nodes=NAMES)
+
+
+def small(w: World, name: str, priority: int = 0) -> tuple[str, ...]:
+    """The nodes that filter leaves to a pod of one chip."""
+    seen = events.PodSeen(pod=pod(Spec(name=name)), priority=priority)
+    w.learn(seen)
+    return tuple(node_filter.judge(w.cache, seen.pod, NAMES, w.time.now_s).fitting)
+
+
+async def test_nodes_are_kept_for_a_job_that_waits_long() -> None:
+    async with world(busy()) as w:
+        await waiting(w)
+
+        assert small(w, "late") == ()
+
+        judged = node_filter.judge(w.cache, w.cache.pods["uid-late"], NAMES, NOW_S)
+        assert judged.counts == (("kept for a large job that has waited long", 2),)
+        made = reserve.choose(
+            w.cache, w.cache.pods["uid-late"], "n1", now_s=NOW_S, now_ns=NOW_NS
+        )
+        assert isinstance(made, Verdict)
+        assert made is node_filter.KEPT
+
+
+async def test_before_that_small_pods_get_what_is_free() -> None:
+    async with world(busy()) as w:
+        w.add(member("a"), member("b"))
+        w.filter("a")
+        w.pass_s(200)
+        w.filter("a")
+
+        assert small(w, "s") != ()
+
+
+async def test_who_has_a_higher_priority_passes_by() -> None:
+    async with world(busy()) as w:
+        await waiting(w)
+
+        assert small(w, "urgent", priority=7) != ()
+
+
+async def test_the_job_gets_its_nodes_and_then_they_are_everybodys() -> None:
+    async with world(busy()) as w:
+        await waiting(w)
+        w.learn(events.PodGone(uid="uid-x"), events.PodGone(uid="uid-y"))
+        w.pass_s(3)
+
+        assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
+
+        w.pass_s(1)
+        assert w.cache.kept == {}
+
+
+@pytest.mark.parametrize("how", ["time", "job"])
+async def test_nodes_are_not_kept_for_ever(how: str) -> None:
+    async with world(busy()) as w:
+        await waiting(w)
+        assert set(w.cache.kept[RESOURCE]) == set(NAMES)
+
+        if how == "job":
+            w.learn(*(events.PodGone(uid=f"uid-{name}") for name in "ab"))
+        w.pass_s(1801 if how == "time" else 1)
+
+        assert w.cache.kept == {}
+        if how == "time":  # nor again at once
+            w.filter("a")
+            assert w.cache.kept == {}
+
+
+def test_as_few_nodes_as_will_do_and_the_freest_of_them() -> None:
+    cache = cluster(
+        tenant("x", "n1", range(6)),
+        tenant("y", "n2", (0,)),
+        tenant("z", "n3", (0, 1)),
+        nodes=("n1", "n2", "n3"),
+    )
+    apply(cache, member("a"), member("b"))
+    (gang,) = cache.gangs.jobs.values()
+
+    found = nodes_for(cache, gang, ("n1", "n2", "n3"), PLAIN)
+
+    assert found == {"n2", "n3"}
+    assert (
+        cache.cluster.line(RESOURCE)["n2"].free == sum(1 << chip for chip in ALL) - 1
+    )  # as before
+
+
+def test_nothing_is_kept_for_a_job_that_would_not_fit_anyway() -> None:
+    cache = cluster(tenant("x", "n1", (0,)))
+    apply(cache, member("a"), member("b"))
+    (gang,) = cache.gangs.jobs.values()
+
+    assert nodes_for(cache, gang, ("n1",), PLAIN) == frozenset()

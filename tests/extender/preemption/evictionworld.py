@@ -1,0 +1,344 @@
+"""A cluster in which pods are evicted, and an extender that is to cope with it.
+
+API server, kubelets, agents and budgets are one object here, `Truth`; the extender's
+parts are the real ones, put together as the program does it. Nothing waits: a loop is
+turned until it is idle, and its time is turned by hand.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from extender.cache import decode, events
+from extender.cache.cache import Cache, step
+from extender.clocks import Clock
+from extender.gang import membership
+from extender.kube_scheduler.binder import Binder
+from extender.kube_scheduler.protocol import BindArgs
+from extender.kube_scheduler.verbs import Server
+from extender.metrics import Metrics
+from extender.planning.planner import Planner
+from extender.preemption.attempt import Outcome, Victim
+from extender.preemption.preemptor import Evictor
+from extender.scheduling.decisions import Notes
+from kube import objects
+from kube.errors import ConflictError, NotFoundError
+from kube.objects import Container, Meta, PodSpec, PodStatus, Resources
+from scheduler_core.node import chips
+from scheduler_core.products.table import ATLAS_800_TRAINING
+from scheduler_core.wire import annotations
+from scheduler_core.wire.pods import NpuPod
+from tests.extender.clusters import ALL, NOW_S, RESOURCE, node, report, served
+from tests.extender.jobsapi import Jobs
+
+NODES = ("n1", "n2", "n3")
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """A loop with a clock that only a test turns."""
+
+    now_s = NOW_S
+
+    def time(self) -> float:
+        return self.now_s
+
+    def turn(self) -> None:
+        """Let everything that can go on go on."""
+        self.run_until_complete(_turns())
+
+
+async def _turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a pod is like."""
+
+    count: int
+    priority: int
+    #: its job, and how many pods that has; "" is none
+    job: str = ""
+    size: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Sent:
+    """A bind on its way to the API server."""
+
+    args: BindArgs
+    annotations: Mapping[str, str]
+    answer: asyncio.Future[None]
+    at_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """An eviction on its way to the API server."""
+
+    victim: Victim
+    rehearse: bool
+    answer: asyncio.Future[Outcome]
+
+
+@dataclass(slots=True)
+class Truth:
+    """What the API server has, and what the nodes have of it."""
+
+    #: {name: pod}
+    pods: dict[str, objects.Pod] = field(default_factory=dict)
+    #: {node: mask of chips whose pod has gone and that are not clean yet}
+    releasing: dict[str, int] = field(default_factory=dict)
+    #: names of pods that their budgets hold, and of those whose evictions fail
+    held: set[str] = field(default_factory=set)
+    failing: set[str] = field(default_factory=set)
+    made: int = 0
+
+    def make(self, name: str, kind: Kind) -> None:
+        self.made += 1
+        said = (
+            {membership.JOB: kind.job, membership.JOB_SIZE: str(kind.size)}
+            if kind.job
+            else {}
+        )
+        meta = Meta(
+            namespace="default",
+            name=name,
+            uid=f"uid-{name}-{self.made}",
+            annotations=said,
+            creation_timestamp=f"2027-01-15T08:00:00.{self.made:06}Z",
+        )
+        one = Container(name="c", resources=Resources(limits={RESOURCE: kind.count}))
+        spec = PodSpec(containers=[one], priority=kind.priority)
+        status = PodStatus(phase="Pending")
+        self.pods[name] = objects.Pod(metadata=meta, spec=spec, status=status)
+
+    def change(
+        self, name: str, said: Mapping[str, str | None], phase: str = ""
+    ) -> None:
+        """Write annotations, and perhaps the phase."""
+        pod = self.pods[name]
+        now = {**(pod.metadata.annotations or {}), **said}
+        kept = {key: value for key, value in now.items() if value is not None}
+        meta = replace(pod.metadata, annotations=kept)
+        status = PodStatus(phase=phase or pod.status.phase)
+        self.pods[name] = replace(pod, metadata=meta, status=status)
+
+    def is_bound(self, name: str) -> bool:
+        return name in self.pods and bool(self.pods[name].spec.node_name)
+
+    def is_ending(self, name: str) -> bool:
+        return bool(self.pods[name].metadata.deletion_timestamp)
+
+    def is_alive(self, name: str) -> bool:
+        return self.pods[name].status.phase in ("Pending", "Running")
+
+    def bind(self, args: BindArgs, written: Mapping[str, str]) -> None:
+        """Bind as the API server does.
+
+        Raises:
+            ApiError: it does not.
+        """
+        pod = self.pods.get(args.name)
+        if pod is None:
+            raise NotFoundError(404)
+        if pod.metadata.uid != args.uid or pod.spec.node_name:
+            raise ConflictError(409)
+        if pod.metadata.deletion_timestamp:
+            raise ConflictError(409)
+        self.pods[args.name] = replace(pod, spec=replace(pod.spec, node_name=args.node))
+        self.change(args.name, written)
+        mask = mask_of(self.pods[args.name])
+        assert mask, "a pod is bound without chips"
+        assert not mask & self.releasing.get(args.node, 0), f"{args}: not clean yet"
+        self.check(args.node)
+
+    def check(self, where: str) -> None:
+        """No chip of a node has two owners."""
+        taken: dict[int, str] = {}
+        for name, pod in self.pods.items():
+            if pod.spec.node_name == where and self.is_alive(name):
+                for chip in chips.ids_of(mask_of(pod)):
+                    assert chip not in taken, (
+                        f"{chip} of {where}: {taken[chip]}, {name}"
+                    )
+                    taken[chip] = name
+
+    def serve(self, name: str) -> None:
+        """The kubelet starts a pod, and the agent confirms its chips."""
+        pod = self.pods[name]
+        if pod.spec.node_name and pod.status.phase == "Pending":
+            self.change(name, served(chips.ids_of(mask_of(pod))), "Running")
+
+    def delete(self, name: str) -> None:
+        """Delete a pod: one with a node ends by and by."""
+        pod = self.pods[name]
+        if not pod.spec.node_name:
+            del self.pods[name]
+            return
+        meta = replace(pod.metadata, deletion_timestamp="2027-01-15T09:00:00Z")
+        self.pods[name] = replace(pod, metadata=meta)
+
+    def end(self, name: str, phase: str = "") -> None:
+        """A pod's processes end; with a phase, its object stays."""
+        pod = self.pods[name]
+        if self.is_alive(name):
+            where = pod.spec.node_name
+            self.releasing[where] = self.releasing.get(where, 0) | mask_of(pod)
+        if phase:
+            self.change(name, {}, phase)
+        else:
+            del self.pods[name]
+
+    def report(self, where: str, now_s: float) -> events.ReportSeen:
+        """What the agent says of its node."""
+        held = 0
+        for name, pod in self.pods.items():
+            is_here = pod.spec.node_name == where and pod.status.phase == "Running"
+            held |= mask_of(pod) if is_here and self.is_alive(name) else 0
+        gone = self.releasing.get(where, 0)
+        free = [chip for chip in ALL if not (held | gone) >> chip & 1]
+        return report(
+            where,
+            available=free,
+            held=chips.ids_of(held),
+            releasing=chips.ids_of(gone),
+            update_time=now_s,
+        )
+
+
+@dataclass(slots=True)
+class Api:
+    """What the extender asks of the API server, each answer given by a test."""
+
+    truth: Truth
+    loop: Loop
+    #: what is on its way
+    binds: list[Sent] = field(default_factory=list)
+    evictions: list[Asked] = field(default_factory=list)
+    #: sees each eviction as it is sent
+    look: Callable[[Victim, bool], None] = lambda _victim, _rehearse: None
+    #: whether evictions are answered only when a test says so
+    is_slow: bool = False
+
+    async def get(self, _namespace: str, name: str) -> objects.Pod:
+        if name not in self.truth.pods:
+            raise NotFoundError(404)
+        return self.truth.pods[name]
+
+    async def bind(self, args: BindArgs, said: Mapping[str, str]) -> None:
+        sent = Sent(
+            args=args,
+            annotations=said,
+            answer=self.loop.create_future(),
+            at_s=self.loop.now_s,
+        )
+        self.binds.append(sent)
+        await sent.answer
+
+    async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
+        self.look(victim, rehearse)
+        if not self.is_slow:
+            return self.answer(victim, rehearse=rehearse)
+        asked = Asked(
+            victim=victim, rehearse=rehearse, answer=self.loop.create_future()
+        )
+        self.evictions.append(asked)
+        return await asked.answer
+
+    def answer(self, victim: Victim, *, rehearse: bool) -> Outcome:
+        """Carry an eviction out."""
+        name, truth = victim.name, self.truth
+        if name not in truth.pods or truth.pods[name].metadata.uid != victim.uid:
+            return Outcome.GONE
+        if name in truth.held:
+            return Outcome.BUDGET
+        if name in truth.failing:
+            return Outcome.FAILED
+        if not rehearse:
+            truth.delete(name)
+        return Outcome.YES
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        """Nobody reads here."""
+
+    def wake(self) -> None:
+        """A test tries when it likes."""
+
+
+class Extender:
+    """One that has read everything, and remembers nothing else."""
+
+    def __init__(self, api: Api) -> None:
+        loop = api.loop
+        clock = Clock(
+            now_s=lambda: loop.now_s, now_ns=lambda: int(loop.now_s * 1_000_000_000)
+        )
+        self.loop = loop
+        self.cache = Cache()
+        metrics = Metrics(CollectorRegistry())
+        self.planner = Planner(self.cache, Jobs(), clock=clock)
+        self.binder = Binder(
+            self.cache,
+            api,
+            gate=self.planner,
+            clock=clock,
+            metrics=metrics,
+            told=lambda _pod, _made: None,
+        )
+        self.evictor = Evictor(
+            self.cache, api, clock=clock, why_wait=self.planner.why_wait
+        )
+        self.server = Server(
+            self.cache,
+            self.binder,
+            planner=self.planner,
+            notes=Notes(),
+            metrics=metrics,
+            clock=clock,
+            why_not_ready=lambda: None,
+            on_refused=lambda: None,
+            evictor=self.evictor,
+        )
+        for name in NODES:
+            self.learn(node(name), api.truth.report(name, loop.now_s))
+        self.learn(*map(decode.pod_change, api.truth.pods.values()))
+
+    def learn(self, *found: events.Change) -> None:
+        for each in found:
+            step(self.cache, each, self.loop.now_s)
+            self.planner.settle()
+
+    def filter(self, pod: objects.Pod, names: tuple[str, ...]) -> list[str]:
+        """The nodes that filter leaves to a pod, as the server answers it."""
+        ours = decode.npu_pod(pod)
+        assert ours is not None
+        judged = self.server._judge(pod, ours, names)
+        return list(self.server._with_room(self.evictor, pod, ours, judged).fitting)
+
+    async def tick(self) -> None:
+        """What the program does each second."""
+        self.learn(events.Ticked())
+        self.planner.tick()
+        self.evictor.tick()
+        await self.binder.audit()
+
+    async def stop(self) -> None:
+        await self.evictor.stop()
+        await self.planner.stop()
+        await self.binder.stop()
+
+
+def mask_of(pod: objects.Pod) -> int:
+    """The chips that a pod's annotations name."""
+    said = pod.metadata.annotations or {}
+    mask = 0
+    for key in (RESOURCE, annotations.ASCEND_REAL):
+        if said.get(key):
+            named = annotations.parse_chips(said[key], ATLAS_800_TRAINING)
+            mask |= chips.mask_of(named)
+    return mask

@@ -1,0 +1,226 @@
+"""Every phase of making room against everything that can happen then."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from extender.preemption.attempt import (
+    Announce,
+    Answered,
+    Begun,
+    Book,
+    Cleared,
+    Effect,
+    Event,
+    Evict,
+    GiveUp,
+    Keep,
+    Limits,
+    Outcome,
+    Over,
+    Phase,
+    Room,
+    TellInVain,
+    TellVictim,
+    Ticked,
+    Victim,
+    Wake,
+    step,
+)
+
+LIMITS = Limits(ask_s=15, leave_s=300, ready_s=60, again_s=5, spared_s=60, rest_s=300)
+A, B = (Victim(uid=f"uid-{x}", namespace="default", name=x) for x in "ab")
+ROOM = Room(
+    owner="uid-high",
+    title="pod default/high",
+    priority=10,
+    resource="huawei.com/Ascend910",
+    chips={"n1": 0b1111},
+    victims=(A, B),
+)
+#: Nobody has to be evicted: who is in the way is ending already.
+ENDING = replace(ROOM, title="", victims=())
+OWNER = ROOM.owner
+#: Where each phase begins, and how long it may last.
+BEGINS = {"asking": (0.0, 15), "leaving": (10.0, 300), "ready": (100.0, 60)}
+
+
+def answered(victim: Victim, outcome: Outcome) -> Answered:
+    return Answered(owner=OWNER, uid=victim.uid, outcome=outcome)
+
+
+def evicted(victim: Victim, *, rehearse: bool = False) -> Evict:
+    return Evict(owner=OWNER, victim=victim, rehearse=rehearse)
+
+
+def happen(book: Book, event: Event, now_s: float) -> tuple[Effect, ...]:
+    return step(book, event, now_s, LIMITS)
+
+
+def in_phase(phase: str) -> Book:
+    """A book with a room that is so far; of asking, one answer has come."""
+    book = Book()
+    happen(book, Begun(room=ROOM), 0)
+    happen(book, answered(A, Outcome.YES), 1)
+    if phase in ("leaving", "ready"):
+        happen(book, answered(B, Outcome.YES), 10)
+    if phase == "ready":
+        happen(book, Cleared(owner=OWNER), 100)
+    return book
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    event: Event
+    effects: tuple[Effect, ...] = ()
+    #: "" is over
+    then: str
+    spared: tuple[str, ...] = ()
+    rests: bool = False
+
+
+GIVE_UP = GiveUp(owner=OWNER)
+CASES: dict[str, tuple[Case, ...]] = {
+    "asking": (
+        Case(
+            event=answered(B, Outcome.YES),
+            effects=(Announce(room=ROOM), evicted(A), evicted(B)),
+            then="leaving",
+        ),
+        Case(
+            event=answered(B, Outcome.GONE),
+            effects=(Announce(room=ROOM), evicted(A), evicted(B)),
+            then="leaving",
+        ),
+        Case(
+            event=answered(B, Outcome.BUDGET),
+            effects=(GIVE_UP, Wake()),
+            then="",
+            spared=("uid-b",),
+        ),
+        Case(
+            event=answered(B, Outcome.FAILED), effects=(GIVE_UP,), then="", rests=True
+        ),
+        Case(event=answered(A, Outcome.BUDGET), then="asking"),
+        Case(event=Cleared(owner=OWNER), then="asking"),
+        Case(event=Over(owner=OWNER), effects=(GIVE_UP,), then=""),
+        Case(event=Begun(room=ROOM), then="asking"),
+    ),
+    "leaving": (
+        Case(
+            event=answered(A, Outcome.YES),
+            effects=(TellVictim(room=ROOM, victim=A),),
+            then="leaving",
+        ),
+        Case(event=answered(A, Outcome.GONE), then="leaving"),
+        Case(event=answered(A, Outcome.BUDGET), then="leaving"),
+        Case(event=answered(A, Outcome.FAILED), then="leaving"),
+        Case(event=Cleared(owner=OWNER), effects=(Wake(),), then="ready"),
+        Case(event=Over(owner=OWNER), effects=(GIVE_UP,), then=""),
+        Case(event=Begun(room=ROOM), then="leaving"),
+    ),
+    "ready": (
+        Case(
+            event=answered(A, Outcome.YES),
+            effects=(TellVictim(room=ROOM, victim=A),),
+            then="ready",
+        ),
+        Case(event=answered(A, Outcome.FAILED), then="ready"),
+        Case(event=Cleared(owner=OWNER), then="ready"),
+        Case(event=Over(owner=OWNER), effects=(GIVE_UP,), then=""),
+        Case(event=Begun(room=ROOM), then="ready"),
+    ),
+}
+LATE = {
+    "asking": ((GIVE_UP,), 5.0),
+    "leaving": ((GIVE_UP, TellInVain(room=ROOM)), 300.0),
+    "ready": ((GIVE_UP,), 300.0),
+}
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    return ((phase, case) for phase, found in CASES.items() for case in found)
+
+
+@pytest.mark.parametrize(("phase", "case"), list(cases()))
+def test_what_happens_in_a_phase_has_what_follows(phase: str, case: Case) -> None:
+    book = in_phase(phase)
+
+    effects = happen(book, case.event, 101)
+
+    making = book.making.get(OWNER)
+    assert effects == case.effects
+    assert (making.phase.name.lower() if making else "") == case.then
+    assert tuple(book.spared) == case.spared
+    assert bool(book.resting) is case.rests
+
+
+@pytest.mark.parametrize("phase", CASES)
+def test_no_phase_outlasts_its_time(phase: str) -> None:
+    begun_s, lasts_s = BEGINS[phase]
+    book = in_phase(phase)
+    effects, rests_s = LATE[phase]
+
+    assert happen(book, Ticked(), begun_s + lasts_s - 1) == ()
+    assert happen(book, Ticked(), begun_s + lasts_s) == effects
+
+    assert book.making == {}
+    assert book.resting == {OWNER: begun_s + lasts_s + rests_s}
+
+
+def test_a_room_begins_by_asking_for_every_victim() -> None:
+    book = Book()
+
+    effects = happen(book, Begun(room=ROOM), 0)
+
+    asked = (evicted(A, rehearse=True), evicted(B, rehearse=True))
+    assert effects == (Keep(room=ROOM), *asked)
+    assert book.making[OWNER].phase is Phase.ASKING
+
+
+def test_for_who_is_ending_anyway_it_is_only_waited() -> None:
+    book = Book()
+
+    assert happen(book, Begun(room=ENDING), 0) == (Keep(room=ENDING),)
+
+    assert book.making[OWNER].phase is Phase.LEAVING
+    assert happen(book, Cleared(owner=OWNER), 1) == (Wake(),)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.BUDGET, Outcome.FAILED])
+def test_who_could_not_be_evicted_is_evicted_a_little_later(outcome: Outcome) -> None:
+    book = in_phase("leaving")
+    happen(book, answered(A, outcome), 20)
+
+    assert happen(book, Ticked(), 24) == ()
+    assert happen(book, Ticked(), 25) == (evicted(A),)
+    assert happen(book, Ticked(), 31) == ()  # the answer has not come yet
+    assert happen(book, answered(A, Outcome.YES), 32) == (
+        TellVictim(room=ROOM, victim=A),
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [answered(A, Outcome.YES), Cleared(owner=OWNER), Over(owner=OWNER), Ticked()],
+)
+def test_of_a_room_that_is_not_there_nothing_follows(event: Event) -> None:
+    assert happen(Book(), event, 0) == ()
+
+
+def test_the_scheduler_tries_again_when_a_pause_is_over() -> None:
+    book = in_phase("asking")
+    happen(book, answered(B, Outcome.BUDGET), 2)
+
+    assert happen(book, Ticked(), 61) == ()
+    assert happen(book, Ticked(), 62) == (Wake(),)
+    assert (book.spared, book.resting) == ({}, {})
+
+
+def test_four_victims_are_three_names_and_how_many_more() -> None:
+    some = tuple(Victim(uid=x, namespace="default", name=x) for x in "abcd")
+    room = replace(ROOM, victims=some)
+
+    assert room.named == "default/a, default/b, default/c and 1 more"
+    assert ROOM.named == "default/a, default/b"

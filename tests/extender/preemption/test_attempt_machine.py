@@ -1,0 +1,189 @@
+"""Room for many pods, in any order of what can happen.
+
+The machine is scheduler, Eviction API, kubelets and time at once: it asks for places,
+binds, lets evictions succeed, fail or be refused, lets pods end, and waits. Whatever it
+does: no chip is anybody's twice, nobody goes for a pod that is not more important, and
+nobody before the API server has said of all that they may; once all is quiet, nothing
+is kept.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from extender.cache import events
+from extender.cache.cache import Cache, step
+from extender.clocks import Clock
+from extender.preemption.attempt import Outcome, Victim
+from extender.preemption.preemptor import Evictor
+from extender.scheduling import node_filter, reserve
+from extender.scheduling.reserve import Choice
+from scheduler_core.node import chips
+from scheduler_core.wire.pods import NpuPod
+from tests.extender.clusters import NOW_S, cluster, report
+from tests.extender.preemption.test_choosing_victims import high, low
+
+NODES = ("n1", "n2")
+#: {pod that wants room: (chips, priority)}
+WANTING = {"w1": (4, 10), "w2": (8, 10), "w3": (2, 5), "w4": (4, 20)}
+#: {pod that runs: (node, chips, priority)}
+RUNNING = {
+    "a": ("n1", (0, 1), 0),
+    "b": ("n1", (4,), 5),
+    "c": ("n1", (5, 6), 1),
+    "d": ("n2", (0, 1, 2, 3), 1),
+    "e": ("n2", (4,), 10),
+}
+
+wanting = st.sampled_from(sorted(WANTING))
+running = st.sampled_from(sorted(RUNNING))
+outcomes = st.sampled_from([Outcome.YES, Outcome.BUDGET, Outcome.FAILED])
+seconds = st.sampled_from([1, 6, 61, 301])
+
+
+class Rooms(RuleBasedStateMachine):
+    """Everything runs on a loop that is turned until it is idle after each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.now_s = NOW_S
+        self.cache: Cache = cluster(nodes=NODES)
+        wall = Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9))
+        self.evictor = Evictor(self.cache, self, clock=wall)
+        #: {name of a running pod: what the API server says of it}
+        self.says: dict[str, Outcome] = {}
+        #: pods that were evicted and should not have been
+        self.wrong: list[str] = []
+        #: UIDs that may go, by the last rehearsal
+        self.allowed: set[str] = set()
+        for name, (node, ids, priority) in RUNNING.items():
+            self.learn(low(name, node, ids, priority=priority))
+        for name in WANTING:
+            self.wait_again(name)
+
+    # -- the world, as the evictor sees it ---------------------------------------
+
+    async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
+        outcome = self.says.get(victim.name, Outcome.YES)
+        if rehearse:
+            (self.allowed.add if outcome is Outcome.YES else self.allowed.discard)(
+                victim.uid
+            )
+            return outcome
+        mine = RUNNING.get(victim.name, WANTING.get(victim.name, ("", 0, 0)))[-1]
+        asking = [self.cache.priorities[owner] for owner in self.cache.rooms]
+        if victim.uid not in self.allowed or all(mine >= each for each in asking):
+            self.wrong.append(victim.name)  # here it would be a task's own affair
+        return outcome
+
+    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+        """Nobody reads here."""
+
+    def wake(self) -> None:
+        """The machine tries when it likes."""
+
+    # -- what can happen -----------------------------------------------------------
+
+    def learn(self, *found: events.Change) -> None:
+        for each in found:
+            step(self.cache, each, self.now_s)
+
+    def wait_again(self, name: str) -> None:
+        count, priority = WANTING[name]
+        self.learn(high(count, name, priority))
+
+    @rule(name=wanting)
+    def filter_and_bind(self, name: str) -> None:
+        pod = self.cache.pods.get(f"uid-{name}")
+        if pod is None or pod.node:
+            return
+        self.evictor.hand_over(pod, NODES)
+        judged = node_filter.judge(self.cache, pod, NODES, self.now_s)
+        if not judged.fitting:
+            self.evictor.refused(pod, NODES)
+            return
+        now_ns = int(self.now_s * 1e9)
+        made = reserve.choose(
+            self.cache, pod, judged.fitting[0], now_s=self.now_s, now_ns=now_ns
+        )
+        if isinstance(made, Choice):
+            kept = self.cache.record(made.promise.node, pod.shape.resource).kept
+            others = [mask for owner, mask in kept.items() if owner != pod.uid]
+            assert _are_apart([made.promise.chips, *others])
+            ids = chips.ids_of(made.promise.chips)
+            self.learn(made.promise)
+            bound = low(name, made.promise.node, ids, priority=WANTING[name][1])
+            self.learn(bound)
+
+    @rule(name=wanting)
+    def end_a_pod_that_was_placed(self, name: str) -> None:
+        self.learn(events.PodGone(uid=f"uid-{name}"))
+        self.wait_again(name)
+
+    @rule(name=running)
+    def end(self, name: str) -> None:
+        self.learn(events.PodGone(uid=f"uid-{name}"))
+
+    @rule(name=running, outcome=outcomes)
+    def say(self, name: str, outcome: Outcome) -> None:
+        self.says[name] = outcome
+
+    @rule(by_s=seconds)
+    def tick(self, by_s: int) -> None:
+        self.now_s += by_s
+        self.learn(*(report(name, update_time=self.now_s) for name in NODES))
+        self.learn(events.Ticked())
+        self.loop.run_until_complete(self._turn())
+
+    async def _turn(self) -> None:
+        self.evictor.tick()
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+    # -- what always holds ------------------------------------------------------------
+
+    @invariant()
+    def no_chip_is_anybodys_twice(self) -> None:
+        for record in self.cache.records():
+            taken: defaultdict[str, int] = defaultdict(int)
+            for uid, tenant in record.tenants.items():
+                taken[uid] |= tenant.chips
+            for uid, promise in record.assumed.items():
+                taken[uid] |= promise.chips
+            assert _are_apart(taken.values()), taken
+            assert _are_apart(record.kept.values()), record.kept
+
+    @invariant()
+    def nobody_goes_who_should_not(self) -> None:
+        assert self.wrong == []
+
+    @invariant()
+    def what_is_kept_is_a_room_on_its_way(self) -> None:
+        kept = {owner for r in self.cache.records() for owner in r.kept}
+        assert kept == set(self.cache.rooms)
+
+    def teardown(self) -> None:
+        for _ in range(8):
+            self.tick(301)  # nobody asks any more
+        assert self.cache.rooms == {}
+        assert not any(p.planned for p in self.cache.assumed.values())
+        self.loop.run_until_complete(self.evictor.stop())
+        self.loop.close()
+
+
+def _are_apart(masks: Iterable[int]) -> bool:
+    together = 0
+    for mask in masks:
+        if together & mask:
+            return False
+        together |= mask
+    return True
+
+
+TestRooms = Rooms.TestCase
+TestRooms.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

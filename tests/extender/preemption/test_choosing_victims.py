@@ -1,0 +1,227 @@
+"""Whom to evict for a pod, and for a whole job."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.cache.requests import Ask
+from extender.preemption import victims
+from extender.preemption.attempt import Room
+from scheduler_core.node import chips
+from tests.extender.clusters import RESOURCE, Spec, apply, claim, cluster, free, pod
+from tests.extender.clusters import node as node_seen
+from tests.extender.jobpods import member
+
+HIGH = 100
+
+
+def low(
+    name: str, where: str, ids: Iterable[int], *, priority: int = 0, job: str = ""
+) -> events.PodSeen:
+    """A pod that runs, of a lower priority; perhaps one of a job of two."""
+    ids = tuple(ids)
+    seen = member(
+        name, job=job, count=len(ids), node=where, phase="Running", priority=priority
+    )
+    served = dict(seen.pod.annotations) | claim(ids, 2**64 - 1)
+    served["huawei.com/AscendReal"] = ""
+    found = replace(seen, pod=replace(seen.pod, annotations=served), priority=priority)
+    return found if job else replace(found, seat=None)
+
+
+def high(count: int, name: str = "high", priority: int = HIGH) -> events.PodSeen:
+    return events.PodSeen(pod=pod(Spec(name=name, count=count)), priority=priority)
+
+
+def for_pod(cache: Cache, *names: str, spared: Iterable[str] = ()) -> Room | None:
+    wanting = cache.pods["uid-high"]
+    return victims.for_pod(cache, wanting, names or ("n1", "n2"), set(spared))
+
+
+def gone(room: Room | None) -> list[str]:
+    return [] if room is None else [victim.name for victim in room.victims]
+
+
+def kept(room: Room | None) -> dict[str, tuple[int, ...]]:
+    if room is None:
+        return {}
+    return {node: chips.ids_of(mask) for node, mask in room.chips.items()}
+
+
+def test_the_ring_with_the_least_to_lose_is_freed() -> None:
+    cache = cluster(
+        low("a", "n1", (0,), priority=1),
+        low("b", "n1", (4, 5)),
+        low("c", "n2", (0, 1, 2, 3, 4, 5, 6, 7), priority=5),
+        high(4),
+        nodes=("n1", "n2"),
+    )
+
+    room = for_pod(cache)
+
+    assert (gone(room), kept(room)) == (["b"], {"n1": (4, 5, 6, 7)})
+
+
+def test_nobody_goes_for_a_pod_without_a_higher_priority() -> None:
+    cache = cluster(low("a", "n1", (0,)), low("b", "n1", (4,)), high(4, priority=0))
+
+    assert for_pod(cache) is None
+
+
+def test_nobody_goes_where_there_is_room_or_never_any() -> None:
+    fits = cluster(low("a", "n1", (0,)), high(4))
+    too_many = cluster(low("a", "n1", (0,)), low("b", "n1", (4,)), high(3))
+
+    assert for_pod(fits) is None
+    assert for_pod(too_many) is None
+
+
+def test_nobody_goes_from_a_node_that_has_not_been_offered() -> None:
+    cache = cluster(
+        low("a", "n1", range(8), priority=5),
+        low("b", "n2", range(8)),
+        high(8),
+        nodes=("n1", "n2"),
+    )
+
+    assert gone(for_pod(cache, "n1")) == ["a"]
+
+
+def test_who_may_not_go_stays_and_others_go() -> None:
+    cache = cluster(low("a", "n1", (0,)), low("b", "n1", (4,), priority=5), high(4))
+
+    assert gone(for_pod(cache)) == ["a"]
+    assert gone(for_pod(cache, spared=["uid-a"])) == ["b"]
+    assert for_pod(cache, spared=["uid-a", "uid-b"]) is None
+
+
+def test_a_pod_whose_chips_are_not_confirmed_is_no_victim() -> None:
+    waits = Spec(name="a", node="n1", annotations=claim(range(8)), count=8)
+    cache = cluster(events.PodSeen(pod=pod(waits)), high(8))
+
+    assert for_pod(cache) is None
+
+
+def test_who_is_ending_is_counted_on_and_not_evicted() -> None:
+    a, b = low("a", "n1", (0,)), low("b", "n1", (4,))
+    ending = replace(b, pod=replace(b.pod, deleting=True))
+    cache = cluster(a, ending, high(4))
+
+    room = for_pod(cache)
+
+    assert room is not None
+    assert (room.victims, kept(room)) == ((), {"n1": (4, 5, 6, 7)})
+
+
+def test_a_job_of_several_goes_as_a_whole_or_not_at_all() -> None:
+    cache = cluster(
+        low("a", "n1", range(8), job="j"),
+        low("b", "n2", range(8), job="j"),
+        high(8),
+        nodes=("n1", "n2"),
+    )
+
+    assert gone(for_pod(cache, "n1")) == ["a", "b"]
+    assert for_pod(cache, "n1", spared=["uid-b"]) is None
+    apply(cache, low("b", "n2", range(8), job="j", priority=HIGH))
+    assert for_pod(cache, "n1") is None
+
+
+def test_chips_that_are_kept_for_another_are_freed_for_nobody_else() -> None:
+    cache = cluster(low("a", "n1", range(8)), high(8))
+    room = for_pod(cache)
+    assert room is not None
+    mine = events.RoomKept(
+        owner="uid-other", resource=RESOURCE, chips=room.chips, said=""
+    )
+
+    apply(cache, mine)
+
+    assert for_pod(cache) is None
+    apply(cache, events.RoomGivenUp(owner="uid-other"))
+    assert for_pod(cache) == room
+
+
+def test_cpu_that_nobody_would_free_is_no_room() -> None:
+    busy = replace(low("a", "n1", range(8)), ask=Ask(1000, 0))
+    other = events.OtherSeen(uid="uid-o", node="n1", ask=Ask(8000, 0))
+    wants = replace(high(8), ask=Ask(4000, 0))
+    cache = cluster(busy, other, wants)
+    apply(cache, replace(node_seen("n1"), room=Ask(10_000, 1 << 40, 110)))
+
+    assert for_pod(cache) is None
+
+    apply(cache, replace(other, ask=Ask(6000, 0)))
+    assert gone(for_pod(cache)) == ["a"]
+    assert cache.loads.of("n1") == Ask(7000, 0, 2)  # as before
+
+
+def job(cache: Cache, *names: str, spared: Iterable[str] = ()) -> Room | None:
+    (gang,) = (each for each in cache.gangs.jobs.values() if each.unseated)
+    return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(spared))
+
+
+def wanting(*priorities: int) -> list[events.PodSeen]:
+    some = enumerate(priorities or (HIGH, HIGH))
+    return [member(f"w{n}", job="want", count=8, priority=each) for n, each in some]
+
+
+NODES = ("n1", "n2", "n3")
+
+
+def test_for_a_job_the_fewest_nodes_are_freed() -> None:
+    cache = cluster(
+        low("a", "n1", (0,)),
+        low("b", "n2", (0, 1), priority=5),
+        *wanting(),
+        nodes=NODES,
+    )
+
+    room = job(cache)
+
+    assert gone(room) == ["a"]
+    assert kept(room) == {"n1": tuple(range(8)), "n3": tuple(range(8))}
+    assert [free(cache, name) for name in NODES] == [
+        (1, 2, 3, 4, 5, 6, 7),
+        (2, 3, 4, 5, 6, 7),
+        tuple(range(8)),
+    ]
+
+
+def test_for_a_job_that_would_not_fit_all_the_same_nobody_goes() -> None:
+    cache = cluster(
+        low("a", "n1", (0,)),
+        low("b", "n2", (0,), priority=HIGH),
+        *wanting(),
+        nodes=("n1", "n2"),
+    )
+
+    assert job(cache, "n1", "n2") is None
+
+
+def test_for_a_job_with_room_nobody_goes() -> None:
+    cache = cluster(low("a", "n1", (0,)), *wanting(), nodes=NODES)
+
+    assert job(cache) is None
+
+
+def test_the_least_of_a_jobs_pods_must_have_the_higher_priority() -> None:
+    tenants = [low("a", "n1", (0,), priority=10), low("b", "n2", (0,), priority=10)]
+    cache = cluster(*tenants, *wanting(HIGH, 10), nodes=("n1", "n2"))
+
+    assert job(cache, "n1", "n2") is None
+
+
+def test_a_victims_whole_job_goes_for_a_job_too() -> None:
+    cache = cluster(
+        low("a", "n1", range(8), job="j"),
+        low("b", "n4", range(8), job="j"),
+        *wanting(),
+        nodes=("n1", "n2", "n4"),
+    )
+
+    room = job(cache, "n1", "n2")
+
+    assert gone(room) == ["a", "b"]
+    assert sorted(kept(room)) == ["n1", "n2"]

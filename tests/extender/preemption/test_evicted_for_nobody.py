@@ -1,0 +1,165 @@
+"""Nobody goes for a pod that could not take what he leaves, or no longer wants it."""
+
+from dataclasses import replace
+
+import pytest
+
+from extender.cache import events
+from scheduler_core.wire.pods import RawContainer, RawEnv
+from tests.extender.clusters import RESOURCE, Spec, apply, bind, cluster, free, pod
+from tests.extender.jobpods import member
+from tests.extender.preemption.test_choosing_victims import HIGH, high, low
+from tests.extender.preemption.test_preemptor import FULL, RING, world
+
+LOST = events.Ticked(lost="pods")
+LITERAL = RawContainer(
+    name="c",
+    limits={RESOURCE: "4"},
+    env=(RawEnv(name="ASCEND_VISIBLE_DEVICES", value="0,1,2,3"),),
+)
+
+
+def wanting(name: str, *, job: str = "want", size: int = 2) -> events.PodSeen:
+    """A pod of a job that is more important than others."""
+    seen = member(name, job=job, size=size, count=8, priority=HIGH)
+    return replace(seen, priority=HIGH)
+
+
+#: A job of two that needs two whole nodes, and who is there.
+JOB = (low("a", "n1", (0,)), low("b", "n2", (4,)), wanting("w0"), wanting("w1"))
+
+
+async def test_nobody_goes_for_a_pod_that_may_go_nowhere() -> None:
+    refused = pod(Spec(name="high", count=4, containers=(LITERAL,)))
+    assert refused.problem
+    async with world(*FULL, events.PodSeen(pod=refused, priority=HIGH)) as w:
+        assert w.filter("high") == []
+        await w.tick()
+
+        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+
+
+async def test_pods_that_may_go_nowhere_take_nobody_s_turn() -> None:
+    hopeless = [
+        events.PodSeen(
+            pod=pod(Spec(name=name, count=4, containers=(LITERAL,))), priority=HIGH + 1
+        )
+        for name in ("h0", "h1", "h2")
+    ]
+    async with world(*FULL, *hopeless, high(4)) as w:
+        for name in ("h0", "h1", "h2", "high"):
+            assert w.filter(name) == []
+        await w.tick()
+
+        assert list(w.cache.rooms) == ["uid-high"]
+
+
+async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
+    async with world(*JOB) as w:
+        (gang,) = w.cache.gangs.jobs.values()
+        gang.again_s = w.now_s[0] + 60
+        assert w.filter("w0") == []
+        await w.tick()
+        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+
+        gang.again_s = 0.0
+        w.filter("w0")
+        await w.tick()
+        assert sorted(w.api.evicted) == ["a", "b"]
+
+
+async def test_nobody_goes_for_a_job_too_large_to_be_bound_together() -> None:
+    async with world(*JOB) as w:
+        w.cache.limits = replace(w.cache.limits, gate_s=0.01)
+        assert w.filter("w0") == []
+        await w.tick()
+
+        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+
+
+async def test_nobody_goes_if_the_pod_went_while_it_was_asked_who_may() -> None:
+    async with world(*FULL, high(4)) as w:
+        w.filter("high")
+        w.evictor.tick()
+        assert list(w.cache.rooms) == ["uid-high"]
+
+        w.learn(events.PodGone(uid="uid-high"))
+        await w.settled()
+
+        assert (w.api.rehearsed, w.api.evicted) == (["b"], [])
+        assert w.cache.rooms == {}
+
+
+async def test_a_job_of_which_a_pod_was_made_anew_gets_room_all_the_same() -> None:
+    async with world(*JOB) as w:
+        w.filter("w0")
+        anew = wanting("w0")
+        anew = replace(anew, pod=replace(anew.pod, uid="uid-new"))
+        w.learn(events.PodGone(uid="uid-w0"), anew)
+
+        await w.tick()
+
+        assert sorted(w.api.evicted) == ["a", "b"]
+
+
+async def test_a_pod_that_joins_a_job_has_no_room_of_its_own_any_more() -> None:
+    async with world(*FULL, high(4)) as w:
+        w.filter("high")
+        await w.tick()
+        assert list(w.cache.rooms) == ["uid-high"]
+
+        w.learn(replace(high(4), seat=wanting("high").seat))
+        await w.tick()
+
+        assert w.cache.rooms == {}
+
+
+@pytest.mark.parametrize("name", ["high", "w0"])
+async def test_what_was_freed_stays_kept_while_nothing_can_be_placed(name: str) -> None:
+    seen = (*FULL, high(4)) if name == "high" else JOB
+    async with world(*seen) as w:
+        w.filter(name)
+        await w.tick()
+        for victim in ("a", "b"):
+            if victim in w.api.evicted:
+                w.learn(events.PodGone(uid=f"uid-{victim}"))
+        await w.tick(5)
+        rooms = dict(w.cache.rooms)
+        assert rooms
+
+        w.learn(LOST)
+        assert w.filter(name) == []
+        assert w.cache.rooms == rooms
+        w.learn(events.Ticked())
+        assert w.filter(name, ["n2"]) == []
+        assert w.cache.rooms == rooms
+
+        assert w.filter(name) != []
+        assert w.cache.rooms == {}
+
+
+async def test_a_pod_that_joins_a_job_gives_back_what_was_freed_for_it() -> None:
+    async with world(*FULL, high(4)) as w:
+        w.filter("high")
+        await w.tick()
+        w.learn(events.PodGone(uid="uid-b"))
+        await w.tick(5)
+        assert w.filter("high") == ["n1"]
+
+        w.learn(replace(high(4), seat=wanting("high").seat), wanting("w1"))
+        await w.tick()
+
+        assert w.cache.assumed == {}  # it is to come with its job
+
+
+def test_a_promise_on_another_node_takes_the_place_of_the_one_before() -> None:
+    cache = cluster(nodes=("n1", "n2"))
+    wanted = pod(Spec(name="p", count=4))
+    apply(cache, events.PodSeen(pod=wanted))
+    promise = bind(cache, wanted, "n1").promise
+
+    apply(cache, promise._replace(node="n2"))
+
+    assert (free(cache, "n1"), free(cache, "n2")) == (tuple(range(8)), RING)
+    apply(cache, events.Dropped(uid=wanted.uid))
+    assert free(cache, "n2") == tuple(range(8))

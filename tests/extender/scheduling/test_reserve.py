@@ -1,0 +1,162 @@
+import pytest
+
+from extender.cache import events
+from extender.cache.cache import Cache
+from extender.scheduling import reserve
+from extender.scheduling.node_filter import Label, Verdict
+from scheduler_core.node import chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.placement import pod as pod_placement
+from scheduler_core.wire.pods import NpuPod
+from tests.extender.clusters import (
+    NOW_NS,
+    NOW_S,
+    RESOURCE,
+    Spec,
+    apply,
+    bind,
+    claim,
+    cluster,
+    node,
+    pod,
+    report,
+    tenant,
+)
+
+
+def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Verdict:
+    made = reserve.choose(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    assert isinstance(made, Verdict), made
+    return made
+
+
+@pytest.mark.seed("000-02")
+@pytest.mark.seed("004-07")
+@pytest.mark.seed("004-10")
+def test_bind_writes_the_chips_and_the_time_of_the_choice() -> None:
+    cache = cluster(tenant("a", "n1", (0, 1, 4)))
+
+    placed = pod_placement.place(RESOURCE, 2, cache.cluster)
+
+    made = bind(cache, pod(Spec(name="p", count=2)), "n1")
+
+    assert made.annotations == {
+        RESOURCE: "Ascend910-2,Ascend910-3",
+        "predicate-time": str(NOW_NS),
+        "distributed-job": "false",
+    }
+    assert isinstance(placed, pod_placement.Placement)
+    assert made.sentence == f"chips 2,3 of n1: {placed.reason}"
+
+
+@pytest.mark.seed("004-10")
+def test_the_chips_are_those_of_the_moment_of_bind_not_of_filter() -> None:
+    cache = cluster()
+    first, second = (pod(Spec(name=name, count=2)) for name in "ab")
+    # Both were filtered on the empty node; then both are bound.
+    chosen = [bind(cache, wanted, "n1").promise.chips for wanted in (first, second)]
+
+    assert [chips.ids_of(mask) for mask in chosen] == [(0, 1), (2, 3)]
+
+
+@pytest.mark.seed("004-11")
+@pytest.mark.seed("004-12")
+def test_tasks_of_one_moment_on_one_node_never_share_a_chip() -> None:
+    cache = cluster()
+    given = 0
+    for i in range(8):
+        mask = bind(cache, pod(Spec(name=f"p{i}")), "n1").promise.chips
+        assert not given & mask
+        given |= mask
+
+    assert refused(cache, pod(Spec(name="late"))).label is Reason.TOO_FEW_FREE
+
+
+@pytest.mark.seed("000-09")
+def test_times_grow_on_a_node_even_if_the_clock_stands_or_goes_back() -> None:
+    cache = cluster()
+    times = []
+    for i, now_ns in enumerate((NOW_NS, NOW_NS, NOW_NS - 10**9, 5, NOW_NS + 7)):
+        wanted = pod(Spec(name=f"p{i}"))
+        made = reserve.choose(cache, wanted, "n1", now_s=NOW_S, now_ns=now_ns)
+        assert isinstance(made, reserve.Choice)
+        apply(cache, made.promise)
+        times.append(made.promise.predicate_time)
+
+    assert times == [NOW_NS, NOW_NS + 1, NOW_NS + 2, NOW_NS + 3, NOW_NS + 7]
+
+
+@pytest.mark.seed("000-09")
+def test_times_grow_above_those_that_another_leader_wrote() -> None:
+    ahead = NOW_NS + 10**12
+    other = pod(Spec(name="a", node="n1", annotations=claim((0,), ahead)))
+    cache = cluster(events.PodSeen(pod=other))
+
+    made = bind(cache, pod(Spec(name="p")), "n1")
+
+    assert made.promise.predicate_time == ahead + 1
+
+
+def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
+    poison = pod(Spec(name="a", node="n1", annotations=claim((0,), 2**64 - 2)))
+    cache = cluster(events.PodSeen(pod=poison))
+
+    assert bind(cache, pod(Spec(name="p")), "n1").promise.predicate_time == NOW_NS
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (node("n1", allocatable=0), Reason.NO_ALLOCATABLE),
+        (report("n1", lost=(0,)), Reason.IDS_LOST),
+        (events.ReportSeen(node="n1"), Reason.AGENT_SILENT),
+        (tenant("full", "n1", range(8)), Reason.TOO_FEW_FREE),
+        (tenant("split", "n1", (0, 1, 2, 4, 5, 6)), Reason.GROUP_TOO_SMALL),
+        (report("n1", unhealthy=range(1, 8)), Reason.CHIP_UNHEALTHY),
+    ],
+)
+def test_what_changed_since_filter_refuses_the_bind(
+    change: events.Change, reason: Reason
+) -> None:
+    assert refused(cluster(change), pod(Spec(name="p", count=2))).label is reason
+
+
+def test_a_node_that_is_not_known_is_refused() -> None:
+    assert refused(cluster(), pod(Spec(name="p")), "n9").label is Reason.NO_SUCH_NPU
+
+
+def test_a_conflict_is_refused_even_on_the_last_node() -> None:
+    cache = cluster()
+    bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
+
+    assert refused(cache, pod(Spec(name="b"))).label is Reason.CONFLICT
+
+
+def test_a_pod_that_is_ending_is_refused() -> None:
+    assert refused(cluster(), pod(Spec(name="p", deleting=True))).label is Label.POD
+
+
+def test_an_open_bind_is_tried_again_with_the_same_chips_and_time() -> None:
+    cache = cluster()
+    wanted = pod(Spec(name="p", count=2))
+    first = bind(cache, wanted, "n1")
+
+    again = reserve.choose(cache, wanted, "n1", now_s=NOW_S, now_ns=NOW_NS + 99)
+
+    assert isinstance(again, reserve.Choice)
+    assert again.promise == first.promise
+    assert again.annotations == first.annotations
+
+
+def test_an_open_bind_is_not_tried_on_another_node_or_a_broken_one() -> None:
+    cache = cluster(nodes=("n1", "n2"))
+    wanted = pod(Spec(name="p", count=2))
+    bind(cache, wanted, "n1")
+
+    assert refused(cache, wanted, "n2").label is Label.OPEN_BIND
+
+    apply(cache, report("n1", unhealthy=(0,)))
+    assert refused(cache, wanted).label is Reason.CHIP_UNHEALTHY
+
+    apply(cache, node("n1", allocatable=0))
+    assert refused(cache, wanted).label is Label.OPEN_BIND
