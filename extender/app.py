@@ -175,7 +175,13 @@ class Extender:
             if (namespace := settings.tor_share_namespace) and not settings.shadow
             else None
         )
-        self._reading = Reading(self._cache, self._networks, self.why_not_ready)
+        self._reading = Reading(
+            self._cache,
+            self._networks,
+            self.why_not_ready,
+            notes=self._notes,
+            clock=wall,
+        )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
         metrics.watch_settings(lambda: self._live.is_unusable)

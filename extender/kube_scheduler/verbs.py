@@ -1,10 +1,9 @@
-"""What the extender answers over HTTP: four verbs for kube-scheduler, one for people.
+"""What the extender answers kube-scheduler over HTTP: four verbs.
 
 Whatever fails is answered by `answering`; here the verbs say it in `Error`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from http import HTTPStatus
 
 from aiohttp import web
 
@@ -20,7 +19,6 @@ from extender.metrics import Metrics
 from extender.planning.planner import Planner
 from extender.preemption import victims
 from extender.preemption.preemptor import Evictor
-from extender.queries import explain
 from extender.scheduling import node_filter
 from extender.scheduling.decisions import Notes
 from extender.scheduling.node_filter import Judgement
@@ -84,7 +82,6 @@ class Server:
             ),
             web.post("/preempt", verb("preempt", self._preempt, lambda _: _NO_VICTIMS)),
             web.post("/bind", verb("bind", self._bind, protocol.error_answer)),
-            web.get("/v1/explain/{namespace}/{name}", self._explain),
         ]
 
     async def _filter(self, body: bytes, _request: web.Request) -> bytes:
@@ -180,23 +177,6 @@ class Server:
             protocol.bind_args(body), is_there=lambda: _is_there(request)
         )
         return protocol.error_answer(said)
-
-    async def _explain(self, request: web.Request) -> web.Response:
-        namespace = request.match_info["namespace"]
-        name = request.match_info["name"]
-        pod = self._cache.pod(namespace, name)
-        found = explain.explain(
-            self._cache,
-            self._notes,
-            pod,
-            name=f"{namespace}/{name}",
-            now_s=self._clock.now_s(),
-        )
-        status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK
-        if "text/plain" in request.headers.get("Accept", ""):
-            return web.Response(status=status, text=found.text)
-        answer = found.json | {"text": found.text}
-        return web.json_response(answer, status=status)
 
     def _count(self, judged: Judgement) -> None:
         result = "fits" if judged.fitting else "nowhere"

@@ -1,4 +1,4 @@
-"""What people and programs may ask that decides nothing: plan, snapshot, OpenAPI.
+"""What may be asked that decides nothing: explain, plan, snapshot, OpenAPI.
 
 The cluster is copied between two decisions; all else happens in a thread, one question
 after the other, so that no pod waits for a long answer.
@@ -13,9 +13,11 @@ from http import HTTPStatus
 from aiohttp import web
 
 from extender.cache.cache import Cache
+from extender.clocks import Clock
 from extender.planning.topology import Networks
-from extender.queries import openapi, snapshot, what_if
+from extender.queries import explain, openapi, snapshot, what_if
 from extender.queries.what_if import AskedWronglyError
+from extender.scheduling.decisions import Notes
 from scheduler_core.snapshot import document
 from scheduler_core.snapshot.document import Snapshot
 
@@ -36,6 +38,8 @@ class Reading:
         networks: Networks,
         why_not_ready: Callable[[], str | None],
         *,
+        notes: Notes,
+        clock: Clock,
         waiting_most: int = _WAITING_MOST,
     ) -> None:
         """Answer nothing yet.
@@ -44,12 +48,16 @@ class Reading:
             cache: what is known.
             networks: what is known of leaf switches and SuperPoDs, and the rules.
             why_not_ready: asked before each answer about the cluster.
+            notes: what filter said last of each pod.
+            clock: for how long pods have waited.
             waiting_most: questions that are taken at the same time.
         """
         self._waiting_most = waiting_most
         self._cache = cache
         self._networks = networks
         self._why_not_ready = why_not_ready
+        self._notes = notes
+        self._clock = clock
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -59,6 +67,7 @@ class Reading:
             web.post("/v1/plan", self._plan),
             web.get("/v1/snapshot", self._snapshot),
             web.get("/v1/openapi.json", self._openapi),
+            web.get("/v1/explain/{namespace}/{name}", self._explain),
         ]
 
     async def _plan(self, request: web.Request) -> web.Response:
@@ -78,6 +87,23 @@ class Reading:
                 HTTPStatus.BAD_REQUEST, f"pod-names: expected {_YES} or {_NO}"
             )
         return await self._answer(lambda now: _rendered(now, with_names=names == _YES))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        namespace = request.match_info["namespace"]
+        name = request.match_info["name"]
+        pod = self._cache.pod(namespace, name)
+        found = explain.explain(
+            self._cache,
+            self._notes,
+            pod,
+            name=f"{namespace}/{name}",
+            now_s=self._clock.now_s(),
+        )
+        status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK
+        if "text/plain" in request.headers.get("Accept", ""):
+            return web.Response(status=status, text=found.text)
+        answer = found.json | {"text": found.text}
+        return web.json_response(answer, status=status)
 
     async def _openapi(self, _request: web.Request) -> web.Response:
         return web.json_response(openapi.DOCUMENT)

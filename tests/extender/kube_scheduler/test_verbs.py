@@ -15,6 +15,8 @@ from extender.kube_scheduler.binder import Binder
 from extender.kube_scheduler.verbs import Server
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
+from extender.planning.topology import Networks, Rules
+from extender.queries.routes import Reading
 from extender.scheduling.decisions import Notes
 from service.endpoints import Endpoints
 from tests.extender import fake_api
@@ -81,6 +83,7 @@ async def served(
     wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
     async with fake_api.serving() as (api, pods):
         planner = Planner(cache, Jobs(), clock=wall)
+        notes = Notes()
         binder = Binder(
             cache,
             pods,
@@ -93,13 +96,21 @@ async def served(
             cache,
             binder,
             planner=planner,
-            notes=Notes(),
+            notes=notes,
             metrics=metrics,
             clock=wall,
             why_not_ready=lambda: waits,
             on_refused=lambda: None,
         )
-        endpoints = Endpoints(registry, lambda: waits, routes=server.routes())
+        reading = Reading(
+            cache,
+            Networks(cache, Rules()),
+            lambda: waits,
+            notes=notes,
+            clock=wall,
+        )
+        routes = [*server.routes(), *reading.routes()]
+        endpoints = Endpoints(registry, lambda: waits, routes=routes)
         async with (
             endpoints.serving("127.0.0.1:0") as address,
             aiohttp.ClientSession(f"http://{address}") as session,

@@ -13,18 +13,21 @@ from jsonschema import Draft202012Validator
 from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache
+from extender.clocks import Clock
 from extender.planning.topology import Networks, Rules
 from extender.queries import openapi
 from extender.queries.routes import Reading
+from extender.scheduling.decisions import Notes
 from scheduler_core import __main__ as program
 from scheduler_core.snapshot import document
 from service.endpoints import Endpoints
-from tests.extender.clusters import RESOURCE, apply, cluster, tenant
+from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, cluster, tenant
 from tests.extender.jobpods import member
 from tests.extender.kube_scheduler.test_verbs import recorded_cluster, served
 from tests.extender.networked import LARGE, switched
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
+WALL = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
 Answer = tuple[int, dict[str, Any]]
 
 
@@ -33,7 +36,14 @@ async def reading(
     cache: Cache, *, waits: str | None = None, waiting_most: int = 8
 ) -> AsyncIterator[aiohttp.ClientSession]:
     networks = Networks(cache, Rules())
-    routes = Reading(cache, networks, lambda: waits, waiting_most=waiting_most).routes()
+    routes = Reading(
+        cache,
+        networks,
+        lambda: waits,
+        notes=Notes(),
+        clock=WALL,
+        waiting_most=waiting_most,
+    ).routes()
     endpoints = Endpoints(CollectorRegistry(), lambda: waits, routes=routes)
     async with (
         endpoints.serving("127.0.0.1:0") as address,
@@ -268,10 +278,11 @@ async def test_the_description_is_served_as_it_is_in_the_docs() -> None:
 
 def test_the_description_speaks_of_every_read_endpoint() -> None:
     cache = half_full()
-    routes = Reading(cache, Networks(cache, Rules()), lambda: None).routes()
+    routes = Reading(
+        cache, Networks(cache, Rules()), lambda: None, notes=Notes(), clock=WALL
+    ).routes()
 
-    described = set(openapi.DOCUMENT["paths"]) - {"/v1/explain/{namespace}/{name}"}
-    assert {route.path for route in routes} == described
+    assert {route.path for route in routes} == set(openapi.DOCUMENT["paths"])
 
 
 async def test_explanations_are_as_described() -> None:
