@@ -1,4 +1,4 @@
-"""`python -m agent`, installed as `ascend-agent`."""
+"""Start `ascend-agent`, also as `python -m agent`."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from functools import partial
 from agent import app, mindcluster_flags
 from agent.observe import log as keys
 from agent.settings import Settings, verify
-from agent.settings_reload import Resettling, has_file
+from agent.settings_reload import SettingsReload, has_file
 from agent.status import socket
 from service import logs, process, settings
 
@@ -18,24 +18,24 @@ log = logging.getLogger(__name__)
 
 
 async def _run() -> None:
-    said = mindcluster_flags.translated(
+    translation = mindcluster_flags.translate(
         sys.argv[1:], os.environ, prefix=Settings.PREFIX
     )
-    told = settings.load(Settings, said.argv, os.environ)
-    verify(told)
-    logs.setup(told.log_level)
-    for text in said.idle:
+    loaded = settings.load(Settings, translation.argv, os.environ)
+    verify(loaded)
+    logs.setup(loaded.log_level)
+    for text in translation.idle:
         log.warning("flag without meaning", extra={keys.REASON: text})
     async with AsyncExitStack() as stack:
-        if has_file(said.argv, os.environ):
-            load = partial(settings.load, Settings, said.argv, os.environ)
-            following = asyncio.create_task(Resettling(told, load).run())
-            stack.callback(following.cancel)
-        await app.main(told)
+        if has_file(translation.argv, os.environ):
+            load = partial(settings.load, Settings, translation.argv, os.environ)
+            reload = asyncio.create_task(SettingsReload(loaded, load).run())
+            stack.callback(reload.cancel)
+        await app.main(loaded)
 
 
 def main() -> int:
-    """Run until told to stop, or tell the status; the exit code says how it went."""
+    """Run the agent until a signal, or print its status; return the exit code."""
     if sys.argv[1:2] == ["status"]:
         return socket.main(sys.argv[2:], os.environ)
     return process.run(_run)

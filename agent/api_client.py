@@ -1,4 +1,4 @@
-"""What the agent asks of the API server and of the kubelet's own API."""
+"""Requests of the agent to the API server and to the kubelet's own API."""
 
 import asyncio
 import os
@@ -19,58 +19,69 @@ from kube.reflector import ListWatch
 from scheduler_core.wire.pods import NpuPod
 
 COMPONENT = "ascend-agent"
-#: The kubelet waits for us meanwhile.
+#: Short, because the kubelet waits for Allocate meanwhile. Unit: seconds.
 KUBELET_PODS_S = 0.5
 
 
-class Api:
-    """Protects the one client and the events that wait to be sent."""
+class ApiClient:
+    """Client of the API server, recorder of events, access to the kubelet's API."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, *, given: Credentials, url: str
+        self, client: Client, recorder: Recorder, *, credentials: Credentials, url: str
     ) -> None:
-        """Use an open client; see `open`."""
+        """Use an open client; see `open`.
+
+        Args:
+            client: Open; owned by the caller.
+            recorder: Sends events through the client.
+            credentials: For requests to the kubelet.
+            url: Of the kubelet's own API; "" for none.
+        """
         self.client = client
         self.recorder = recorder
-        self._given = given
+        self._credentials = credentials
         self._kubelet_url = url
 
     @classmethod
     async def open(
         cls, stack: AsyncExitStack, settings: Settings, metrics: Metrics
     ) -> Self:
-        """Open the client for as long as a stack lasts.
+        """Open a client; the stack closes it.
 
         Raises:
-            SettingsError: There is no way to the API server.
+            SettingsError: The settings do not lead to an API server.
         """
-        given = credentials.given(
+        client_credentials = credentials.from_settings(
             kubeconfig_file=settings.kubeconfig,
             api_server=settings.api_server,
             service_account_dir=settings.service_account_dir,
             environ=os.environ,
         )
         client = await stack.enter_async_context(
-            Client(given, user_agent=COMPONENT, count=metrics.count_request)
+            Client(
+                client_credentials, user_agent=COMPONENT, count=metrics.count_request
+            )
         )
         recorder = Recorder(client, component=COMPONENT, host=settings.node_name)
-        return cls(client, recorder, given=given, url=settings.kubelet_url)
+        return cls(
+            client, recorder, credentials=client_credentials, url=settings.kubelet_url
+        )
 
     def pods_of(self, node: str) -> ListWatch[Pod]:
-        """Return the watch on the pods of one node."""
-        only_ours = {"fieldSelector": f"spec.nodeName={node}"}
-        return ListWatch(self.client, "/api/v1/pods", Pod, params=only_ours)
+        """Return a list-watch on the pods of one node; it is not started."""
+        params = {"fieldSelector": f"spec.nodeName={node}"}
+        return ListWatch(self.client, "/api/v1/pods", Pod, params=params)
 
     @staticmethod
     def npu_pod(pod: Pod, resource: str) -> NpuPod | None:
-        """Return a pod as the ledger sees it; None if it asks for no chips."""
+        """Convert a pod for the ledger; None if it asks for no chips of a resource."""
         return pods.npu_pod(pod, resource)
 
     async def send(self, patch: Patch) -> NpuPod | None:
-        """Set annotations of the pod with this uid; None if it has gone.
+        """Patch annotations of a pod; return the pod, None if that uid has gone.
 
         Raises:
-            PatchError: They are not set; try again later.
+            PatchError: The annotations are not set; try again later.
         """
         try:
             pod = await pods.patch_annotations(
@@ -83,28 +94,30 @@ class Api:
         except NotFoundError:
             return None
         except KubeError as error:
-            # Of the name there is another pod, or somebody writes all the time: then
-            # the server gives up, with the same code.
+            # A conflict about the uid: another pod has the name. Any other conflict:
+            # concurrent writes, after which the server gives up with the same code.
             if isinstance(error, ConflictError) and "uid" in error.message.lower():
                 return None
             raise PatchError(f"{patch.namespace}/{patch.name}: {error}") from error
         return pods.npu_pod(pod, patch.resource)
 
     async def kubelet_pods(self, node: str, resource: str) -> Iterable[NpuPod]:
-        """Return the NPU pods that the kubelet itself knows; none without its URL.
+        """Return the NPU pods that the kubelet lists; none without `kubelet_url`.
 
         Raises:
-            KubeError: It does not say.
+            KubeError: The kubelet does not answer.
         """
         if not self._kubelet_url:
             return ()
         try:
             async with asyncio.timeout(KUBELET_PODS_S):
-                found = await kubelet_pods.pods(
-                    self._kubelet_url, await self._given.token(), self._given.ssl
+                listed = await kubelet_pods.pods(
+                    self._kubelet_url,
+                    await self._credentials.token(),
+                    self._credentials.ssl,
                 )
         except TimeoutError as error:
             text = f"{self._kubelet_url}/pods: no answer within {KUBELET_PODS_S} s"
             raise UnreachableError(text) from error
-        ours = (pods.npu_pod(pod, resource) for pod in found)
-        return tuple(pod for pod in ours if pod is not None and pod.node == node)
+        npu_pods = (pods.npu_pod(pod, resource) for pod in listed)
+        return tuple(pod for pod in npu_pods if pod is not None and pod.node == node)

@@ -1,9 +1,9 @@
-"""The running agent: what its product lines share, and what runs when.
+"""The running agent: parts of the node, its product lines, order of start and end.
 
 driver ------> each line: health -> ledger -+-> plugin -> kubelet
-pods --------> each line: ledger            +-> publisher -> pod annotations
-ConfigMap <--- reporter <-- what each line says
-journal <----- holdbook <-- each line's holds
+pods --------> each line: ledger            +-> annotator -> pod annotations
+ConfigMap <--- reporter <-- node report of each line
+journal <----- writer <---- holds of each line
 """
 
 import asyncio
@@ -18,23 +18,23 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from agent import wiring
-from agent.api_client import Api
-from agent.devices.poller import Source
+from agent.api_client import ApiClient
+from agent.devices.poller import Poller
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
 from agent.health.rules import FaultConfig
 from agent.journal.file import Journal, JournalProblem, ProblemKind
-from agent.journal.writer import Holdbook
-from agent.monitor.driver import Sight
-from agent.monitor.fault_config import FaultWatch
-from agent.observe.announcer import News
+from agent.journal.writer import JournalWriter
+from agent.monitor.driver import DriverMonitor
+from agent.monitor.fault_config import FaultConfigWatch
+from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.node_lock import exclusive
-from agent.plugin.rate_limit import Pace
-from agent.pods.informer import FIRST_LIST_S, NodePods
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.node_lock import lock_kubelet_dir
+from agent.plugin.rate_limit import RateLimit
+from agent.pods.informer import FIRST_LIST_S, PodInformer
 from agent.pods.reconciler import READ_EACH_S
-from agent.product_line import Line, Shared
+from agent.product_line import NodeServices, ProductLine
 from agent.readiness import Readiness
 from agent.report import content
 from agent.report.owner import Owner
@@ -42,7 +42,7 @@ from agent.report.reporter import Reporter
 from agent.settings import Settings, boot_id
 from agent.status import document, socket
 from agent.status.document import View
-from agent.status.socket import telling
+from agent.status.socket import serve_status
 from service import clock
 from service.endpoints import Endpoints
 from service.version import version
@@ -69,8 +69,8 @@ async def main(settings: Settings) -> None:
     )
     metrics.ready.set_function(lambda: ready() is None)
     async with AsyncExitStack() as stack:
-        api = await Api.open(stack, settings, metrics)
-        # where probes of other device plugins ask, which tell by it that we live
+        api = await ApiClient.open(stack, settings, metrics)
+        # probes of MindCluster's device plugin ask at this path
         alive = web.get("/", _alive)
         endpoints = Endpoints(registry, ready, routes=[alive])
         address = await stack.enter_async_context(
@@ -78,65 +78,65 @@ async def main(settings: Settings) -> None:
         )
         log.info("serving", extra={"address": address})
         await stack.enter_async_context(
-            exclusive(settings.kubelet_dir, lambda text: _waiting(ready, text))
+            lock_kubelet_dir(settings.kubelet_dir, lambda text: _wait(ready, text))
         )
-        ready.has("directory")
-        source = Source(
+        ready.set_ready("directory")
+        poller = Poller(
             wiring.driver(stack, settings),
             poll_s=settings.driver_poll_s,
             deadline_s=settings.driver_deadline_s,
         )
-        reading = await wiring.first_reading(source, settings, ready)
+        reading = await wiring.first_reading(poller, settings, ready)
         agent = Agent(settings, api, metrics=metrics, ready=ready, reading=reading)
         stack.push_async_callback(agent.close)
         await stack.enter_async_context(
-            telling(settings.state_dir / socket.NAME, agent.status)
+            serve_status(settings.state_dir / socket.NAME, agent.status)
         )
-        await agent.run(source)
+        await agent.run(poller)
 
 
 async def _alive(_request: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-def _waiting(ready: Readiness, text: str) -> None:
+def _wait(ready: Readiness, text: str) -> None:
     log.error(text)
-    ready.lacks("directory", text)
+    ready.set_waiting("directory", text)
 
 
 class Agent:
-    """The parts, put together and kept running; what they protect is theirs."""
+    """All parts of one node's agent: they are constructed, run and closed here."""
 
     def __init__(
         self,
         settings: Settings,
-        api: Api,
+        api: ApiClient,
         *,
         metrics: Metrics,
         ready: Readiness,
         reading: Reading,
     ) -> None:
-        """Put the parts together; nothing runs yet.
+        """Construct all parts; start none.
 
         Args:
-            settings: What we were told.
-            api: The API server.
-            metrics: What is counted.
-            ready: What is still missing.
-            reading: The first look at the hardware.
+            settings: Verified.
+            api: Open; owned by the caller.
+            metrics: Of the agent.
+            ready: Knows what the agent still waits for.
+            reading: First reading of the driver, of all product lines.
         """
         self._settings = settings
         self._api = api
         self._ready = ready
-        self._news = News(metrics, api.recorder, node=settings.node_name)
+        self._announcer = Announcer(metrics, api.recorder, node=settings.node_name)
         boot = boot_id()
-        self._holdbook = Holdbook(
+        self._journal_writer = JournalWriter(
             Journal(
                 settings.state_dir / "holds", boot_id=boot, node=settings.node_name
             ),
             boot_id=boot,
             observe_s=metrics.journal_s.observe,
-            on_failure=self._news.journal_failed,
+            on_failure=self._announcer.journal_failed,
         )
         self._reporter = Reporter(
             api.client,
@@ -145,166 +145,174 @@ class Agent:
             heartbeat_s=settings.heartbeat_s,
             metrics=metrics,
             wall_s=clock.wall_s,
-            on_rival=partial(self._news.rival, "configmap"),
+            on_rival=partial(self._announcer.rival_state, "configmap"),
             owner=Owner(
                 api.client,
                 pod=settings.pod_name,
                 namespace=settings.pod_namespace,
                 configmap_namespace=settings.namespace,
             ).reference,
-            on_seen=self._reported,
+            on_configmap=self._apply_configmap,
             namespace=settings.namespace,
         )
-        # until we have looked whether the node is another plugin's to report
-        self._reporter.hush(is_silent=True)
-        self._pods = NodePods(api, node=settings.node_name, ready=ready)
-        shared = Shared(
+        # until all plugins have looked for a rival, which would write the ConfigMap
+        self._reporter.set_silent(is_silent=True)
+        self._pods = PodInformer(api, node=settings.node_name, ready=ready)
+        services = NodeServices(
             settings=settings,
             api=api,
             metrics=metrics,
-            news=self._news,
+            announcer=self._announcer,
             ready=ready,
             pods=self._pods,
-            holdbook=self._holdbook,
-            traffic=Traffic(asyncio.get_running_loop().time),
-            pace=Pace(READ_EACH_S),
+            journal_writer=self._journal_writer,
+            activity=AllocateActivity(asyncio.get_running_loop().time),
+            rate_limit=RateLimit(READ_EACH_S),
             processes=Processes(),
             mount=wiring.mount(settings, reading),
             host_ip=lambda: self._reporter.host_ip,
-            readings=lambda: [line.diagnosis.reading for line in self._lines],
+            readings=lambda: [line.chip_monitor.reading for line in self._lines],
         )
         readings = wiring.lines(settings, reading)
-        products = [each.product for each in readings]
+        products = [line_reading.product for line_reading in readings]
         self._lines = [
-            Line(
-                shared,
-                each,
-                beside=[row for row in products if row is not each.product],
-                on_rival=self._hush,
+            ProductLine(
+                services,
+                line_reading,
+                other_products=[
+                    row for row in products if row is not line_reading.product
+                ],
+                on_rival=self._update_silence,
             )
-            for each in readings
+            for line_reading in readings
         ]
-        ready.ask(self._reporter.problem)
-        self._sight = Sight(
-            [line.diagnosis for line in self._lines], news=self._news, metrics=metrics
+        ready.add_check(self._reporter.problem)
+        self._driver_monitor = DriverMonitor(
+            [line.chip_monitor for line in self._lines],
+            announcer=self._announcer,
+            metrics=metrics,
         )
-        self._fault_watch = FaultWatch(
+        self._fault_config_watch = FaultConfigWatch(
             api.client,
             namespace=settings.namespace,
-            apply=self._configured,
-            complain=self._news.fault_config,
+            apply=self._apply_fault_config,
+            on_problem=self._announcer.fault_config_problem,
         )
         metrics.followed.set_function(self._is_followed)
-        metrics.events_dropped.set_function(lambda: api.recorder.dropped)
-        self._news.watches(
+        metrics.events_dropped.set_function(lambda: api.recorder.dropped_count)
+        self._announcer.expose_watches(
             pods=self._pods.watch,
             configmap=self._reporter.configmap_watch,
             node=self._reporter.node_watch,
-            faultconfig=self._fault_watch.watch,
+            faultconfig=self._fault_config_watch.watch,
         )
 
-    async def run(self, source: Source) -> None:
+    async def run(self, poller: Poller) -> None:
         """Run until cancelled or until a part fails."""
         await self._restore()
         for line in self._lines:
-            line.diagnosis.look()
+            line.chip_monitor.judge_again()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.recorder.run(), name="events")
             tasks.create_task(self._pods.run(), name="pods")
-            tasks.create_task(source.run(self._sight.observed), name="driver")
-            tasks.create_task(self._fault_watch.run(), name="faults")
-            tasks.create_task(self._holdbook.run(), name="journal")
+            tasks.create_task(poller.run(self._driver_monitor.observe), name="driver")
+            tasks.create_task(self._fault_config_watch.run(), name="faults")
+            tasks.create_task(self._journal_writer.run(), name="journal")
             tasks.create_task(self._reporter.run(), name="reporter")
-            await self._pods.learn()
-            await self._learn_separated()
+            await self._pods.wait_until_known()
+            await self._wait_for_separated()
             for line in self._lines:
-                await line.settle()
-                line.begin(tasks)
+                await line.confirm_holds()
+                line.start_tasks(tasks)
             for line in self._lines:
                 tasks.create_task(self._report(line), name="report")
-            # in the body, so that when we are told to stop these end first: an
-            # Allocate that waits for its claim still needs all of the others
+            # in the body, so that on a signal the plugins end first: an Allocate that
+            # waits for its claim still needs all of the other tasks
             async with asyncio.TaskGroup() as serving:
                 for line in self._lines:
                     serving.create_task(line.server.run(), name=line.product.key)
 
     def status(self) -> dict[str, object]:
-        """What a person at the node is told."""
+        """Return the document of `ascend-agent status`."""
         return document.document(*map(self._view, self._lines))
 
-    def _view(self, line: Line) -> View:
+    def _view(self, line: ProductLine) -> View:
         return View(
             version=version(),
             mode=self._settings.mode,
             waiting_for=self._ready(),
-            driver_problem=self._sight.problem,
-            ledger=line.current.ledger,
-            reading=line.diagnosis.reading,
-            health=line.diagnosis.health,
-            changes=tuple(line.diagnosis.changes),
-            leftovers=line.leftovers.found,
+            driver_problem=self._driver_monitor.problem,
+            ledger=line.store.ledger,
+            reading=line.chip_monitor.reading,
+            health=line.chip_monitor.health,
+            changes=tuple(line.chip_monitor.changes),
+            stray_processes=line.stray_processes.occupants,
         )
 
     async def close(self) -> None:
-        """Let go of what is ours in the cluster and on the node."""
-        is_needed = any(line.current.ledger.holds for line in self._lines)
+        """Remove the CDI spec if no pod needs it, free the ConfigMap, close clients."""
+        is_needed = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
-            line.mounting.farewell(is_needed=is_needed)
-        await self._reporter.farewell()
+            line.mounts.clean_up(is_needed=is_needed)
+        await self._reporter.release_configmap()
         for line in self._lines:
             await line.close()
 
-    # What the lines learn at once
+    # Inputs of all product lines
 
     async def _restore(self) -> None:
-        found = await self._holdbook.read()
-        if isinstance(found, JournalProblem):
-            if found.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
-                log.info("no holds of this boot", extra={"reason": str(found)})
+        contents = await self._journal_writer.read()
+        if isinstance(contents, JournalProblem):
+            if contents.kind in {ProblemKind.ABSENT, ProblemKind.OTHER_BOOT}:
+                log.info("no holds of this boot", extra={"reason": str(contents)})
             else:
-                self._news.journal_unusable(str(found))
+                self._announcer.journal_unusable(str(contents))
             return
-        unclaimed = list(found.entries)
+        unclaimed = list(contents.entries)
         for line in self._lines:
             line.restore(entry for entry in unclaimed if line.owns(entry))
             unclaimed = [entry for entry in unclaimed if not line.owns(entry)]
         if unclaimed:
             text = f"{len(unclaimed)} holds of chips that this agent does not serve"
             log.warning("holds kept in the journal", extra={"reason": text})
-            self._holdbook.keep(unclaimed)
+            self._journal_writer.keep(unclaimed)
 
-    async def _learn_separated(self) -> None:
-        """Know which chips are separated by name before the kubelet hears of any."""
-        if self._pods.is_listed:  # else the API server is away, and nobody says
+    async def _wait_for_separated(self) -> None:
+        """Wait for the names of separated chips, before the kubelet gets a device list.
+
+        Waits for FIRST_LIST_S at most, and not at all while the API server is away.
+        """
+        if self._pods.is_listed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_LIST_S):
-                    await self._reporter.looked.wait()
+                    await self._reporter.configmap_known.wait()
 
-    def _configured(self, config: FaultConfig) -> None:
+    def _apply_fault_config(self, config: FaultConfig) -> None:
         for line in self._lines:
-            line.diagnosis.configured(config)
+            line.chip_monitor.apply_fault_config(config)
 
-    def _reported(self, data: Mapping[str, str] | None) -> None:
+    def _apply_configmap(self, data: Mapping[str, str] | None) -> None:
         for line in self._lines:
-            line.diagnosis.reported(data)
+            line.chip_monitor.apply_configmap(data)
 
-    def _hush(self) -> None:
-        """Report while no other plugin serves any line of the node, and only then.
+    def _update_silence(self) -> None:
+        """Let the reporter write only while no product line has a rival.
 
-        Who serves one writes the same ConfigMap; None: it is not known yet.
+        A rival of one product line writes the same ConfigMap. `rival` is None before
+        the plugin has looked for one.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
-        self._reporter.hush(is_silent=not is_ours)
+        self._reporter.set_silent(is_silent=not is_ours)
 
     def _is_followed(self) -> bool:
         return all(line.server.is_followed for line in self._lines)
 
-    # What is said of all of them
+    # Outputs of all product lines
 
-    async def _report(self, line: Line) -> NoReturn:
-        """Have the newest state published."""
+    async def _report(self, line: ProductLine) -> NoReturn:
+        """Publish the node report after each change of a product line."""
         while True:
-            version = line.current.version
-            drawn = content.of_node([each.picture() for each in self._lines])
-            self._reporter.publish(drawn)
-            await line.current.changed(version)
+            version = line.store.version
+            reports = [line_.node_report() for line_ in self._lines]
+            self._reporter.publish(content.merge_lines(reports))
+            await line.store.changed(version)

@@ -1,9 +1,9 @@
-"""Flags of MindCluster's device plugin, told as our own.
+"""Translate flags of MindCluster's device plugin into settings of this agent.
 
-An existing DaemonSet's arguments keep working: what means the same is translated,
-what changes nothing that anybody can see is left out and said once, and what would
-give containers something else than was asked for is refused, because nobody reads
-warnings. Our own names count first, wherever they are given.
+So the arguments of an existing DaemonSet keep working. A flag with an equal setting is
+translated. A flag without a visible effect is left out, and logged once. A flag that
+would give containers something else is refused: warnings are seldom read. A setting
+given under this agent's own name overrides a translated one, wherever it is given.
 
 Source: MindCluster's device plugin, `main.go` (at 22bb3d98).
 """
@@ -13,32 +13,32 @@ from dataclasses import dataclass
 
 from service.settings import SettingsError
 
-#: Our own setting, and its value.
-Told = tuple[str, str]
+#: Name and value of a setting of this agent.
+Setting = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A command line in our own words."""
+    """A command line of this agent, translated from MindCluster's."""
 
     argv: tuple[str, ...]
-    #: Flags that were given and mean nothing here, with why.
+    #: `-flag: reason` of each given flag that has no effect here.
     idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flag:
-    """One flag of theirs."""
+    """One flag of MindCluster's device plugin."""
 
-    #: Its value when it is not given.
+    #: Value without the flag.
     default: str
     #: Smallest and largest number; None: not a number.
     bounds: tuple[int, int] | None = None
-    #: What it is called here.
-    own: Callable[[str, Mapping[str, str]], Sequence[Told]] | None = None
-    #: Why no other value than the default will do.
+    #: Translates (value, environment) into settings; None: there is no equal setting.
+    settings: Callable[[str, Mapping[str, str]], Sequence[Setting]] | None = None
+    #: Reason why a value other than the default is refused; "" if it is not.
     only: str = ""
-    #: Why it means nothing.
+    #: Reason why the flag has no effect here; "" if it has one.
     idle: str = ""
 
 
@@ -47,30 +47,30 @@ _STDERR = "logs go to standard error"
 _BOOLEAN = ("true", "false")
 
 
-def _log_level(value: str, _environ: Mapping[str, str]) -> Sequence[Told]:
+def _log_level(value: str, _environ: Mapping[str, str]) -> Sequence[Setting]:
     return (("log-level", _LEVELS[value]),)
 
 
-def _mode(value: str, _environ: Mapping[str, str]) -> Sequence[Told]:
+def _mode(value: str, _environ: Mapping[str, str]) -> Sequence[Setting]:
     return (("mode", "scheduled" if value == "true" else "standalone"),)
 
 
-def _period(value: str, _environ: Mapping[str, str]) -> Sequence[Told]:
+def _period(value: str, _environ: Mapping[str, str]) -> Sequence[Setting]:
     return (("reconcile-period-s", value),)
 
 
-def _kubelet(value: str, environ: Mapping[str, str]) -> Sequence[Told]:
+def _kubelet(value: str, environ: Mapping[str, str]) -> Sequence[Setting]:
     host = environ.get("HOST_IP", "127.0.0.1")
     url = f"https://{host}:{environ.get('KUBELET_PORT', '10250')}"
     return (("kubelet-url", url),) if value == "true" else ()
 
 
 _FLAGS: Mapping[str, _Flag] = {
-    "volcanoType": _Flag(default="false", own=_mode),
+    "volcanoType": _Flag(default="false", settings=_mode),
     "presetVirtualDevice": _Flag(
         default="true", only="virtual devices are not made on demand"
     ),
-    "listWatchPeriod": _Flag(default="5", bounds=(3, 1800), own=_period),
+    "listWatchPeriod": _Flag(default="5", bounds=(3, 1800), settings=_period),
     "autoStowing": _Flag(
         default="true",
         only="chips return by themselves, except those that ManuallySeparateNPU names",
@@ -101,8 +101,8 @@ _FLAGS: Mapping[str, _Flag] = {
     "useSingleDieMode": _Flag(
         default="false", only="the dies of a chip are scheduled as modules"
     ),
-    "getPodFromKubelet": _Flag(default="false", own=_kubelet),
-    "logLevel": _Flag(default="0", bounds=(-1, 3), own=_log_level),
+    "getPodFromKubelet": _Flag(default="false", settings=_kubelet),
+    "logLevel": _Flag(default="0", bounds=(-1, 3), settings=_log_level),
     "logFile": _Flag(
         default="/var/log/mindx-dl/devicePlugin/devicePlugin.log", idle=_STDERR
     ),
@@ -118,58 +118,66 @@ _FLAGS: Mapping[str, _Flag] = {
 }
 
 
-def translated(
+def translate(
     argv: Sequence[str], environ: Mapping[str, str], *, prefix: str
 ) -> Translation:
-    """Return a command line in our own words.
+    """Return a command line without flags of MindCluster's device plugin.
 
     Args:
         argv: Without the program's name.
         environ: Of the process.
-        prefix: Of our settings in the environment.
+        prefix: Of this agent's settings in the environment.
 
     Raises:
-        SettingsError: A flag of theirs is given a value that will not do.
+        SettingsError: A flag of MindCluster has a value that this agent refuses.
     """
-    given, ours = _split(argv)
-    if not given:
-        return Translation(argv=tuple(ours))
-    problems = [problem for name in given for problem in _problems(name, given[name])]
+    flags, words = _split(argv)
+    if not flags:
+        return Translation(argv=tuple(words))
+    problems = [problem for name in flags for problem in _problems(name, flags[name])]
     if problems:
         raise SettingsError(problems)
-    told = dict(_told(given, environ))
-    known = {word.lstrip("-").partition("=")[0] for word in ours if word[:1] == "-"}
-    known |= {
-        name for name in told if f"{prefix}_{name.upper().replace('-', '_')}" in environ
+    settings = dict(_settings(flags, environ))
+    overridden = {
+        word.lstrip("-").partition("=")[0] for word in words if word[:1] == "-"
     }
-    theirs = [f"--{name}={text}" for name, text in told.items() if name not in known]
+    overridden |= {
+        name
+        for name in settings
+        if f"{prefix}_{name.upper().replace('-', '_')}" in environ
+    }
+    translated = [
+        f"--{name}={value}"
+        for name, value in settings.items()
+        if name not in overridden
+    ]
     return Translation(
-        argv=(*ours, *theirs),
+        argv=(*words, *translated),
         idle=tuple(
             f"-{name}: {_FLAGS[name].idle}"
-            for name, value in given.items()
+            for name, value in flags.items()
             if _FLAGS[name].idle and value != _FLAGS[name].default
         ),
     )
 
 
 def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return {their flag: its value}, and the words that are not theirs."""
-    given: dict[str, str] = {}
-    ours: list[str] = []
+    """Return {flag of MindCluster: value}, and all other words of a command line."""
+    flags: dict[str, str] = {}
+    words: list[str] = []
     rest = list(argv)
     while rest:
         word = rest.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or name not in _FLAGS:
-            # Go writes it with one dash
-            ours.append("--version" if word == "-version" else word)
+            # as for Go programs, with one dash
+            words.append("--version" if word == "-version" else word)
             continue
         if not equals:
             is_switch = _FLAGS[name].default in _BOOLEAN
             value = "true" if is_switch or not rest else rest.pop(0)
-        given[name] = value.lower() if _FLAGS[name].default in _BOOLEAN else value
-    return given, ours
+        flags[name] = value.lower() if _FLAGS[name].default in _BOOLEAN else value
+    return flags, words
 
 
 def _problems(name: str, value: str) -> Iterator[str]:
@@ -191,16 +199,18 @@ def _is_within(value: str, least: int, most: int) -> bool:
     return is_number and least <= int(value) <= most
 
 
-def _told(given: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[Told]:
-    """Yield what their flags say in our words.
+def _settings(
+    flags: Mapping[str, str], environ: Mapping[str, str]
+) -> Iterator[Setting]:
+    """Yield the settings of this agent that flags of MindCluster stand for.
 
-    Who speaks their language and does not say -volcanoType has no scheduler that
-    writes claims.
+    A command line with flags of MindCluster and without -volcanoType means a cluster
+    without a scheduler that writes claims, hence standalone mode.
     """
-    for name, value in {"volcanoType": "false", **given}.items():
-        own = _FLAGS[name].own
-        if own is not None:
-            yield from own(value, environ)
-    if given.get("enable-healthz") == "true":
+    for name, value in {"volcanoType": "false", **flags}.items():
+        settings_of = _FLAGS[name].settings
+        if settings_of is not None:
+            yield from settings_of(value, environ)
+    if flags.get("enable-healthz") == "true":
         default = _FLAGS["healthz-address"].default
-        yield "listen", f":{given.get('healthz-address', default)}"
+        yield "listen", f":{flags.get('healthz-address', default)}"

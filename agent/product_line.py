@@ -1,9 +1,9 @@
-"""What one product line of a node has of its own: its ledger, and all that serve it.
+"""One product line of a node: its ledger, and all parts that read or change it.
 
-driver -> health -+                    +-> plugin -> kubelet
-API server's pods +-> Current (ledger) +-> publisher -> pod annotations
-pod-resources ----+                    +-> picture
-+-> holdbook
+driver -> health -+               +-> plugin -> kubelet
+API server's pods +-> LedgerStore +-> annotator -> pod annotations
+pod-resources ----+               +-> node report
++-> journal writer
 """
 
 import asyncio
@@ -11,207 +11,215 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent import wiring
-from agent.api_client import Api
+from agent.api_client import ApiClient
 from agent.claims import confirm, occupancy
 from agent.claims import ledger as ledgers
-from agent.claims.annotations import affinity
+from agent.claims.annotations import make_affinity
 from agent.claims.events import Effect, Noted
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
 from agent.journal import writer
 from agent.journal.file import HoldEntry
-from agent.journal.writer import Holdbook
-from agent.monitor.chips import Clocks, Diagnosis
-from agent.monitor.stray_processes import Leftovers
-from agent.observe.announcer import News
+from agent.journal.writer import JournalWriter
+from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.stray_processes import StrayProcesses
+from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
-from agent.observe.registration import Standing
+from agent.observe.registration import Registration
 from agent.plugin import vnpu
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.mounts import Mount, Mounting
-from agent.plugin.pod_resources import Resources
-from agent.plugin.rate_limit import Pace
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.mounts import MountMethod, Mounts
+from agent.plugin.pod_resources import PodResourcesClient
+from agent.plugin.rate_limit import RateLimit
 from agent.plugin.server import Server
 from agent.plugin.servicer import Servicer
-from agent.plugin.vnpu import Parts, VirtualServicer
-from agent.pods.annotator import Publisher
-from agent.pods.informer import NodePods
+from agent.plugin.vnpu import VirtualDevices, VirtualServicer
+from agent.pods.annotator import Annotator
+from agent.pods.informer import PodInformer
 from agent.pods.reconciler import Reconciler
 from agent.readiness import Readiness
 from agent.report import content
-from agent.report.content import Picture, addresses
+from agent.report.content import NodeReport, addresses
 from agent.settings import STANDALONE, Settings
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """What all product lines of a node have in common."""
+class NodeServices:
+    """Parts of the agent that exist once on a node, for all of its product lines."""
 
     settings: Settings
-    api: Api
+    api: ApiClient
     metrics: Metrics
-    news: News
+    announcer: Announcer
     ready: Readiness
-    pods: NodePods
-    holdbook: Holdbook
-    #: One for all: pod-resources lists the devices of every resource at once.
-    traffic: Traffic
-    #: One for all: so is the kubelet's limit on questions.
-    pace: Pace
+    pods: PodInformer
+    journal_writer: JournalWriter
+    #: Shared, because pod-resources lists the devices of all resources at once.
+    activity: AllocateActivity
+    #: Shared, because the kubelet limits the requests of all callers together.
+    rate_limit: RateLimit
     processes: Processes
-    mount: Mount
-    #: The node's InternalIP, as far as it is known.
+    mount: MountMethod
+    #: Returns the node's InternalIP; "" while it is not known.
     host_ip: Callable[[], str]
-    #: The last look at each product line.
+    #: Returns the last reading of each product line.
     readings: Callable[[], Sequence[Reading]]
 
 
-class Line:
-    """The parts of one product line, put together; what they protect is theirs."""
+class ProductLine:
+    """Ledger, monitors, plugin, reconciler and annotator of one product line."""
 
     def __init__(
         self,
-        shared: Shared,
+        services: NodeServices,
         reading: Reading,
         *,
-        beside: Sequence[Product],
+        other_products: Sequence[Product],
         on_rival: Callable[[], None],
     ) -> None:
-        """Put the parts together; nothing runs yet.
+        """Construct all parts; start none.
 
         Args:
-            shared: What the node has.
-            reading: The first look at the chips of this line.
-            beside: The node's other product lines.
-            on_rival: Told that another plugin serves this line, or no longer does.
+            services: Of the node; owned by the caller.
+            reading: First reading of this product line's chips.
+            other_products: The node's other product lines.
+            on_rival: Called when a rival begins or stops to serve this resource.
         """
-        settings, metrics = shared.settings, shared.metrics
-        self._shared = shared
+        settings, metrics = services.settings, services.metrics
+        self._services = services
         self._on_rival = on_rival
         self.product = reading.product
         loop_s = asyncio.get_running_loop().time
-        self.current = Current(
+        self.store = LedgerStore(
             Ledger(
                 product=self.product,
                 node=settings.node_name,
                 standalone=settings.mode == STANDALONE,
             ),
-            self._told,
+            self._on_effect,
         )
-        shared.news.follow(self.current)
-        shared.holdbook.follow(self.current)
-        self.diagnosis = Diagnosis(
-            self.current,
+        services.announcer.count_ledger(self.store)
+        services.journal_writer.follow(self.store)
+        self.chip_monitor = ChipMonitor(
+            self.store,
             reading=reading,
             recover_s=settings.recover_s,
-            news=shared.news,
+            announcer=services.announcer,
             clocks=Clocks(loop_s=loop_s, wall_ms=wiring.wall_ms),
-            beside=beside,
+            other_products=other_products,
         )
-        self.mounting = Mounting(
-            shared.mount,
-            hardware=lambda: self.diagnosis.reading,
+        self.mounts = Mounts(
+            services.mount,
+            last_reading=lambda: self.chip_monitor.reading,
             cdi_dir=settings.cdi_dir,
-            beside=lambda: _others(shared.readings(), self.product),
+            other_readings=lambda: _readings_of_others(
+                services.readings(), self.product
+            ),
         )
-        self._resources = Resources(
+        self._resources = PodResourcesClient(
             settings.pod_resources_socket,
             resource=self.product.resource,
-            traffic=shared.traffic,
-            pace=shared.pace,
+            activity=services.activity,
+            rate_limit=services.rate_limit,
         )
-        self.leftovers = Leftovers(
-            self.current,
-            hardware=lambda: self.diagnosis.reading,
-            processes=shared.processes,
-            news=shared.news,
+        self.stray_processes = StrayProcesses(
+            self.store,
+            last_reading=lambda: self.chip_monitor.reading,
+            processes=services.processes,
+            announcer=services.announcer,
         )
         self._reconciler = Reconciler(
-            self.current,
+            self.store,
             resources=self._resources,
-            traffic=shared.traffic,
-            find_left=shared.processes.of_pods,
+            activity=services.activity,
+            find_stray_processes=services.processes.pids_of_pods,
             period_s=settings.reconcile_period_s,
         )
         self.server = Server(
             self._servicer,
             product=self.product,
             kubelet_dir=settings.kubelet_dir,
-            offered=self._resources.offered,
-            tell=Standing(metrics, loop_s, on_rival=self._rival),
+            allocatable_ids=self._resources.allocatable_ids,
+            observer=Registration(metrics, loop_s, on_rival=self._on_rival_change),
         )
-        self._publisher = Publisher(
-            self.current,
-            send=shared.api.send,
-            host_ip=shared.host_ip,
+        self._annotator = Annotator(
+            self.store,
+            send=services.api.send,
+            host_ip=services.host_ip,
             is_silent=lambda: bool(self.server.rival),
-            addresses=lambda: addresses(self.diagnosis.reading),
+            addresses=lambda: addresses(self.chip_monitor.reading),
         )
-        self._pods = shared.pods.serve(
-            self.current,
+        self._pods = services.pods.add_line(
+            self.store,
             resource=self.product.resource,
             is_served=lambda: self.server.problem() is None,
         )
-        for part in (self.mounting, self.server):
-            shared.ready.ask(part.problem)
+        for part in (self.mounts, self.server):
+            services.ready.add_check(part.problem)
 
     def owns(self, entry: HoldEntry) -> bool:
-        """Tell whether what the last agent gave out is of this line."""
-        return writer.is_of(entry, self.product)
+        """Tell whether a journal entry is a hold on chips of this product line."""
+        return writer.is_of_line(entry, self.product)
 
     def restore(self, entries: Iterable[HoldEntry]) -> None:
-        """Take over what the last agent gave out of this line."""
-        holds = [writer.hold(entry) for entry in entries]
-        self.current.replace(ledgers.restore(self.current.ledger, holds))
+        """Put the holds of journal entries into the ledger."""
+        holds = [writer.restore_hold(entry) for entry in entries]
+        self.store.replace(ledgers.restore(self.store.ledger, holds))
 
-    async def settle(self) -> None:
-        """Find out who has what, before anything is served: all pods are known."""
-        self.current.replace(ledgers.resume(self.current.ledger))
+    async def confirm_holds(self) -> None:
+        """Ask the kubelet which pods have which ids, before the plugin serves.
+
+        All pods of the node must be known to the ledger.
+        """
+        self.store.replace(ledgers.resume(self.store.ledger))
         await self._reconciler.run_once(thorough=True)
 
-    def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Have all done that goes on beside the plugin for whole chips."""
+    def start_tasks(self, tasks: asyncio.TaskGroup) -> None:
+        """Start all tasks of this product line but the plugin for whole chips."""
         tasks.create_task(self._reconciler.run(), name="reconciler")
-        tasks.create_task(self._publisher.run(), name="publisher")
-        tasks.create_task(self.leftovers.run(), name="leftovers")
-        for row in vnpu.rows_of(self.diagnosis.reading):
+        tasks.create_task(self._annotator.run(), name="annotator")
+        tasks.create_task(self.stray_processes.run(), name="stray processes")
+        for row in vnpu.rows_of(self.chip_monitor.reading):
             server = wiring.virtual_server(
                 row,
-                kubelet_dir=self._shared.settings.kubelet_dir,
-                offered=self._resources.offered,
+                kubelet_dir=self._services.settings.kubelet_dir,
+                allocatable_ids=self._resources.allocatable_ids,
                 servicer=lambda row: VirtualServicer(
-                    self.current, row, parts=self._parts, mounting=self.mounting
+                    self.store,
+                    row,
+                    virtual_devices=self._virtual_devices,
+                    mounts=self.mounts,
                 ),
             )
             tasks.create_task(server.run(), name=row.key)
 
-    def picture(self) -> Picture:
-        """What is to be published of these chips now, but for their separation."""
-        ledger, reading = self.current.ledger, self.diagnosis.reading
-        taken = occupancy.claimed(ledger) | occupancy.unusable(ledger)
-        return content.picture(
+    def node_report(self) -> NodeReport:
+        """Return what the cluster must read about these chips now."""
+        ledger, reading = self.store.ledger, self.chip_monitor.reading
+        taken = occupancy.claimed_chips(ledger) | occupancy.unusable_chips(ledger)
+        return content.node_report(
             reading,
-            self.diagnosis.health,
+            self.chip_monitor.health,
             taken=(
                 *chip_sets.ids_of(taken & ~ledger.unhealthy),
                 *vnpu.parents_of(reading),
             ),
-            affinity=affinity(ledger),
-            findings=self.diagnosis.findings,
+            affinity=make_affinity(ledger),
+            findings=self.chip_monitor.findings,
         )
 
     async def close(self) -> None:
-        """Let go of what is open."""
+        """Close the connection to pod-resources."""
         await self._resources.close()
 
-    def _told(self, effect: Effect) -> None:
-        """Take note of an effect; a pod that was served without us is a rival's."""
-        self._shared.news.tell(effect)
-        if not isinstance(effect, Noted) or not self._pods.awaits_us(effect.uid):
+    def _on_effect(self, effect: Effect) -> None:
+        """Announce a ledger effect, and suspect a rival that served its pod."""
+        self._services.announcer.ledger_effect(effect)
+        if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):
             return
         if effect.reason == confirm.RESTORED:
             self.server.suspect(
@@ -219,32 +227,42 @@ class Line:
                 f"gave devices to a pod without asking us ({effect.text})"
             )
 
-    def _rival(self, text: str) -> None:
-        """Leave the chips to another plugin, or take them up again."""
-        self._shared.news.rival("kubelet", text, line=self.product.resource)
+    def _on_rival_change(self, text: str) -> None:
+        """Announce a rival and wake the annotator, which is silent during one.
+
+        Args:
+            text: A sentence about the rival; "" without one.
+        """
+        self._services.announcer.rival_state(
+            "kubelet", text, resource=self.product.resource
+        )
         self._on_rival()
-        self.current.wake()
+        self.store.wake()
 
     def _servicer(self) -> Servicer:
         return Servicer(
-            self.current,
-            traffic=self._shared.traffic,
+            self.store,
+            activity=self._services.activity,
             pods=self._pods,
-            find_left=self._shared.processes.of_pods,
-            write_journal=self._shared.holdbook.write,
-            observe_allocate_s=self._shared.metrics.allocate_s.observe,
-            numa=self._numa,
-            mounting=self.mounting,
+            find_stray_processes=self._services.processes.pids_of_pods,
+            write_journal=self._services.journal_writer.write,
+            observe_allocate_s=self._services.metrics.allocate_s.observe,
+            numa=self._numa_nodes,
+            mounts=self.mounts,
         )
 
-    def _numa(self) -> tuple[int, ...]:
-        is_told = self._shared.settings.numa_topology
-        return self.diagnosis.reading.numa if is_told else ()
+    def _numa_nodes(self) -> tuple[int, ...]:
+        is_enabled = self._services.settings.numa_topology
+        return self.chip_monitor.reading.numa if is_enabled else ()
 
-    def _parts(self) -> Parts:
-        found = self.diagnosis
-        return Parts(reading=found.reading, in_service=found.health.in_service)
+    def _virtual_devices(self) -> VirtualDevices:
+        monitor = self.chip_monitor
+        return VirtualDevices(
+            reading=monitor.reading, in_service=monitor.health.in_service
+        )
 
 
-def _others(readings: Iterable[Reading], product: Product) -> tuple[Reading, ...]:
-    return tuple(each for each in readings if each.product is not product)
+def _readings_of_others(
+    readings: Iterable[Reading], product: Product
+) -> tuple[Reading, ...]:
+    return tuple(reading for reading in readings if reading.product is not product)

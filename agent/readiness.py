@@ -1,35 +1,43 @@
-"""Is the agent ready, and if not, what is it waiting for?"""
+"""Readiness of the agent: what `/readyz` answers, and what the agent waits for.
+
+A module of its own: parts of all packages report to it, and it imports none of them.
+"""
 
 from collections.abc import Callable
 
 
 class Readiness:
-    """Protects the list of what is still missing, in the order it was named."""
+    """What the agent still waits for, in the order in which it was named."""
 
-    def __init__(self, **missing: str) -> None:
+    def __init__(self, **reasons: str) -> None:
         """Begin with what has to happen first.
 
         Args:
-            missing: {what: a sentence that says what is waited for}.
+            reasons: {key: sentence that says what the agent waits for}.
         """
-        self._missing = dict(missing)
-        self._asked: list[Callable[[], str | None]] = []
+        self._reasons = dict(reasons)
+        self._checks: list[Callable[[], str | None]] = []
 
     def __call__(self) -> str | None:
-        """Return what is waited for; None when nothing is."""
-        for sentence in self._missing.values():
-            return sentence
-        answers = (ask() for ask in self._asked)
-        return next((answer for answer in answers if answer), None)
+        """Return a sentence that says what the agent waits for; None when ready."""
+        for reason in self._reasons.values():
+            return reason
+        problems = (check() for check in self._checks)
+        return next((problem for problem in problems if problem), None)
 
-    def ask(self, part: Callable[[], str | None]) -> None:
-        """Have a part asked each time what it is waiting for."""
-        self._asked.append(part)
+    def add_check(self, check: Callable[[], str | None]) -> None:
+        """Add a check to be called at each question, once nothing else is missing.
 
-    def lacks(self, what: str, sentence: str) -> None:
-        """Say that something is missing."""
-        self._missing[what] = sentence
+        Args:
+            check: Returns a sentence that says why its part is not ready; None when it
+                is.
+        """
+        self._checks.append(check)
 
-    def has(self, what: str) -> None:
-        """Say that something is there."""
-        self._missing.pop(what, None)
+    def set_waiting(self, key: str, reason: str) -> None:
+        """Set the sentence that says what the agent waits for, under a key."""
+        self._reasons[key] = reason
+
+    def set_ready(self, key: str) -> None:
+        """Remove the sentence of a key, if there is one."""
+        self._reasons.pop(key, None)

@@ -1,8 +1,7 @@
-"""What the agent was told, and whether the machine is as it was told.
+"""Settings of the agent, from flags, environment and file, and a check at start.
 
-`Settings` is what flags, environment and file say. `verify` looks at the machine
-once, at start: a folder that is not there would otherwise show as a node without
-chips, hours later.
+`verify` compares them with the machine once, at start. Without it a missing folder
+would show hours later, as a node without chips.
 """
 
 import os
@@ -16,7 +15,7 @@ from scheduler_core.wire.deviceinfo import CONFIGMAP_NAMESPACE
 from service.logs import LEVELS
 from service.settings import REQUIRED, SettingsError, at_least, one_of, option
 
-#: The mode without a scheduler of ours.
+#: The mode without the Ascend scheduler: the agent chooses chips.
 STANDALONE = "standalone"
 #: Longest name of a Kubernetes node (RFC 1123 subdomain). Unit: characters.
 _NAME_CHARACTERS = 253
@@ -160,30 +159,29 @@ def _is_read_only(directory: Path) -> bool:
 def verify(
     settings: Settings, *, is_read_only: Callable[[Path], bool] = _is_read_only
 ) -> None:
-    """Look whether settings fit together and the machine has what they name.
+    """Check that settings fit together and that the machine has what they name.
 
-    The driver's file is not looked at: it may come later, and until then the agent
-    is not ready. Nor is a file system that has become read-only, as a broken disk
-    does, a reason not to start: holds that are not written are said, and a node
-    serves without a journal.
+    The driver's file is not checked: it may come later, and until then the agent is
+    not ready. A read-only file system, as after a disk fault, is accepted: the agent
+    serves without a journal and announces holds that it could not write.
 
     Args:
-        settings: What we were told.
-        is_read_only: Whether nobody may write in a directory, whoever he is.
+        settings: Loaded.
+        is_read_only: Tells whether the file system of a directory is read-only.
 
     Raises:
-        SettingsError: Something is missing; has all of it.
+        SettingsError: Lists all problems.
     """
-    wanted = os.R_OK if is_read_only(settings.state_dir) else os.R_OK | os.W_OK
-    found = [
+    access = os.R_OK if is_read_only(settings.state_dir) else os.R_OK | os.W_OK
+    results = [
         _misplaced_numa(settings),
         _unusable("kubelet-dir", settings.kubelet_dir, os.R_OK | os.W_OK),
-        _unusable("state-dir", settings.state_dir, wanted),
+        _unusable("state-dir", settings.state_dir, access),
         _no_token(settings.service_account_dir)
         if settings.kubeconfig is None
         else _unusable("kubeconfig", settings.kubeconfig, os.R_OK, is_dir=False),
     ]
-    problems = [problem for problem in found if problem]
+    problems = [problem for problem in results if problem]
     if problems:
         raise SettingsError(problems)
 
@@ -203,13 +201,13 @@ def _no_token(directory: Path) -> str:
 
 def _unusable(name: str, path: Path, access: int, *, is_dir: bool = True) -> str:
     kind = "directory" if is_dir else "file"
-    there = path.is_dir() if is_dir else path.is_file()
-    if there and os.access(path, access):
+    exists = path.is_dir() if is_dir else path.is_file()
+    if exists and os.access(path, access):
         return ""
-    reason = "one without permission" if there else "none"
+    reason = "one without permission" if exists else "none"
     return f"--{name}: expected a usable {kind} at {path}, found {reason}"
 
 
 def boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """Name the machine's present boot: holds of an earlier one have ended with it."""
+    """Return the id of the machine's present boot; holds of an earlier boot ended."""
     return path.read_text(encoding="ascii").strip()

@@ -1,8 +1,8 @@
-"""Settings that change while the agent runs: what follows at once, and what does not.
+"""Apply changes of the settings file while the agent runs.
 
-Only the file of `--config` can change. How much is logged follows it; everything else
-is part of what the agent was built from, so the log says that a restart is needed,
-once for each change. A file that is wrong changes nothing.
+Only the file of `--config` can change. A new log level applies at once. For all other
+settings the log says once for each change that a restart is needed: the parts of the
+agent are constructed with them. A file with an error changes nothing.
 """
 
 import asyncio
@@ -18,12 +18,13 @@ from service.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
-#: A kubelet takes a minute to bring a changed ConfigMap. Unit: seconds.
+#: Pause between two reads of the file; a kubelet takes a minute to update a mounted
+#: ConfigMap. Unit: seconds.
 PAUSE_S = 10.0
 
 
 def has_file(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Tell whether settings come from a file, so that they can change.
+    """Tell whether settings come from a file, and so may change.
 
     Args:
         argv: The command line without the program's name.
@@ -33,65 +34,67 @@ def has_file(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
     return "config" in names or f"{Settings.PREFIX}_CONFIG" in environ
 
 
-class Resettling:
-    """Protects what holds now, and what was said of changes."""
+class SettingsReload:
+    """Follower of the settings file: applies the log level, logs other changes."""
 
     def __init__(
         self,
-        told: Settings,
+        settings: Settings,
         load: Callable[[], Settings],
         *,
         set_level: Callable[[str], None] = logs.setup,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """Begin with what the agent was started with.
+        """Begin with the settings that the agent was started with.
 
         Args:
-            told: That.
-            load: Says what it would be started with now; may raise SettingsError.
-            set_level: Has more or less logged from now on.
-            pause_s: Between two looks. Unit: seconds.
+            settings: At start.
+            load: Returns the settings of now; may raise SettingsError.
+            set_level: Sets the log level of the process.
+            pause_s: Between two reads. Unit: seconds.
         """
         self._pause_s = pause_s
-        self._told = told
+        self._settings = settings
         self._load = load
         self._set_level = set_level
-        self._level = told.log_level
-        self._said: tuple[str, ...] = ()
+        self._level = settings.log_level
+        #: what was logged last: changed settings, or problems of the file
+        self._logged: tuple[str, ...] = ()
 
     async def run(self) -> NoReturn:
-        """Look for ever."""
+        """Read the file again and again, until cancelled."""
         while True:
             await asyncio.sleep(self._pause_s)
-            self.look(await asyncio.to_thread(self._found))
+            self.apply(await asyncio.to_thread(self._read))
 
-    def _found(self) -> Settings | SettingsError:
+    def _read(self) -> Settings | SettingsError:
         try:
             return self._load()
         except SettingsError as error:
             return error
 
-    def look(self, found: Settings | SettingsError) -> None:
-        """Take in what the settings are now, or why they are not usable."""
-        if isinstance(found, SettingsError):
-            if self._is_news(found.problems):
-                reason = {keys.REASON: str(found)}
+    def apply(self, settings: Settings | SettingsError) -> None:
+        """Set the log level, and log other changes, or why the file is not usable."""
+        if isinstance(settings, SettingsError):
+            if self._is_new(settings.problems):
+                reason = {keys.REASON: str(settings)}
                 log.warning("changed settings are wrong", extra=reason)
             return
-        if found.log_level != self._level:
-            self._level = found.log_level
-            self._set_level(found.log_level)
+        if settings.log_level != self._level:
+            self._level = settings.log_level
+            self._set_level(settings.log_level)
             log.info("setting changed", extra={keys.REASON: "log-level"})
         changed = tuple(
             field.name.replace("_", "-")
             for field in dataclasses.fields(Settings)
             if field.name != "log_level"
-            and getattr(found, field.name) != getattr(self._told, field.name)
+            and getattr(settings, field.name) != getattr(self._settings, field.name)
         )
-        if self._is_news(changed):
+        if self._is_new(changed):
             reason = {keys.REASON: ", ".join(changed)}
             log.warning("restart needed for changed settings", extra=reason)
 
-    def _is_news(self, what: tuple[str, ...]) -> bool:
-        said, self._said = self._said, what
-        return bool(what) and what != said
+    def _is_new(self, texts: tuple[str, ...]) -> bool:
+        """Tell whether texts are not empty and differ from those logged last."""
+        logged, self._logged = self._logged, texts
+        return bool(texts) and texts != logged

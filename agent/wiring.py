@@ -1,6 +1,6 @@
-"""What the agent works with on its node: driver, mounting, plugins beside the first.
+"""Choose driver, product lines and mount method of a node, from settings or by probing.
 
-Told by the settings, or found out where they leave it open; the log says which.
+The log says for each choice which it is and why.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from agent.devices import detect
 from agent.devices.driver import Driver
-from agent.devices.poller import Source
+from agent.devices.poller import Poller
 from agent.devices.reading import Reading
-from agent.observe.registration import Quiet
-from agent.plugin.list_and_watch import ListServicer
-from agent.plugin.mounts import Mount, resolve
+from agent.observe.registration import NoObserver
+from agent.plugin.list_and_watch import ListAndWatchServicer
+from agent.plugin.mounts import MountMethod, resolve
 from agent.plugin.server import Server
 from agent.readiness import Readiness
 from agent.settings import Settings
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
-    """Take the driver of this node; it is let go of at the end."""
-    choice = detect.choose(
-        detect.Wish(
+    """Open the driver of this node; the stack closes it."""
+    choice = detect.choose_driver(
+        detect.DriverSettings(
             kind=settings.driver,
             file=settings.driver_file,
             poll_s=settings.driver_poll_s,
@@ -39,41 +39,43 @@ def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
         ),
         wall_ms=wall_ms,
     )
-    log.info("driver", extra={"driver": choice.kind, "reason": choice.why})
+    log.info("driver", extra={"driver": choice.kind, "reason": choice.reason})
     stack.push_async_callback(choice.driver.close)
     return choice.driver
 
 
 async def first_reading(
-    source: Source, settings: Settings, ready: Readiness
+    poller: Poller, settings: Settings, ready: Readiness
 ) -> Reading:
-    """Wait until the hardware has been seen once: without it there is no product."""
-    said = ""
+    """Wait for the first reading of the driver, which names the product lines."""
+    problem = ""
     while True:
-        seen = await source.look()
-        if seen.reading is not None:
-            ready.has("driver")
-            return seen.reading
-        if seen.problem != said:
-            said = seen.problem
-            log.error("driver cannot be read", extra={"reason": said})
-            ready.lacks("driver", f"driver: {said}")
+        observation = await poller.poll()
+        if observation.reading is not None:
+            ready.set_ready("driver")
+            return observation.reading
+        if observation.problem != problem:
+            problem = observation.problem
+            log.error("driver cannot be read", extra={"reason": problem})
+            ready.set_waiting("driver", f"driver: {problem}")
         await asyncio.sleep(settings.driver_poll_s)
 
 
 def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
-    """Return what was seen of each product line that this agent serves.
+    """Return the readings of the product lines that this agent serves.
 
-    Told a product it serves that line alone, if the node has it.
+    The setting `product` restricts them to its product line, if the node has that.
     """
     rows = [row for row in PRODUCTS if row.key == settings.product]
-    told = [row.resource for row in rows]
-    named = tuple(each for each in reading.lines if each.product.resource in told)
-    return named or reading.lines
+    resources = [row.resource for row in rows]
+    selected = tuple(
+        line for line in reading.lines if line.product.resource in resources
+    )
+    return selected or reading.lines
 
 
-def mount(settings: Settings, reading: Reading) -> Mount:
-    """Say how chips come into containers, told or found out."""
+def mount(settings: Settings, reading: Reading) -> MountMethod:
+    """Return how chips get into containers, from the setting or by probing."""
     mount = resolve(settings.mount, os.environ, reading)
     log.info("mount", extra={"mount": mount.value, "told": settings.mount})
     return mount
@@ -83,23 +85,24 @@ def virtual_server(
     row: Product,
     *,
     kubelet_dir: Path,
-    offered: Callable[[str], Awaitable[frozenset[str] | None]],
-    servicer: Callable[[Product], ListServicer],
+    allocatable_ids: Callable[[str], Awaitable[frozenset[str] | None]],
+    servicer: Callable[[Product], ListAndWatchServicer],
 ) -> Server:
-    """Make a plugin for one kind of virtual device, beside that for whole chips.
+    """Return a device plugin for one kind of virtual device.
 
     Args:
         row: Names the resource.
         kubelet_dir: The kubelet's device plugin directory.
-        offered: Asks the kubelet which devices of a resource it would give out.
-        servicer: Makes a servicer.
+        allocatable_ids: Asks the kubelet for the ids of a resource that it would give
+            out.
+        servicer: Constructs a servicer.
     """
     return Server(
         lambda: servicer(row),
         product=row,
         kubelet_dir=kubelet_dir,
-        offered=lambda: offered(row.resource),
-        tell=Quiet(),
+        allocatable_ids=lambda: allocatable_ids(row.resource),
+        observer=NoObserver(),
     )
 
 

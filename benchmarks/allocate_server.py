@@ -12,16 +12,16 @@ from pathlib import Path
 import grpc
 from prometheus_client import CollectorRegistry
 
-from agent.claims.events import Effect, PodSeen
-from agent.claims.store import Current
+from agent.claims.events import Effect, PodUpdated
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Ledger, Owner
 from agent.devices.processes import Processes
 from agent.devices.reading import Reading
 from agent.journal.file import Journal
-from agent.journal.writer import Holdbook
+from agent.journal.writer import JournalWriter
 from agent.observe.metrics import Metrics
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.mounts import Mount, Mounting
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products import table
@@ -98,33 +98,33 @@ async def serve(socket: Path, directory: Path, claims: int, product: Product) ->
     def observe(_effect: Effect) -> None:
         return
 
-    current = Current(ledger(product, claims), observe)
+    store = LedgerStore(ledger(product, claims), observe)
     for chip in range(product.chip_count):
-        current.apply(PodSeen(pod(product, chip, served=chip >= claims)))
-    pending = current.ledger
-    holdbook = Holdbook(
+        store.apply(PodUpdated(pod(product, chip, served=chip >= claims)))
+    pending = store.ledger
+    journal_writer = JournalWriter(
         Journal(directory / "holds", boot_id="boot", node=NODE),
         boot_id="boot",
         observe_s=metrics.journal_s.observe,
         on_failure=sys.exit,
     )
-    holdbook.follow(current)
+    journal_writer.follow(store)
 
     def served(seconds: float) -> None:
         metrics.allocate_s.observe(seconds)
-        current.replace(pending)
+        store.replace(pending)
 
     servicer = Servicer(
-        current,
-        traffic=Traffic(asyncio.get_running_loop().time),
+        store,
+        activity=AllocateActivity(asyncio.get_running_loop().time),
         pods=NoPods(),
-        find_left=Processes().of_pods,
-        write_journal=holdbook.write,
+        find_stray_processes=Processes().pids_of_pods,
+        write_journal=journal_writer.write,
         observe_allocate_s=served,
         numa=tuple,
-        mounting=Mounting(
-            Mount.RUNTIME,
-            hardware=lambda: Reading(product=product, chips=()),
+        mounts=Mounts(
+            MountMethod.RUNTIME,
+            last_reading=lambda: Reading(product=product, chips=()),
             cdi_dir=directory,
         ),
     )

@@ -18,13 +18,13 @@ def learn(cache: Cache, name: str, told: DeviceInfo, affinity: Affinity) -> None
     """
     now_s = float(told.update_time)
     texts = deviceinfo.render(told, affinity, PRODUCT)
-    node = events.NodeSeen(
+    node = events.NodeUpdated(
         name=name,
         product=PRODUCT,
         inventory=inventory.render(range(8), PRODUCT),
         allocatable=8,
     )
-    report = events.ReportSeen(
+    report = events.ReportUpdated(
         node=name,
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],

@@ -117,7 +117,7 @@ def _rejection_rows() -> Iterator[Row]:
     nodes = [random_node(name, PRODUCT, chance) for name in names]
     cluster = Cluster(node for node in nodes if node.free != PRODUCT.all_chips)
     for name in names:
-        if name not in cluster.line(PRODUCT):
+        if name not in cluster.nodes(PRODUCT):
             cluster.put(whole_node(name, PRODUCT, free=1))
     with frozen():
         for what, asked in (("whole pool", None), ("by name", names)):

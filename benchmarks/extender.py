@@ -20,16 +20,16 @@ from benchmarks.cached import learn
 from benchmarks.deployed import filter_body, served
 from benchmarks.pace import paced
 from benchmarks.table import Row, percentile
-from extender.apiserver.wake import Waker
+from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import KubeJobs, KubePods
 from extender.cache import events
 from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.kube_scheduler.binder import Binder
-from extender.kube_scheduler.verbs import Server
+from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
-from extender.scheduling.decisions import Notes
+from extender.scheduling.decisions import LastDecisions
 from kube import credentials
 from kube.client import Client
 from kube.events import Recorder
@@ -125,23 +125,23 @@ async def _serve() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
-    async with Client(credentials.direct(_NOBODY)) as client:
+    async with Client(credentials.from_url(_NOBODY)) as client:
         recorder = Recorder(client, component="benchmark")
-        jobs = KubeJobs(client, recorder, Waker(_no_mark))
+        jobs = KubeJobs(client, recorder, SchedulerWaker(_no_mark))
         planner = Planner(cache, jobs, clock=wall)
         binder = Binder(
             cache,
             KubePods(client),
-            gate=planner,
+            permits=planner,
             clock=wall,
             metrics=metrics,
-            told=lambda *_: None,
+            on_bound=lambda *_: None,
         )
-        server = Server(
+        server = KubeSchedulerVerbs(
             cache,
             binder,
             planner=planner,
-            notes=Notes(),
+            notes=LastDecisions(),
             metrics=metrics,
             clock=wall,
             why_not_ready=lambda: None,
@@ -150,7 +150,7 @@ async def _serve() -> None:
         routes: list[web.RouteDef] = server.routes()
         endpoints = Endpoints(registry, lambda: None, routes=routes)
         async with endpoints.serving("127.0.0.1:0") as address:
-            gc_freeze.pass_by()  # as the extender does once its watches have synced
+            gc_freeze.freeze_live_objects()  # as the extender after a sync
             print(address, flush=True)
             await asyncio.Event().wait()
 
@@ -169,14 +169,14 @@ def _cluster() -> Cache:
         told = DeviceInfo(unhealthy=unhealthy, update_time=int(now_s))
         learn(cache, name, told, Affinity(held=held, sequence=1))
         if index < _WAITING:
-            step(cache, _promise(name), now_s)
+            step(cache, _reservation(name), now_s)
     return cache
 
 
-def _promise(name: str) -> events.Assumed:
+def _reservation(name: str) -> events.Reservation:
     """A pod with another container beside, so that it is unlike the one we ask for."""
     needs = ((ContainerKind.APP, 1), (ContainerKind.APP, 1))
-    return events.Assumed(
+    return events.Reservation(
         uid=f"uid-{name}",
         node=name,
         chips=0,

@@ -70,14 +70,16 @@ class Fleet:
 
 
 def _fragmentation(product: Product, free: int) -> int:
-    return fragmentation.of_chips(product, free, product.all_chips)
+    return fragmentation.measure_chips(product, free, product.all_chips)
 
 
 @cache
 def _stranded(product: Product, free: int) -> int:
     """Free chips that pods of a whole node could not use."""
     count = product.chip_count
-    return free.bit_count() - count * fragmentation.room(product, free, count)
+    return free.bit_count() - count * fragmentation.count_fitting_pods(
+        product, free, count
+    )
 
 
 @cache

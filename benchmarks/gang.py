@@ -33,7 +33,7 @@ from benchmarks.table import Row
 from extender.kube_scheduler.binder import AT_ONCE
 from kube import pods
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from service import clock
 
 NODES = 5_000
@@ -143,7 +143,7 @@ async def _bare(api_url: str, members: int) -> float:
                 annotations={},
             )
 
-    async with Client(direct(api_url)) as client:
+    async with Client(from_url(api_url)) as client:
         begun_s = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
@@ -161,8 +161,8 @@ def _plan(one: Extender, population: Population) -> float:
         begun_s = time.perf_counter()
         _, answer = ask(one.address, "POST", "/filter", body)
         found.append((time.perf_counter() - begun_s) * 1000)
-        said = json.loads(answer)
-        assert len(said["NodeNames"] or ()) == 1, said
+        text = json.loads(answer)
+        assert len(text["NodeNames"] or ()) == 1, text
     return found[0] - median(found[1:])
 
 
@@ -209,9 +209,9 @@ async def _bind_all(one: Extender, nodes: Mapping[str, str]) -> float:
 
 
 async def _sent(one: Extender, body: bytes) -> _Call:
-    host, _, port = one.address.rpartition(":")
+    node_info, _, port = one.address.rpartition(":")
     loop = asyncio.get_running_loop()
-    _, call = await loop.create_connection(lambda: _Call(body), host, int(port))
+    _, call = await loop.create_connection(lambda: _Call(body), node_info, int(port))
     return call
 
 
@@ -227,5 +227,5 @@ def _bind_body(name: str, node: str) -> bytes:
 
 
 def _check(answers: Sequence[bytes]) -> None:
-    refused = {said for body in answers if (said := json.loads(body)["Error"])}
+    refused = {text for body in answers if (text := json.loads(body)["Error"])}
     assert not refused, refused

@@ -127,7 +127,7 @@ def _superpod_rows() -> Iterator[Row]:
         for superpod in range(_SITES)
         for index in range(_SUPERPOD)
     }
-    terms = Terms(joined=SuperPods(of_node=of_node))
+    terms = Terms(superpods=SuperPods(of_node=of_node))
     every = [*of_node]
     asked: Sequence[tuple[str, int, int, float]] = [
         ("2 logical of 8 nodes, empty", 16, 8, 0.0),

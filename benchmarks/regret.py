@@ -119,7 +119,7 @@ def _total(row: Product, state: Iterable[int]) -> int:
 
 
 def _fragmentation(row: Product, free: int) -> int:
-    return fragmentation.of_chips(row, free, row.all_chips)
+    return fragmentation.measure_chips(row, free, row.all_chips)
 
 
 @cache

@@ -21,16 +21,16 @@ from benchmarks.table import Row, percentile
 from extender.cache import decode, events
 from extender.cache.cache import Cache, step
 from extender.clocks import Clock
-from extender.gang.membership import Told
+from extender.gang.membership import SizeSource
 from extender.gang.size import Size
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
-from extender.scheduling.decisions import Notes
-from extender.volcano.claims import Marks
-from extender.volcano.podgroup_conditions import Groups
+from extender.scheduling.decisions import LastDecisions
+from extender.volcano.claims import ClaimWriter
+from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import pod_of, predicate_args
 from extender.volcano.sessions import Sessions
-from extender.volcano.verbs import Parts, Volcano
+from extender.volcano.verbs import Parts, VolcanoVerbs
 from kube import objects
 from kube.podgroups import Condition
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo
@@ -50,8 +50,8 @@ _HEAD = b"POST /volcano/predicate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\
 def rows() -> list[Row]:
     """Measure. Takes about ten seconds."""
     with served("benchmarks.volcano") as (address, process):
-        host, _, port = address.rpartition(":")
-        samples, took_s, spent_s = asyncio.run(_measure(host, int(port), process))
+        node_info, _, port = address.rpartition(":")
+        samples, took_s, spent_s = asyncio.run(_measure(node_info, int(port), process))
     rate, spent_us = len(samples) / took_s, spent_s / len(samples) * 1e6
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
     what = f"Volcano predicate, {_PARALLEL} in parallel, recorded bodies"
@@ -123,25 +123,25 @@ class _Caller(asyncio.Protocol):
 
 
 async def _measure(
-    host: str, port: int, process: psutil.Process
+    node_info: str, port: int, process: psutil.Process
 ) -> tuple[list[float], float, float]:
     """Milliseconds of each call, seconds of all, and the server's processor time."""
     bodies = _bodies()
-    await _ask(host, port, bodies[:_WARM_UP])
+    await _ask(node_info, port, bodies[:_WARM_UP])
     before_s = sum(process.cpu_times()[:2])
-    samples, took_s = await _ask(host, port, bodies)
+    samples, took_s = await _ask(node_info, port, bodies)
     return samples, took_s, sum(process.cpu_times()[:2]) - before_s
 
 
 async def _ask(
-    host: str, port: int, bodies: Sequence[bytes]
+    node_info: str, port: int, bodies: Sequence[bytes]
 ) -> tuple[list[float], float]:
     left = iter(bodies)
     samples: list[float] = []
     loop = asyncio.get_running_loop()
     start = perf_counter()
     callers = [
-        await loop.create_connection(lambda: _Caller(left, samples), host, port)
+        await loop.create_connection(lambda: _Caller(left, samples), node_info, port)
         for _ in range(_PARALLEL)
     ]
     await asyncio.gather(*(caller.done for _, caller in callers))
@@ -151,12 +151,12 @@ async def _ask(
 class _NoApi:
     """A world that predicate asks nothing of."""
 
-    async def size(self, told: Told) -> Size | str:
+    async def size(self, told: SizeSource) -> Size | str:
         return told.kind
 
     async def remove(self, pod: NpuPod) -> None: ...
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None: ...
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -173,13 +173,13 @@ async def _serve() -> None:
     registry = CollectorRegistry()
     wall = Clock(now_s=clock.wall_s, now_ns=clock.wall_ns)
     planner = Planner(cache, _NoApi(), clock=wall)
-    volcano = Volcano(
+    volcano = VolcanoVerbs(
         Parts(
             cache=cache,
             sessions=Sessions(cache, planner, wall),
-            marks=Marks(_NoApi()),
-            groups=Groups(_NoApi(), wall),
-            notes=Notes(),
+            marks=ClaimWriter(_NoApi()),
+            groups=PodGroupConditions(_NoApi(), wall),
+            notes=LastDecisions(),
             metrics=Metrics(registry),
             clock=wall,
             tell=lambda *_: None,
@@ -188,7 +188,7 @@ async def _serve() -> None:
     )
     endpoints = Endpoints(registry, lambda: None, routes=volcano.routes())
     async with endpoints.serving("127.0.0.1:0") as address:
-        gc_freeze.pass_by()  # as the extender does once its watches have synced
+        gc_freeze.freeze_live_objects()  # as the extender after a sync
         print(address, flush=True)
         await asyncio.Event().wait()
 

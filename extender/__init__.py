@@ -1,9 +1,13 @@
-"""The central scheduling service: which node a pod gets, and which of its chips.
+"""The central scheduling service: chooses the node of a pod, and its chips there.
 
-Belongs here: what is known of the cluster (`cache`), the pure decisions made on it
-(`scheduling` for a pod; `gang`, `planning` for whole jobs; `preemption`), the protocols
-of schedulers (`kube_scheduler`, `volcano`), what people read (`queries`, `shadow`), and
-who may decide (`election`).
-Does not belong here: rules of chips and node order (`scheduler_core`), anything that
-speaks to the API server (`kube`).
+Belongs here: the state of the cluster (`cache`), the decisions on it (`scheduling` for
+a pod; `gang`, `planning` for whole jobs; `preemption`), the protocols of schedulers
+(`kube_scheduler`, `volcano`), traffic with the API server (`apiserver`), listeners
+(`http`), endpoints that read (`queries`, `shadow`) and leader election (`election`).
+Does not belong here: rules of chips and node order (`scheduler_core`), the client of
+the API server (`kube`).
+Open first: `app`, which puts the parts together, then `cache.cache`.
+Decision records: 6 (chips are chosen at bind), 18 (bind waits for the whole job),
+20 (a term of leading starts with nothing), 21 (preemption by eviction), 22 (Volcano's
+allocation is tentative).
 """

@@ -1,4 +1,7 @@
-"""`python -m extender`, installed as `ascend-extender`."""
+"""Entry point of `python -m extender`, installed as `ascend-extender`.
+
+A module of its own: Python demands the name `__main__`.
+"""
 
 import os
 import sys
@@ -9,13 +12,13 @@ from service import logs, process, settings
 
 
 async def _run() -> None:
-    told = settings.load(Settings, sys.argv[1:], os.environ)
-    logs.setup(told.log_level)
-    await app.main(told)
+    program_settings = settings.load(Settings, sys.argv[1:], os.environ)
+    logs.setup(program_settings.log_level)
+    await app.main(program_settings)
 
 
 def main() -> int:
-    """Run until told to stop; the exit code says how it went."""
+    """Run the extender until SIGTERM or an error; return the exit code."""
     return process.run(_run)
 
 

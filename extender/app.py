@@ -1,4 +1,4 @@
-"""The running extender: watches feed the cache, one server answers from it."""
+"""The running extender: wires its parts together and runs them for one term."""
 
 import asyncio
 import logging
@@ -10,44 +10,44 @@ from prometheus_client import CollectorRegistry
 
 from extender import clocks
 from extender.apiserver import live_settings, wake
-from extender.apiserver.informers import Feed
-from extender.apiserver.live_settings import Adjustable, Live
-from extender.apiserver.resync import Promises, Sweeping
-from extender.apiserver.tor_share import Sharing
-from extender.apiserver.wake import Waker
+from extender.apiserver.informers import Informers
+from extender.apiserver.live_settings import DynamicSettings, SettingsFollower
+from extender.apiserver.resync import ReservationCheck, Resync
+from extender.apiserver.tor_share import TorShareWriter
+from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import (
     KubeGroups,
     KubeJobs,
     KubeMarks,
     KubePods,
-    KubeShare,
-    about,
+    KubeTorShare,
+    pod_regarding,
 )
 from extender.cache import events
 from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.election.elector import election_of
 from extender.election.lease import Phase
-from extender.election.term import Office
+from extender.election.term import Leadership
 from extender.gang import events as gang_events
 from extender.http import listeners
 from extender.kube_scheduler.binder import Binder
-from extender.kube_scheduler.verbs import Server
+from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
-from extender.planning.topology import Networks
+from extender.planning.topology import NetworkTopology
 from extender.preemption.evictions import KubeEvictions
-from extender.preemption.preemptor import Evictor
-from extender.queries.routes import Reading
-from extender.scheduling.decisions import Note, Notes
+from extender.preemption.preemptor import Preemptor
+from extender.queries.routes import QueryRoutes
+from extender.scheduling.decisions import LastDecision, LastDecisions
 from extender.scheduling.reserve import Choice
 from extender.settings import Settings
-from extender.shadow.reporter import Shadowing
-from extender.volcano.claims import Marks
-from extender.volcano.podgroup_conditions import Groups
+from extender.shadow.reporter import ShadowReporter
+from extender.volcano.claims import ClaimWriter
+from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import Job
 from extender.volcano.sessions import Sessions
-from extender.volcano.verbs import Parts, Volcano
+from extender.volcano.verbs import Parts, VolcanoVerbs
 from kube import credentials, nodes
 from kube.client import Client
 from kube.events import Recorder, Regarding
@@ -57,17 +57,17 @@ from service import gc_freeze
 log = logging.getLogger(__name__)
 
 COMPONENT = "ascend-extender"
-#: How often silent agents and unseen binds are looked for.
+#: Seconds between two checks for silent agents, expired plans and lost binds.
 _TICK_S = 1.0
-#: Between two events. They are for people, who read slowly; each costs the API server
-#: as much as the bind that it tells of, while other pods wait for theirs.
+#: Seconds between two events. People read them, slowly. An event costs the API server
+#: as much as the bind it reports, while other pods wait for theirs.
 _EVENT_SPACING_S = 0.05
 
 
 class Extender:
-    """One extender on one client. Owner of the cache; the watches repair it."""
+    """One extender on one client. Owner of the cache; watches keep it up to date."""
 
-    #: whether the garbage collector passes by what was read
+    #: whether the garbage collector skips the objects of the first lists
     _is_frozen = False
 
     def __init__(
@@ -77,19 +77,19 @@ class Extender:
         *,
         wall: Clock,
         metrics: Metrics,
-        may: Callable[[], str | None] = lambda: None,
+        why_not_leading: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Put the parts together; nothing runs yet.
+        """Wire the parts together; `run` starts them.
 
         Args:
-            settings: What we were told.
+            settings: Settings of the program.
             client: An open client.
-            wall: For all that depends on time.
-            metrics: Counts; shows the sizes of this extender from now on.
-            may: Says why nothing may be decided now, if so.
+            wall: Clocks for all parts.
+            metrics: Shows the sizes of this extender from now on.
+            why_not_leading: Returns the reason why it may not decide now; None: it may.
         """
         self._wall = wall
-        self._may = may
+        self._why_not_leading = why_not_leading
         self._cache = Cache(
             self_maintain=settings.self_maintain_available_card,
             agent_silent_s=settings.agent_silent_s,
@@ -99,142 +99,151 @@ class Extender:
             ),
             bare_nodes=settings.bare_nodes,
         )
-        self._notes = Notes()
+        self._decisions = LastDecisions()
         self._recorder = Recorder(
             client, component=COMPONENT, spacing_s=_EVENT_SPACING_S
         )
         self._client = client
-        self._waker = Waker(self._mark, self._any_node)
-        self._live = Live(
-            live_settings.adjustable(settings), adjust=self._adjust, say=self._say
+        self._waker = SchedulerWaker(self._annotate_node, self._any_node)
+        self._dynamic = SettingsFollower(
+            live_settings.from_settings(settings),
+            adjust=self._adjust,
+            record=self._record_settings,
         )
-        self._networks = Networks(self._cache, self._live.now.rules)
+        self._networks = NetworkTopology(self._cache, self._dynamic.in_force.rules)
         jobs_api = KubeJobs(client, self._recorder, self._waker)
         self._planner = Planner(
             self._cache,
             jobs_api,
             clock=wall,
             metrics=metrics,
-            world=self._networks.world,
+            topology=self._networks.snapshot,
         )
         self._binder = Binder(
             self._cache,
             KubePods(client, bind_s=settings.bind_s),
-            gate=self._planner,
+            permits=self._planner,
             clock=wall,
             metrics=metrics,
-            told=self._told,
-            may=may,
+            on_bound=self._record_bound,
+            why_not_leading=why_not_leading,
         )
-        self._evictor = self._maker_of_room(settings, jobs_api, metrics)
-        self._feed = Feed(
+        self._preemptor = self._make_preemptor(settings, jobs_api, metrics)
+        self._informers = Informers(
             client,
             learn=self._learn,
-            settings=self._live.learn,
+            settings=self._dynamic.follow,
             synced=self._synced,
         )
-        self._sweeping = Sweeping(
-            self._feed,
+        self._resync = Resync(
+            self._informers,
             self._cache,
             metrics,
             learn=self._learn,
-            promises=Promises(known=self._promised, take_up=self._binder.take_up),
+            reservations=ReservationCheck(
+                owned_uids=self._reserved_uids, take_up=self._binder.take_up
+            ),
             every_s=settings.sweep_s,
         )
-        self._server = Server(
+        self._server = KubeSchedulerVerbs(
             self._cache,
             self._binder,
             planner=self._planner,
-            notes=self._notes,
+            notes=self._decisions,
             metrics=metrics,
             clock=wall,
             why_not_ready=self.why_not_ready,
-            on_refused=self._waker.refused,
-            evictor=self._evictor,
+            on_refused=self._waker.note_refused,
+            preemptor=self._preemptor,
         )
-        self._volcano = Volcano(
+        self._volcano = VolcanoVerbs(
             Parts(
                 cache=self._cache,
                 sessions=Sessions(self._cache, self._planner, wall),
-                marks=Marks(KubeMarks(client)),
-                groups=Groups(KubeGroups(client), wall),
-                notes=self._notes,
+                marks=ClaimWriter(KubeMarks(client)),
+                groups=PodGroupConditions(KubeGroups(client), wall),
+                notes=self._decisions,
                 metrics=metrics,
                 clock=wall,
-                tell=self._not_taken_up,
+                tell=self._record_refused_job,
             ),
             self.why_not_ready,
         )
-        self._shadowing = (
-            Shadowing(self._cache, metrics, wall=wall, world=self._networks.world)
+        self._shadow = (
+            ShadowReporter(
+                self._cache, metrics, wall=wall, topology=self._networks.snapshot
+            )
             if settings.shadow
             else None
         )
-        self._sharing = (
-            Sharing(self._cache, self._networks, KubeShare(client, namespace))
+        self._tor_share = (
+            TorShareWriter(self._cache, self._networks, KubeTorShare(client, namespace))
             if (namespace := settings.tor_share_namespace) and not settings.shadow
             else None
         )
-        self._reading = Reading(
+        self._queries = QueryRoutes(
             self._cache,
             self._networks,
             self.why_not_ready,
-            notes=self._notes,
+            notes=self._decisions,
             clock=wall,
         )
         metrics.watch_cache(self._cache)
         metrics.watch_events(self._recorder)
-        metrics.watch_settings(lambda: self._live.is_unusable)
+        metrics.watch_settings(lambda: self._dynamic.is_unusable)
 
-    def _maker_of_room(
+    def _make_preemptor(
         self, settings: Settings, jobs: KubeJobs, metrics: Metrics
-    ) -> Evictor | None:
-        """Who evicts for pods of higher priority; None: the scheduler alone."""
+    ) -> Preemptor | None:
+        """Return the preemptor; None: preemption is off, only the scheduler evicts."""
         if settings.preemption != "evict":
             return None
         evictions = KubeEvictions(self._client, metrics, tell=jobs.tell, wake=jobs.wake)
-        return Evictor(
+        return Preemptor(
             self._cache,
             evictions,
             clock=self._wall,
-            world=self._networks.world,
+            topology=self._networks.snapshot,
             why_wait=self._planner.why_wait,
         )
 
     def routes(self) -> list[web.RouteDef]:
-        """What it answers over HTTP."""
+        """Return all routes; a shadow has no verbs of schedulers."""
         routes = [*self._server.routes(), *self._volcano.routes()]
-        if self._shadowing is not None:
-            routes = self._shadowing.routes(routes)
-        return [*routes, *self._reading.routes()]
+        if self._shadow is not None:
+            routes = self._shadow.routes(routes)
+        return [*routes, *self._queries.routes()]
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no bind that it began can still take effect unknown to it."""
+        """Whether no bind of this extender can still take effect unnoticed."""
         return self._binder.is_quiet
 
     def why_not_ready(self) -> str | None:
-        """Why nothing is answered now: another may decide, or not all has been read.
+        """Return the reason why no request is answered now; None: they are.
 
-        On a cluster of which a part is not known, chips look free that are not.
+        Reasons: another extender leads, or a watch has no complete list yet. With a
+        partial view of the cluster, chips look free that are not.
         """
-        missing = self._feed.missing()
-        return self._may() or (f"waiting for {missing}" if missing else None)
+        missing = self._informers.name_unsynced()
+        return self._why_not_leading() or (
+            f"waiting for {missing}" if missing else None
+        )
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+        """Run all parts until cancelled, then stop those with open requests."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._feed.run(), name="feed")
-                group.create_task(self._sweeping.run(), name="sweep")
+                group.create_task(self._informers.run(), name="informers")
+                group.create_task(self._resync.run(), name="resync")
                 group.create_task(self._recorder.run(), name="events")
                 group.create_task(self._waker.run(), name="waker")
                 group.create_task(self._tick(), name="tick")
-                if self._sharing is not None:
-                    group.create_task(self._sharing.run(), name="sharing")
+                if self._tor_share is not None:
+                    group.create_task(self._tor_share.run(), name="tor-share")
         finally:
-            if self._evictor is not None:
-                await self._evictor.stop()
+            if self._preemptor is not None:
+                await self._preemptor.stop()
             await self._planner.stop()
             await self._binder.stop()
             await self._volcano.stop()
@@ -242,84 +251,85 @@ class Extender:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._learn(events.Ticked(lost=self._feed.lost()))
+            self._learn(events.Ticked(lost=self._informers.name_disconnected()))
             self._planner.tick()
             self._volcano.tick()
-            if self._evictor is not None and self.why_not_ready() is None:
-                self._evictor.tick()
+            if self._preemptor is not None and self.why_not_ready() is None:
+                self._preemptor.tick()
             await self._binder.audit()
 
-    def _promised(self) -> set[str]:
-        """UIDs of the pods for whose promises somebody answers, besides plans."""
-        handed = self._evictor.promised if self._evictor is not None else ()
-        return {*self._binder.promised, *self._volcano.promised, *handed}
+    def _reserved_uids(self) -> set[str]:
+        """Return UIDs of pods whose reservation a component will end, besides plans."""
+        preemptor = self._preemptor
+        nominated = preemptor.reserved_uids if preemptor is not None else ()
+        return {*self._binder.reserved_uids, *self._volcano.reserved_uids, *nominated}
 
-    def _adjust(self, to: Adjustable) -> None:
-        """Put changed settings into force, and have the pods that wait tried again."""
-        self._networks.follow(to.rules)
-        self._learn(events.ModeSet(self_maintain=to.self_maintain))
-        self._waker.again()
+    def _adjust(self, settings: DynamicSettings) -> None:
+        """Put changed settings into force, and make waiting pods be retried."""
+        self._networks.set_rules(settings.rules)
+        self._learn(events.SelfMaintainSet(self_maintain=settings.self_maintain))
+        self._waker.retry_all()
 
-    def _say(self, about: Regarding, reason: str, text: str) -> None:
+    def _record_settings(self, config_map: Regarding, reason: str, text: str) -> None:
         kind = "Warning" if reason.endswith("Unusable") else "Normal"
-        if self._shadowing is not None:
-            return  # the log has it; a shadow writes nothing
-        self._recorder.record(about, reason=reason, message=text, type=kind)
+        if self._shadow is not None:
+            return  # it is in the log; a shadow writes nothing to the cluster
+        self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Once the cluster has been read, have the garbage collector pass it by.
+        """After the first complete lists, freeze their objects for garbage collection.
 
-        What was read lives long, and walking through it would hold up a filter for
-        tens of milliseconds each time.
+        These objects live long. Each walk over them would delay a filter request by
+        tens of milliseconds.
         """
-        if not self._is_frozen and not self._feed.missing():
+        if not self._is_frozen and not self._informers.name_unsynced():
             self._is_frozen = True
             self._learn(events.Ticked(is_all_read=True))
-            if self._shadowing is None:
+            if self._shadow is None:
                 self._volcano.adopt()
-            gc_freeze.pass_by()
-            known = {"nodes": len(self._cache.cluster), "pods": len(self._cache.pods)}
-            log.info("in step with the cluster", extra=known)
+            gc_freeze.freeze_live_objects()
+            sizes = {"nodes": len(self._cache.cluster), "pods": len(self._cache.pods)}
+            log.info("in step with the cluster", extra=sizes)
 
     def _learn(self, change: events.Change) -> None:
-        if self._shadowing is not None:
-            self._shadowing.before(change)
+        if self._shadow is not None:
+            self._shadow.compare_bound(change)
         step(self._cache, change, self._wall.now_s())
-        self._planner.settle()
-        self._waker.better(self._cache.better)
-        self._cache.better.clear()
+        self._planner.carry_out_effects()
+        self._waker.note_improved(self._cache.improved_nodes)
+        self._cache.improved_nodes.clear()
 
     def _any_node(self) -> str:
         return next(iter(self._cache.cluster.names), "")
 
-    async def _mark(self, node: str) -> None:
-        # nanoseconds, so that two marks are never the same
+    async def _annotate_node(self, node: str) -> None:
+        # nanoseconds, so that two values are never the same
         when = str(self._wall.now_ns())
         await nodes.patch(self._client, node, annotations={wake.ANNOTATION: when})
 
-    def _told(self, pod: NpuPod, made: Choice) -> None:
-        """Remember why a pod is where it is, and say so on the pod."""
-        text = made.sentence
+    def _record_bound(self, pod: NpuPod, choice: Choice) -> None:
+        """Remember and log the decision on a bound pod, and record an event on it."""
+        text = choice.sentence
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
-        self._notes.put(pod.uid, Note(at_s=self._wall.wall_s(), text=text))
+        self._decisions.put(pod.uid, LastDecision(at_s=self._wall.wall_s(), text=text))
         self._recorder.record(
-            about(pod),
+            pod_regarding(pod),
             reason="AscendScheduled",
             message=text,
         )
 
-    def _not_taken_up(self, job: Job, pod: NpuPod | None, said: str) -> None:
-        """Say why Volcano's queue passes a job by: it has no words for it itself."""
-        log.info("job not taken up", extra={"group": job.name, "why": said})
+    def _record_refused_job(self, job: Job, pod: NpuPod | None, text: str) -> None:
+        """Record events on a job that does not fit; the protocol has no reason."""
+        log.info("job not taken up", extra={"group": job.name, "why": text})
         group = Regarding(
             kind="PodGroup",
             name=job.name,
             namespace=job.namespace,
             uid=job.group_uid,
         )
-        for each in (group, *([about(pod)] if pod else [])):
+        for regarding in (group, *([pod_regarding(pod)] if pod else [])):
             self._recorder.record(
-                each, reason="AscendNoRoom", message=said, type="Warning"
+                regarding, reason="AscendNoRoom", message=text, type="Warning"
             )
 
 
@@ -333,7 +343,7 @@ async def main(settings: Settings) -> None:
     metrics = Metrics(registry)
     wall = clocks.of_this_machine()
     async with Client(
-        credentials.given(
+        credentials.from_settings(
             kubeconfig_file=settings.kubeconfig,
             api_server=settings.api_server,
             service_account_dir=settings.service_account_dir,
@@ -345,15 +355,22 @@ async def main(settings: Settings) -> None:
         election = election_of(settings, client, wall)
 
         def extender() -> Extender:
-            may = election.why_not if election is not None else lambda: None
-            return Extender(settings, client, wall=wall, metrics=metrics, may=may)
+            return Extender(
+                settings,
+                client,
+                wall=wall,
+                metrics=metrics,
+                why_not_leading=(
+                    election.why_not_leading if election is not None else lambda: None
+                ),
+            )
 
-        office = Office(extender, election)
+        leadership = Leadership(extender, election)
         metrics.watch_election(
             lambda: election.phase if election is not None else Phase.LEADING
         )
-        async with listeners.open_for(
-            settings, registry, office.why_not_ready, office.routes()
+        async with listeners.serve(
+            settings, registry, leadership.why_not_ready, leadership.routes()
         ) as addresses:
             log.info("serving", extra={"address": addresses[0]})
-            await office.run()
+            await leadership.run()

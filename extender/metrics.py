@@ -1,4 +1,4 @@
-"""What the extender counts, for Prometheus; labels from closed sets only."""
+"""Prometheus metrics of the extender; values of labels are from closed sets."""
 
 import time
 from collections.abc import Callable, Iterator, Sized
@@ -13,16 +13,16 @@ from extender.election.lease import Phase
 from kube.events import Recorder
 from scheduler_core.explain import fragmentation
 
-#: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the API.
+#: Seconds; a filter over 5,000 nodes takes milliseconds, a bind waits for the server.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
-#: Seconds; a gate is open as soon as the scheduler has sent all binds, or shut.
+#: Seconds; a permit ends once the scheduler has sent all binds of a job, or expires.
 _WAITS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 60)
-#: By kind of server, which is a closed set: {name: what it says}.
+#: Gauges by kind of server, which is a closed set: {name: help text}.
 _POOLS = {
     "pool_nodes": "Nodes, by kind of server.",
     "pool_healthy_chips": "Healthy chips.",
     "pool_free_chips": "Free chips of nodes that take pods.",
-    "pool_fragmentation": "Pieces of free room too small for what they could serve.",
+    "pool_fragmentation": "Free chips in pieces too small for requests.",
 }
 
 
@@ -30,23 +30,25 @@ class Metrics(Collector):
     """All metrics of one extender."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register them; whose sizes are shown follows with `watch_cache`."""
+        """Register all metrics; `watch_cache` then sets the cache they show."""
         self._registry = registry
         self._cache = Cache()
-        #: {name: what shows a value}
+        #: {name without prefix: gauge} of gauges that `_show` has made
         self._gauges: dict[str, Gauge] = {}
         self.request_s = Histogram(
             "ascend_extender_request_seconds",
-            "Time from a request's body to its answer.",
+            "Time from the body of a request to its response.",
             ["verb"],
             buckets=_BUCKETS,
             registry=registry,
         )
         self.errors = self._counter(
-            "requests_failed", "Requests answered with an error of ours.", "verb"
+            "requests_failed",
+            "Requests that the extender answered with an error.",
+            "verb",
         )
         self.decisions = self._counter(
-            "filter_decisions", "Pods filtered: some node fits, or none.", "result"
+            "filter_decisions", "Filter requests, by whether any node fits.", "result"
         )
         self.refused_nodes = self._counter(
             "refused_nodes", "Nodes that filter refused, by reason.", "reason"
@@ -58,21 +60,23 @@ class Metrics(Collector):
             "binds_refused", "Binds refused, by reason.", "reason"
         )
         self.evictions = self._counter(
-            "evictions", "Pods to be evicted for others, by what came of it.", "outcome"
+            "evictions", "Evictions for pods of higher priority, by outcome.", "outcome"
         )
         self.shadow = self._counter(
             "shadow",
-            "Decisions of another scheduler, by what we say of them.",
+            "Decisions of another scheduler, by outcome of the comparison with ours.",
             "rule",
         )
         self.bound = self._counter("pods_bound", "Pods bound.")
         self.binds_failed = self._counter(
-            "binds_failed", "Binds that the API server did not do, or not say.", "why"
+            "binds_failed",
+            "Binds that the API server refused or did not answer.",
+            "why",
         )
         self.plans = self._counter(
-            "plans", "Jobs planned, without room, and plans given back.", "result"
+            "plans", "Plans of jobs: made, without place, and released.", "result"
         )
-        self.gate_wait_s = Histogram(
+        self.permit_wait_s = Histogram(
             "ascend_extender_gate_wait_seconds",
             "Time for which a bind waited for the other pods of its job.",
             ["result"],
@@ -82,8 +86,8 @@ class Metrics(Collector):
         self.allocated = self._counter(
             "volcano_allocations", "Pods that Volcano has allocated."
         )
-        self.given_back = self._counter(
-            "volcano_returns", "Pods that Volcano has taken back."
+        self.volcano_returns = self._counter(
+            "volcano_returns", "Pods whose allocation Volcano has revoked."
         )
         self.api_requests = self._counter(
             "api_requests", "Requests to the API server.", "verb", "resource", "code"
@@ -92,38 +96,48 @@ class Metrics(Collector):
             "sweeps", "Comparisons of a watch with the API server.", "result"
         )
         self.repairs = self._counter(
-            "cache_repairs", "Objects of which something wrong was known.", "resource"
+            "cache_repairs",
+            "Objects that were wrong in the cache and are repaired.",
+            "resource",
         )
         self.watch_cache(self._cache)
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
-        """Show the sizes of this cache from now on, whenever someone asks."""
+        """Show the sizes of this cache from now on, instead of an earlier one's."""
         self._cache = cache
         self._show(
             "assumed_binds",
-            "Binds that no watch shows yet.",
-            lambda: float(sum(not p.planned for p in cache.assumed.values())),
+            "Binds that the pod watch does not show yet.",
+            lambda: float(sum(not p.planned for p in cache.reservations.values())),
         )
         self._show(
             "planned_pods",
-            "Pods of planned jobs whose chips are kept.",
-            lambda: float(sum(p.planned for p in cache.assumed.values())),
+            "Pods of planned jobs with reserved chips.",
+            lambda: float(sum(p.planned for p in cache.reservations.values())),
         )
         self._gauge(
-            "rooms", "Pods and jobs for which chips are being freed.", cache.rooms
+            "rooms", "Pods and jobs for which chips are being freed.", cache.nominations
         )
         self._gauge("cached_nodes", "Nodes with NPUs.", cache.cluster)
         self._gauge("cached_pods", "Pods that ask for NPUs.", cache.pods)
-        self._gauge("waiting_shapes", "Shapes with unserved claims.", cache.waiting)
-        self._gauge("rejected_owners", "Owners with rejected pods.", cache.storms)
+        self._gauge(
+            "waiting_shapes", "Shapes with unserved claims.", cache.unconfirmed_claims
+        )
+        self._gauge(
+            "rejected_owners", "Owners with rejected pods.", cache.owner_backoff
+        )
 
     def watch_events(self, recorder: Recorder) -> None:
-        """Show how many events on pods this recorder has lost."""
-        self._show("events_dropped", "Events lost.", lambda: float(recorder.dropped))
+        """Show the number of events that this recorder has dropped."""
+        self._show(
+            "events_dropped",
+            "Events dropped before they were sent.",
+            lambda: float(recorder.dropped_count),
+        )
 
     def watch_election(self, phase: Callable[[], Phase]) -> None:
-        """Show how far this extender is in the election of the one that decides."""
+        """Show whether this extender leads."""
         self._show(
             "leading",
             "1: this extender decides; 0: another does.",
@@ -131,14 +145,14 @@ class Metrics(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Count what is there by kind, in one pass over all nodes and jobs."""
+        """Yield jobs by phase and pools, from one pass over all nodes and jobs."""
         jobs = GaugeMetricFamily(
             "ascend_extender_jobs",
-            "Jobs of several pods, by how far they are.",
+            "Jobs of several pods, by phase.",
             labels=["phase"],
         )
-        for far, count in self._cache.gangs.counts().items():
-            jobs.add_metric([far.name.lower()], count)
+        for phase, count in self._cache.gangs.count_phases().items():
+            jobs.add_metric([phase.name.lower()], count)
         pools = {
             name: GaugeMetricFamily(f"ascend_extender_{name}", text, labels=["pool"])
             for name, text in _POOLS.items()
@@ -150,52 +164,62 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """{kind of server: values in the order of `_POOLS`}."""
-        found: dict[str, list[int]] = {}
+        """Return {kind of server: values in the order of `_POOLS`}."""
+        pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
-            sums = found.setdefault(node.product.key, [0] * len(_POOLS))
+            sums = pools.setdefault(node.product.key, [0] * len(_POOLS))
             sums[0] += 1
             sums[1] += node.healthy.bit_count()
             sums[2] += node.free.bit_count() * (not node.barred)
-            sums[3] += fragmentation.of_node(node)
-        return found
+            sums[3] += fragmentation.measure_node(node)
+        return pools
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Show whether the ConfigMap of settings could be read."""
+        """Show whether the ConfigMap of settings is wrong and takes no effect."""
         self._show(
             "settings_unusable",
-            "1 while the ConfigMap of settings is there and takes no effect.",
+            "1 while the ConfigMap of settings is wrong and takes no effect.",
             lambda: float(is_unusable()),
         )
 
     @contextmanager
-    def waiting_at_gate(self) -> Iterator[Callable[[str | None], str | None]]:
-        """Measure a wait; yields what is to be told its end, and says the same."""
+    def measure_permit_wait(self) -> Iterator[Callable[[str | None], str | None]]:
+        """Measure the time for which a bind waits for the other pods of its job.
+
+        Yields a function to call with the outcome of the wait: None if the bind may go
+        on, else the reason of its refusal. The function returns its argument.
+        """
         start_s = time.perf_counter()
         result = "left"
 
-        def ended(said: str | None) -> str | None:
+        def record_end(text: str | None) -> str | None:
             nonlocal result
-            result = "opened" if said is None else "refused"
-            return said
+            result = "opened" if text is None else "refused"
+            return text
 
         try:
-            yield ended
+            yield record_end
         finally:
             waited_s = time.perf_counter() - start_s
-            self.gate_wait_s.labels(result).observe(waited_s)
+            self.permit_wait_s.labels(result).observe(waited_s)
 
     def count_request(self, verb: str, resource: str, code: int) -> None:
-        """Count a request to the API server; code 0: no answer."""
+        """Count a request to the API server.
+
+        Args:
+            verb: HTTP method, or WATCH.
+            resource: plural name of the resource.
+            code: HTTP status; 0: no answer.
+        """
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _show(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Show a value from now on, instead of an earlier term's of that name."""
-        found = self._gauges.get(name)
-        if found is None:
-            found = Gauge(f"ascend_extender_{name}", text, registry=self._registry)
-            self._gauges[name] = found
-        found.set_function(value)
+        """Show a value from now on, instead of that of an earlier term's extender."""
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            gauge = Gauge(f"ascend_extender_{name}", text, registry=self._registry)
+            self._gauges[name] = gauge
+        gauge.set_function(value)
 
     def _gauge(self, name: str, text: str, sized: Sized) -> None:
         self._show(name, text, lambda: float(len(sized)))

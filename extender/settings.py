@@ -1,4 +1,4 @@
-"""What the extender can be told."""
+"""Settings of the extender: command line, environment variables and their checks."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,20 +21,20 @@ class Settings:
 
     listen: str = option(":8888", "address to serve on, host:port; port 0: any")
     address_file: Path | None = option(
-        None, "file that gets the address once we listen"
+        None, "file to write the address to, once the extender listens"
     )
     read_listen: str = option(
         "",
-        "a second address, host:port, for those who may read and not decide: /v1, "
+        "a second address, host:port, for clients that may only read: /v1, "
         "metrics and health; empty: none",
     )
     tls_certificate: Path | None = option(
-        None, "certificate of both addresses, followed when the file changes"
+        None, "certificate file of both addresses, read again when it changes"
     )
-    tls_key: Path | None = option(None, "its key")
+    tls_key: Path | None = option(None, "key file of that certificate")
     tls_client_ca: Path | None = option(
         None,
-        "who signs the certificates without which no client is let in to --listen",
+        "CA file; --listen then accepts only clients with a certificate of this CA",
     )
     api_server: str = option(
         "", "URL of the API server; empty: the cluster that this pod runs in"
@@ -51,12 +51,12 @@ class Settings:
     )
     agent_silent_s: float = option(
         AGENT_SILENT_S,
-        "seconds without news of its agent after which a node is left out",
+        "seconds without a report of its agent after which a node gets no pods",
         check=at_least(1),
     )
     bare_nodes: bool = option(
         default=False,
-        text="true: nodes without an agent get pods, by what the Node offers; only "
+        text="true: nodes without an agent get pods, by the Node's allocatable; only "
         "for clusters in which no node has an agent",
     )
     gate_s: float = option(
@@ -68,14 +68,14 @@ class Settings:
     incomplete: str = option(
         "keep",
         "evict: the bound pods of a job that could not be bound as a whole within ten "
-        "minutes are evicted, so that it begins anew; keep: they are left",
+        "minutes are evicted, so that it starts again; keep: they keep running",
         check=one_of("keep", "evict"),
     )
     job_rules: str = option(
         Profile.SEED.value,
         "rules for jobs of several pods on an Atlas 800: seed (whole nodes only) or "
         "per-pod (any number of pods)",
-        check=one_of(*(each.value for each in Profile)),
+        check=one_of(*(profile.value for profile in Profile)),
     )
     superpod_size: int = option(48, "nodes of a physical SuperPoD", check=at_least(1))
     reserve_nodes: int = option(
@@ -88,8 +88,8 @@ class Settings:
     )
     tor_share_namespace: str = option(
         "",
-        "namespace of the ConfigMap tor-share-cm, which then says what jobs have made "
-        "of the leaf switches; empty: it is not written; only with 2.0",
+        "namespace of the ConfigMap tor-share-cm, which shows how jobs use the leaf "
+        "switches; empty: it is not written; only with 2.0",
     )
     shared_tor_num: int = option(
         2,
@@ -104,25 +104,25 @@ class Settings:
     lease_namespace: str = option("kube-system", "where that Lease is")
     lease_s: float = option(
         15.0,
-        "seconds without a sign of life after which another extender takes the lease; "
-        "this one decides nothing from two thirds of it on",
+        "seconds without a renewal after which another extender takes the lease; this "
+        "one stops deciding two thirds of it after its last renewal",
         check=at_least(1),
     )
     bind_s: float = option(
         BIND_S,
-        "seconds that the API server is given for a bind; so long, and a little more, "
-        "an extender that takes the lease from a silent one waits before it decides",
+        "timeout of a bind at the API server, in seconds; an extender that takes the "
+        "lease from a silent one waits a little longer before it decides",
         check=at_least(1),
     )
     identity: str = option(
         "",
-        "name of this extender in the Lease, of no other ever; empty: made from host "
-        "name and process",
+        "unique name of this extender in the Lease; empty: made from host name and "
+        "process",
     )
     preemption: str = option(
         "off",
-        "evict: pods of lower priority are evicted where a ring, a card or a whole "
-        "node is to be free for a pod or a job; off: only the scheduler evicts",
+        "evict: pods of lower priority are evicted where a pod or a job needs a free "
+        "ring, card or whole node; off: only the scheduler evicts",
         check=one_of("off", "evict"),
     )
     shadow: bool = option(
@@ -132,8 +132,8 @@ class Settings:
     )
     sweep_s: float = option(
         600.0,
-        "seconds between two comparisons of all that is known with the API server; "
-        "0: none",
+        "seconds between two comparisons of the whole cache with the API server; "
+        "0: never",
         check=at_least(0),
     )
     log_level: str = option(

@@ -1,8 +1,8 @@
-"""One HTTP session with the API server: requests, and streams for watches.
+"""HTTP session with the API server: requests, and streams for watches.
 
-The session is kept alive and shared by all tasks. No lock is held over a request; each
-has a deadline and a bound on what it may bring back. Nothing is retried here: the
-caller knows whether a second try does harm.
+All tasks share the session and its connections. No lock is held during a request. Each
+request has a deadline and a largest answer. The client retries nothing: only its caller
+knows whether a second try does harm.
 """
 
 import asyncio
@@ -25,55 +25,55 @@ from kube.errors import (
 )
 
 JSON = "application/json"
-#: Only the metadata of what is listed; all of it from a server that cannot.
+#: Accepts objects as metadata only, or whole from a server without that form.
 METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 MERGE_PATCH = "application/merge-patch+json"
-#: As a merge patch, but lists of Kubernetes' own kinds merge by a key.
+#: A merge patch that merges lists of built-in kinds by a key.
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-#: A list page of 500 large pods is some 10 MB; beyond this something is wrong.
+#: Largest answer; a list page of 500 large pods is some 10 MB.
 LARGEST_ANSWER_BYTES = 256 << 20
-#: Enough of an error's body to read its Status.
+#: Bytes of an error's body that are read, enough for its Status.
 _ERROR_BYTES = 64 << 10
 _CONNECT_S = 5.0
 
-#: (verb, resource, code) of each request that ended; code 0: no answer.
+#: Called with (verb, resource, code) at the end of each request; code 0: no answer.
 Count = Callable[[str, str, int], None]
 
 
 class Stream:
-    """The body of a watch, as it comes."""
+    """Body of a watch, read as it arrives."""
 
-    def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
-        """Read from an answer whose status is good.
+    def __init__(self, response: aiohttp.ClientResponse, request_line: str) -> None:
+        """Wrap a response with a status below 400.
 
         Args:
-            response: The open answer.
-            what: The request, for messages.
+            response: Open response; the caller closes it.
+            request_line: Method and path, for messages.
         """
         self._response = response
-        self._what = what
+        self._request_line = request_line
 
     async def read(self, idle_s: float) -> bytes:
         """Return the next bytes; empty when the server has ended the stream.
 
         Args:
-            idle_s: How long silence is believed.
+            idle_s: Longest silence; seconds.
 
         Raises:
-            SilentError: Nothing came for `idle_s`.
+            SilentError: Nothing arrived for `idle_s`.
             UnreachableError: The connection broke.
         """
-        with _reaching(self._what):
+        with _translate_errors(self._request_line):
             try:
                 async with asyncio.timeout(idle_s):
                     return await self._response.content.readany()
             except TimeoutError as error:
-                text = f"{self._what}: silent for {idle_s:g} s"
+                text = f"{self._request_line}: silent for {idle_s:g} s"
                 raise SilentError(text) from error
 
 
 class Client:
-    """The one session with one API server; use as an async context manager."""
+    """HTTP session with one API server, as an async context manager."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class Client:
         count: Count | None = None,
         connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Store the settings; `async with` opens the session.
 
         Args:
             credentials: Server, authority, token.
             user_agent: Our name in the server's audit log.
-            count: Told (verb, resource, code) of each request, for metrics.
-            connector: Makes what opens connections; TCP by default.
+            count: Called with (verb, resource, code) of each request, for metrics.
+            connector: Makes the pool of connections; TCP by default.
         """
         self._credentials = credentials
         self._user_agent = user_agent
@@ -106,7 +106,7 @@ class Client:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={
                 "Accept": JSON,
-                "Accept-Encoding": "identity",  # our bounds count what is received
+                "Accept-Encoding": "identity",  # bounds count bytes on the wire
                 "User-Agent": self._user_agent,
             },
         )
@@ -138,59 +138,65 @@ class Client:
 
         Args:
             method: GET, POST, PUT, PATCH, DELETE.
-            path: From the server's root, each name quoted.
-            params: The query; values are encoded here.
-            body: What to send; None for nothing.
-            content_type: What `body` is.
-            accept: The forms of answers that will do.
-            timeout_s: For everything, from connecting to the last byte.
+            path: Path from the server's root, each name quoted.
+            params: Query parameters, not encoded.
+            body: None for no body.
+            content_type: Media type of `body`.
+            accept: Media types for the answer.
+            timeout_s: For the whole request, connecting included.
 
         Raises:
-            ApiError: The server said no; the subclass says how.
+            ApiError: The server refused; the subclass says how.
             UnreachableError: No answer; the effect is unknown.
-            MalformedError: The answer is larger than any should be.
+            MalformedError: The answer exceeds `LARGEST_ANSWER_BYTES`.
         """
-        what = f"{method} {path}"
+        request_line = f"{method} {path}"
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
-        with self._counting(method, path) as seen, _reaching(what):
+        with (
+            self._count_request(method, path) as statuses,
+            _translate_errors(request_line),
+        ):
             async with asyncio.timeout(timeout_s):
                 async with await self._send(
                     method, path, params=params, body=body, headers=headers
                 ) as response:
-                    seen.append(response.status)
-                    return await self._answer(response, what)
+                    statuses.append(response.status)
+                    return await self._read_answer(response, request_line)
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Mapping[str, str], start_s: float = 10.0
     ) -> AsyncIterator[Stream]:
-        """Open a GET whose body is read bit by bit.
+        """Open a GET whose body is read in parts; close it at the end.
 
         Args:
-            path: From the server's root.
-            params: The query.
-            start_s: Deadline for the answer's head.
+            path: Path from the server's root, each name quoted.
+            params: Query parameters, not encoded.
+            start_s: Deadline for the headers of the answer; seconds.
 
         Raises:
-            ApiError: The server said no.
+            ApiError: The server refused.
             UnreachableError: No answer.
         """
-        what = f"WATCH {path}"
-        with self._counting("WATCH", path) as seen, _reaching(what):
+        request_line = f"WATCH {path}"
+        with (
+            self._count_request("WATCH", path) as statuses,
+            _translate_errors(request_line),
+        ):
             async with asyncio.timeout(start_s):
                 response = await self._send(
                     "GET", path, params=params, body=None, headers={}
                 )
-                seen.append(response.status)
+                statuses.append(response.status)
                 if response.status >= 400:
                     async with response:
-                        await self._answer(response, what)
+                        await self._read_answer(response, request_line)
         try:
-            yield Stream(response, what)
+            yield Stream(response, request_line)
         finally:
-            response.close()  # not released: a watch's connection has no end to reuse
+            response.close()  # not released: a watch's connection cannot be reused
 
     async def _send(
         self,
@@ -215,37 +221,39 @@ class Client:
             headers=headers,
             ssl=self._credentials.ssl or True,
             server_hostname=self._credentials.server_name,
-            allow_redirects=False,  # a token goes to the server it is for, or nowhere
+            allow_redirects=False,  # another server must not get the token
         )
 
-    async def _answer(self, response: aiohttp.ClientResponse, what: str) -> bytes:
+    async def _read_answer(
+        self, response: aiohttp.ClientResponse, request_line: str
+    ) -> bytes:
         if response.status < 300:
-            return await _bounded(response, LARGEST_ANSWER_BYTES, what)
+            return await _read_bounded(response, LARGEST_ANSWER_BYTES, request_line)
         if response.status == 401:
             self._credentials.expire()
         raise api_error(
             response.status,
             await response.content.read(_ERROR_BYTES),
-            what=what,
+            request_line=request_line,
             retry_after_s=retry_after_s(response.headers.get("Retry-After")),
         )
 
     @contextmanager
-    def _counting(self, verb: str, path: str) -> Iterator[list[int]]:
-        """Count the request when it ends; the status goes into the yielded list."""
-        seen: list[int] = []
+    def _count_request(self, verb: str, path: str) -> Iterator[list[int]]:
+        """Count the request when it ends; the caller appends its status to the list."""
+        statuses: list[int] = []
         try:
-            yield seen
+            yield statuses
         finally:
-            self._count(verb, resource_of(path), seen[-1] if seen else 0)
+            self._count(verb, resource_of(path), statuses[-1] if statuses else 0)
 
 
 def object_path(resource: str, name: str, *, namespace: str = "") -> str:
-    """Return the path of one core/v1 object, its names quoted.
+    """Return the path of a core/v1 object or collection, its names quoted.
 
     Args:
         resource: Plural, such as `pods`.
-        name: The object's name; empty for the collection.
+        name: Empty for the collection.
         namespace: Empty for a resource without namespaces, or for all of them.
     """
     scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
@@ -254,7 +262,7 @@ def object_path(resource: str, name: str, *, namespace: str = "") -> str:
 
 
 def resource_of(path: str) -> str:
-    """Return the resource that a path names: a metric label, so never an object's name.
+    """Return the resource of a path, for a metric label without names of objects.
 
     Args:
         path: Such as `/api/v1/namespaces/a/pods/b/binding`, here `pods/binding`.
@@ -267,39 +275,39 @@ def resource_of(path: str) -> str:
 
 
 def retry_after_s(header: str | None) -> float:
-    """Return the seconds of a Retry-After header; 0 without one we understand.
+    """Return the seconds of a Retry-After header; 0 without a usable one.
 
-    The API server sends whole seconds; the date form is a proxy's and not followed.
+    The API server sends whole seconds. Proxies may send a date, which counts as none.
     """
     if header is None or not header.isascii() or not header.isdigit():
         return 0.0
     return float(header[:6])
 
 
-async def _bounded(
-    response: aiohttp.ClientResponse, limit_bytes: int, what: str
+async def _read_bounded(
+    response: aiohttp.ClientResponse, limit_bytes: int, request_line: str
 ) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
         size += len(chunk)
         if size > limit_bytes:
-            raise MalformedError(f"{what}: more than {limit_bytes} bytes")
+            raise MalformedError(f"{request_line}: more than {limit_bytes} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 
 
 @contextmanager
-def _reaching(what: str) -> Iterator[None]:
-    """Turn what networks throw into our own error."""
+def _translate_errors(request_line: str) -> Iterator[None]:
+    """Raise exceptions of the network as KubeError."""
     try:
         yield
     except KubeError:
         raise
     except TimeoutError as error:
-        raise UnreachableError(f"{what}: no answer in time") from error
+        raise UnreachableError(f"{request_line}: no answer in time") from error
     except (aiohttp.ClientError, OSError) as error:
-        text = f"{what}: {type(error).__name__}: {error}"
+        text = f"{request_line}: {type(error).__name__}: {error}"
         raise UnreachableError(text) from error
 
 

@@ -1,4 +1,4 @@
-"""ConfigMaps: read one, make one, and set only the keys that are ours."""
+"""ConfigMaps: get, create, and patch of single keys."""
 
 from collections.abc import Mapping
 
@@ -10,20 +10,15 @@ from kube.errors import (
     MalformedError,
 )
 from kube.objects import ConfigMap, OwnerReference
-from service.decoding import UNDECODABLE, undecodable
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
 
 async def get(client: Client, namespace: str, name: str) -> ConfigMap:
-    """Return a ConfigMap as the API server has it now.
-
-    Args:
-        client: An open client.
-        namespace: The ConfigMap's.
-        name: The ConfigMap's.
+    """Return a ConfigMap from the API server.
 
     Raises:
-        NotFoundError: There is none.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("configmaps", name, namespace=namespace)
     return _config_map(await client.request("GET", path), path)
@@ -39,20 +34,14 @@ async def create(  # noqa: PLR0913  # each is a field of the object
     annotations: Mapping[str, str] | None = None,
     owner: OwnerReference | None = None,
 ) -> ConfigMap:
-    """Make a ConfigMap and return it.
+    """Create a ConfigMap and return it.
 
-    Args:
-        client: An open client.
-        namespace: Where.
-        name: Its name.
-        labels: Its labels.
-        data: Its content.
-        annotations: Its annotations.
-        owner: With whom it is to go; in the same namespace.
+    With an `owner` of the same namespace, the garbage collector deletes the ConfigMap
+    after its owner.
 
     Raises:
-        ConflictError: There is one of that name.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        ConflictError: The name exists.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("configmaps", "", namespace=namespace)
     metadata: dict[str, object] = {
@@ -85,23 +74,15 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
     resource_version: str | None = None,
     owner: OwnerReference | None = None,
 ) -> ConfigMap:
-    """Set keys of a ConfigMap, leave all others as they are; return it afterwards.
+    """Set keys of a ConfigMap, keep all other keys; return it afterwards.
 
-    Args:
-        client: An open client.
-        namespace: The ConfigMap's.
-        name: The ConfigMap's.
-        data: New values; None removes a key.
-        labels: Labels to set besides.
-        annotations: Annotations to set besides; None removes a key.
-        resource_version: Only if nobody has written since this version.
-        owner: With whom it is to go, besides those that it has already; in the same
-            namespace.
+    None removes a key of `data` or `annotations`. `resource_version` is a precondition;
+    None sets none. `owner`, of the same namespace, is added to the owners that exist.
 
     Raises:
-        NotFoundError: There is none.
-        ConflictError: Somebody has written since `resource_version`.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        ConflictError: It was written after `resource_version`.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("configmaps", name, namespace=namespace)
     metadata: dict[str, object] = {}
@@ -120,14 +101,14 @@ async def patch(  # noqa: PLR0913  # each is a field of the object
         "PATCH",
         path,
         body=objects.encode(body),
-        # a merge patch would replace the owners of others
+        # a merge patch would replace all other owners
         content_type=MERGE_PATCH if owner is None else STRATEGIC_PATCH,
     )
     return _config_map(answer, path)
 
 
 def _reference(owner: OwnerReference) -> dict[str, str]:
-    """Render an owner; it is not a controller, so it needs no right on it."""
+    """Return an owner as JSON, without `controller`: that would need a right on it."""
     return {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -139,5 +120,5 @@ def _reference(owner: OwnerReference) -> dict[str, str]:
 def _config_map(body: bytes, path: str) -> ConfigMap:
     try:
         return msgspec.json.decode(body, type=ConfigMap)
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(path, error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error

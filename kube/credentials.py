@@ -1,9 +1,9 @@
-"""Where is the API server, and how do we show who we are.
+"""Credentials for the API server: URL, certificate authority, token.
 
-Three ways: in a pod (service account, read by ourselves), a kubeconfig (read by the
-official `kubernetes` package, imported only then, since it costs 20 MiB and 0.3 s),
-or a URL. Token and CA files are read again each minute, because the kubelet rotates
-them under a running process.
+A program gets them from its pod (service account), from a kubeconfig, or from a URL.
+The `kubernetes` package reads kubeconfigs. It costs 20 MiB and 0.3 s, so it is imported
+only for them. Token and CA files are read again each minute, because the kubelet
+rotates them while the process runs.
 """
 
 import ssl
@@ -16,21 +16,24 @@ from yarl import URL
 
 from kube.errors import CredentialsError
 from kube.exec_credentials import PluginTokens
-from scheduler_core.wire.shown import shown
+from scheduler_core.wire.quote import quote_value
 from service.settings import SettingsError
 
-#: How long a token or CA is used before its file is read again. client-go: one minute.
+#: Period after which a token or CA file is read again; client-go: one minute.
 REREAD_S = 60.0
-#: Tokens are about 1 kB and CA bundles some 10 kB; more is not such a file.
+#: Bytes of a file that are read; tokens have about 1 kB, CA bundles some 10 kB.
 _FILE_BYTES = 1 << 20
-#: The most of the official client's own words that are repeated. Unit: characters.
-_SAID = 500
+#: Longest part of the official client's message that is repeated; characters.
+_MESSAGE_CHARACTERS = 500
 
 T = TypeVar("T")
 
 
-class Rereading(Generic[T]):
-    """The meaning of a small file, read again each minute; the last good one stays."""
+class RereadFile(Generic[T]):
+    """Parsed content of a small file, read again each minute.
+
+    If a later read fails, the last good content stays.
+    """
 
     def __init__(
         self,
@@ -42,34 +45,34 @@ class Rereading(Generic[T]):
         """Read the file for the first time.
 
         Raises:
-            CredentialsError: It cannot be read or makes no sense.
+            CredentialsError: The file cannot be read or parsed.
         """
         self._path = path
         self._parse = parse
         self._clock = clock
         self._raw = self._read()
-        self._value = self._parsed(self._raw)
-        self._read_at = clock()
+        self._value = self._parse_raw(self._raw)
+        self._read_at_s = clock()
 
     def value(self) -> T:
-        """Return the present meaning; reads the file when a minute has passed."""
-        if self._clock() - self._read_at >= REREAD_S:
-            self._read_at = self._clock()
+        """Return the content; read the file first if a minute has passed."""
+        if self._clock() - self._read_at_s >= REREAD_S:
+            self._read_at_s = self._clock()
             self._refresh()
         return self._value
 
     def expire(self) -> None:
-        """Have the next `value` read the file: the server refused what we showed."""
-        self._read_at = float("-inf")
+        """Make the next `value` read the file, after the server refused its content."""
+        self._read_at_s = float("-inf")
 
     def _refresh(self) -> None:
         try:
             raw = self._read()
             if raw != self._raw:
-                self._value, self._raw = self._parsed(raw), raw
+                self._value, self._raw = self._parse_raw(raw), raw
         except CredentialsError:
-            # A file in the middle of its rotation: what we have is good for a while
-            # yet, and if it is not, the server's 401 is counted and shown.
+            # The file may be in the middle of its rotation. The old content is valid
+            # for a while; if not, metrics show the server's 401.
             return
 
     def _read(self) -> bytes:
@@ -80,7 +83,7 @@ class Rereading(Generic[T]):
             text = f"{self._path}: expected a readable file, found {error.strerror}"
             raise CredentialsError(text) from error
 
-    def _parsed(self, raw: bytes) -> T:
+    def _parse_raw(self, raw: bytes) -> T:
         try:
             return self._parse(raw)
         except ValueError as error:
@@ -88,17 +91,17 @@ class Rereading(Generic[T]):
 
 
 class TokenSource(Protocol):
-    """Whatever can produce the present bearer token."""
+    """Source of the current bearer token."""
 
     async def token(self) -> str:
         """Return the token; empty for none."""
 
     def expire(self) -> None:
-        """Produce a fresh one next time."""
+        """Make the next `token` get a fresh one."""
 
 
 class Credentials:
-    """One API server, its certificate authority, and the token to show it."""
+    """URL of one API server, its certificate authority, and a source of tokens."""
 
     def __init__(
         self,
@@ -108,14 +111,13 @@ class Credentials:
         tokens: TokenSource | None = None,
         server_name: str | None = None,
     ) -> None:
-        """Put the parts together.
+        """Store the parts.
 
         Args:
             server: Base URL without a slash at its end.
-            tls: The present TLS context; None for plain http or the system's trust.
-            tokens: Who has the bearer token; None to show none.
-            server_name: The name in the server's certificate, when it is not that of
-                the URL.
+            tls: Returns the current TLS context; None for http or the system's trust.
+            tokens: Source of bearer tokens; None to send none.
+            server_name: Name in the server's certificate, if it differs from the URL's.
         """
         self.server = server
         self.server_name = server_name
@@ -124,21 +126,21 @@ class Credentials:
 
     @property
     def ssl(self) -> ssl.SSLContext | None:
-        """The present TLS context; None for plain http or the system's trust."""
+        """Current TLS context; None for plain http or the system's trust."""
         return self._tls() if self._tls else None
 
     async def token(self) -> str:
-        """Return the present bearer token; empty for none."""
+        """Return the current bearer token; empty for none."""
         return await self._tokens.token() if self._tokens else ""
 
     def expire(self) -> None:
-        """Have the next `token` fetch a fresh one: the server answered 401."""
+        """Make the next `token` get a fresh one, after the server answered 401."""
         if self._tokens:
             self._tokens.expire()
 
 
 class FileTokens:
-    """A bearer token in a file."""
+    """Bearer token in a file."""
 
     def __init__(
         self, path: Path, *, clock: Callable[[], float] = time.monotonic
@@ -146,16 +148,16 @@ class FileTokens:
         """Read the token for the first time.
 
         Raises:
-            CredentialsError: There is none.
+            CredentialsError: The file has no token.
         """
-        self._file = Rereading(path, _parse_token, clock=clock)
+        self._file = RereadFile(path, _parse_token, clock=clock)
 
     async def token(self) -> str:
-        """Return the present token."""
+        """Return the current token."""
         return self._file.value()
 
     def expire(self) -> None:
-        """Read the file next time."""
+        """Make the next `token` read the file."""
         self._file.expire()
 
 
@@ -165,15 +167,15 @@ def in_cluster(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credentials:
-    """Return the credentials that Kubernetes gives every pod.
+    """Return the credentials of the pod's service account.
 
     Args:
         service_account_dir: Folder with `token` and `ca.crt`.
-        environ: The process's environment, for KUBERNETES_SERVICE_HOST and _PORT.
+        environ: Environment with KUBERNETES_SERVICE_HOST and _PORT.
         clock: Monotonic seconds.
 
     Raises:
-        CredentialsError: Something is missing; names all that is.
+        CredentialsError: At least one part is missing; names all that are.
     """
     problems = [
         f"environment {name}: expected the API server's address, found nothing"
@@ -181,12 +183,12 @@ def in_cluster(
         for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
         if not environ.get(name)
     ]
-    tokens = _collected(
+    tokens = _make_or_report(
         problems, lambda: FileTokens(service_account_dir / "token", clock=clock)
     )
-    authority = _collected(
+    authority = _make_or_report(
         problems,
-        lambda: Rereading(service_account_dir / "ca.crt", _parse_ca, clock=clock),
+        lambda: RereadFile(service_account_dir / "ca.crt", _parse_ca, clock=clock),
     )
     if problems or tokens is None or authority is None:
         raise CredentialsError("\n".join(problems))
@@ -195,31 +197,31 @@ def in_cluster(
     server = f"https://{host}:{environ['KUBERNETES_SERVICE_PORT']}"
     if not _is_url(server):
         text = "expected the API server's address in KUBERNETES_SERVICE_HOST and _PORT"
-        raise CredentialsError(f"environment: {text}, found {shown(server)}")
+        raise CredentialsError(f"environment: {text}, found {quote_value(server)}")
     return Credentials(server, tls=authority.value, tokens=tokens)
 
 
-def direct(
+def from_url(
     server_url: str,
     service_account_dir: Path | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Credentials:
-    """Return credentials for a URL: a sandbox, a proxy, a test, a kubelet.
+    """Return credentials for a base URL: of a sandbox, a proxy, a test or a kubelet.
 
     Args:
-        server_url: http or https; nothing but the base.
-        service_account_dir: Folder with `token` and, for https with an authority of
-            its own, `ca.crt`; None to show no token.
+        server_url: http or https.
+        service_account_dir: Folder with `token` and, for https with its own
+            authority, `ca.crt`; None to send no token.
         clock: Monotonic seconds.
 
     Raises:
-        CredentialsError: The URL is none, or the folder has no token.
+        CredentialsError: The URL is malformed, or the folder has no token.
     """
     server = server_url.rstrip("/")
     if not _is_url(server):
-        found = shown(server_url)
-        text = f"API server: expected http://… or https://…, found {found}"
+        value = quote_value(server_url)
+        text = f"API server: expected http://… or https://…, found {value}"
         raise CredentialsError(text)
     if service_account_dir is None:
         return Credentials(server)
@@ -227,16 +229,16 @@ def direct(
     authority = service_account_dir / "ca.crt"
     if server.startswith("http://") or not authority.exists():
         return Credentials(server, tokens=tokens)
-    tls = Rereading(authority, _parse_ca, clock=clock).value
+    tls = RereadFile(authority, _parse_ca, clock=clock).value
     return Credentials(server, tls=tls, tokens=tokens)
 
 
 def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
-    """Return the credentials of a kubeconfig, as the official client reads it.
+    """Return the credentials of a kubeconfig, read by the official client.
 
     Args:
-        path: The file; None for $KUBECONFIG or ~/.kube/config.
-        context: The context's name; None for the current one.
+        path: None for $KUBECONFIG or ~/.kube/config.
+        context: Name of the context; None for the current one.
 
     Raises:
         CredentialsError: The package is not installed, or it refuses the file.
@@ -248,18 +250,22 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
         raise CredentialsError(text) from error
     configuration = client.Configuration()
     try:
-        config.load_kube_config(  # type: ignore[no-untyped-call]  # no types there
+        config.load_kube_config(  # type: ignore[no-untyped-call]  # has no types
             config_file=None if path is None else str(path),
             context=context,
             client_configuration=configuration,
         )
-        secure = configuration.host.startswith("https://")
-        context_of_tls = _tls_of(configuration) if secure else None
-    except Exception as error:  # a wrong file makes that package throw anything
-        # it repeats what the file says, half a character too
-        said = str(error)[:_SAID].encode(errors="backslashreplace").decode()
-        found = f"{type(error).__name__}: {said}"
-        text = f"kubeconfig {path or ''}: expected one that can be used, found {found}"
+        is_https = configuration.host.startswith("https://")
+        context_of_tls = _tls_of(configuration) if is_https else None
+    except Exception as error:  # for a wrong file the package raises anything
+        # the message repeats parts of the file, even half a character
+        message = (
+            str(error)[:_MESSAGE_CHARACTERS].encode(errors="backslashreplace").decode()
+        )
+        problem = f"{type(error).__name__}: {message}"
+        text = (
+            f"kubeconfig {path or ''}: expected one that can be used, found {problem}"
+        )
         raise CredentialsError(text) from error
     return Credentials(
         configuration.host.rstrip("/"),
@@ -269,7 +275,7 @@ def kubeconfig(path: Path | None, context: str | None = None) -> Credentials:
     )
 
 
-def given(
+def from_settings(
     *,
     kubeconfig_file: Path | None,
     api_server: str,
@@ -279,19 +285,19 @@ def given(
     """Return the credentials that a program's settings name.
 
     Args:
-        kubeconfig_file: Comes first; None for none.
-        api_server: A URL; empty for that of the cluster we run in.
+        kubeconfig_file: Takes precedence; None for none.
+        api_server: URL; empty for the API server of this cluster.
         service_account_dir: Folder with `token` and `ca.crt`.
-        environ: The process's environment.
+        environ: Environment of the process.
 
     Raises:
-        SettingsError: Something is missing; has all of it.
+        SettingsError: At least one part is missing; names all that are.
     """
     try:
         if kubeconfig_file is not None:
             return kubeconfig(kubeconfig_file)
         if api_server:
-            return direct(api_server, service_account_dir)
+            return from_url(api_server, service_account_dir)
         return in_cluster(service_account_dir, environ)
     except CredentialsError as error:
         raise SettingsError(str(error).splitlines()) from error
@@ -301,24 +307,24 @@ def _is_url(server: str) -> bool:
     if not server.startswith(("http://", "https://")) or not server.isprintable():
         return False
     try:
-        url = URL(server)  # refuses a port that is none
+        url = URL(server)  # raises for a malformed port
     except ValueError:
         return False
     return bool(url.host)
 
 
 def _tls_of(configuration: Any) -> ssl.SSLContext:
-    made = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if not configuration.verify_ssl:  # the kubeconfig's insecure-skip-tls-verify
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if configuration.cert_file:
-        made.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return made
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context
 
 
-def _collected(problems: list[str], make: Callable[[], T]) -> T | None:
-    """Return what `make` makes, or None after adding its complaint to `problems`."""
+def _make_or_report(problems: list[str], make: Callable[[], T]) -> T | None:
+    """Return the result of `make`, or None after adding its error to `problems`."""
     try:
         return make()
     except CredentialsError as error:
@@ -336,7 +342,7 @@ def _parse_token(raw: bytes) -> str:
 
 
 def _parse_ca(raw: bytes) -> ssl.SSLContext:
-    if not raw.strip():  # of nothing, ssl would trust all that the system trusts
+    if not raw.strip():  # ssl would trust the system's authorities
         raise ValueError("expected PEM certificates, found an empty file")
     try:
         return ssl.create_default_context(cadata=raw.decode("ascii"))

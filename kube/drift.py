@@ -1,46 +1,50 @@
-"""Is what a watch has shown what is there? One list, held against what is known."""
+"""Search for differences between a followed collection and the API server.
+
+A lost event shows in nothing else: the watch goes on. One list of versions is compared
+with the cache after the watch has reached the list's version.
+"""
 
 import asyncio
 from typing import TypeVar
 
-from kube.objects import OnlyStamp
+from kube.objects import VersionOnly
 from kube.pager import HasMeta, Listing
 from kube.store import Collection, Difference, is_older
 
-#: How long the watch is given to come so far as the list: two bookmarks, and some.
-PATIENCE_S = 150.0
-_LOOK_S = 0.5
+#: Longest wait for the watch to reach the list: two bookmarks (60 s each) and 30 s.
+WATCH_TIMEOUT_S = 150.0
+_POLL_S = 0.5
 
 T = TypeVar("T", bound=HasMeta)
 
 
-async def differences(
+async def find_differences(
     collection: Collection[T],
-    listing: Listing[OnlyStamp],
-    patience_s: float = PATIENCE_S,
+    listing: Listing[VersionOnly],
+    timeout_s: float = WATCH_TIMEOUT_S,
 ) -> list[Difference] | None:
-    """Return what is known wrongly; None: it cannot be told now.
+    """Return objects whose cached version is wrong; None if undecided now.
 
     Args:
-        collection: What a watch goes on to bring up to date.
+        collection: Cache that a running watch updates.
         listing: The same collection at the server.
-        patience_s: How long the watch is waited for; seconds.
+        timeout_s: Longest wait for the watch to reach the list; seconds.
 
     Raises:
         KubeError: The server refused or garbled the list.
     """
     loop = asyncio.get_running_loop()
-    begun = collection.version
-    comparison = collection.compare()
+    start_version = collection.version
+    comparison = collection.begin_comparison()
     try:
-        version = await listing.each(comparison.see)
-        if is_older(version, begun):
-            return None  # a server that lags: what it still has may have gone before
-        until_s = loop.time() + patience_s
-        while not collection.has_come_to(version):
-            if loop.time() >= until_s:
+        version = await listing.visit_all(comparison.add_listed)
+        if is_older(version, start_version):
+            return None  # a lagging server: it may list objects that are deleted
+        deadline_s = loop.time() + timeout_s
+        while not collection.has_reached(version):
+            if loop.time() >= deadline_s:
                 return None
-            await asyncio.sleep(_LOOK_S)
-        return comparison.differences(version) if comparison.is_valid else None
+            await asyncio.sleep(_POLL_S)
+        return comparison.find_differences(version) if comparison.is_valid else None
     finally:
-        collection.leave(comparison)
+        collection.end_comparison(comparison)

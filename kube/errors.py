@@ -1,57 +1,55 @@
-"""What can go wrong between us and the API server.
+"""Errors of requests to the API server.
 
-    KubeError                     anything below
-    ├── CredentialsError          no server, token or certificate to start with
-    ├── UnreachableError          no answer: network, timeout, cut stream
-    │   └── SilentError           a watch without a word, so perhaps without a peer
-    ├── MalformedError            an answer that is not what the API promises
-    ├── StaleError                a list that is older than what we knew
-    └── ApiError                  the API server said no: status, reason, message
-        ├── UnauthorizedError     401  token missing, expired or unknown
-        ├── ForbiddenError        403  RBAC lacks a verb
-        ├── NotFoundError         404
-        ├── ConflictError         409  other version, other UID, exists already
-        ├── GoneError             410  the version is no longer in the history
-        ├── InvalidError          422  the object breaks a rule
-        └── TooManyRequestsError  429  wait `retry_after_s`
-
-Attributes carry the facts; the text is made from them.
+KubeError                     any of these
+├── CredentialsError          no server, token or certificate to start with
+├── UnreachableError          no answer: network, timeout, broken stream
+│   └── SilentError           a silent watch; its connection may be dead
+├── MalformedError            an answer that does not follow the API
+├── StaleError                a list that is older than the cache
+└── ApiError                  the API server refused: status, reason, message
+    ├── UnauthorizedError     401  token missing, expired or unknown
+    ├── ForbiddenError        403  RBAC lacks a verb
+    ├── NotFoundError         404
+    ├── ConflictError         409  other version, other UID, exists already
+    ├── GoneError             410  the version is no longer in the history
+    ├── InvalidError          422  the object breaks a rule
+    └── TooManyRequestsError  429  wait `retry_after_s`
 """
 
 import msgspec
 
-from service.decoding import UNDECODABLE
+from service.decoding import DECODE_ERRORS
 
 
 class KubeError(Exception):
-    """Something between us and the API server failed."""
+    """Failure of a request to the API server, of any kind."""
 
-    #: How long the server asks us to wait before the next try; 0 for no wish.
+    #: Seconds that the server asks to wait before the next try; 0 for none.
     retry_after_s: float = 0.0
 
 
 class CredentialsError(KubeError):
-    """There is no usable way to the API server; all problems, one a line."""
+    """Missing or unusable credentials; the text has one problem a line."""
 
 
 class UnreachableError(KubeError):
-    """No answer came; whether the request had an effect is unknown."""
+    """Request without an answer; its effect is unknown."""
 
 
 class SilentError(UnreachableError):
-    """A watch was silent for longer than bookmarks are apart."""
+    """Watch that was silent for longer than the interval of bookmarks."""
 
 
 class MalformedError(KubeError):
-    """An answer came that does not decode."""
+    """Answer that does not decode."""
 
 
 class StaleError(KubeError):
-    """A list shows an earlier moment than what came before it: nobody saw it whole."""
+    """List whose version is older than one that was seen before."""
 
 
 class ApiError(KubeError):
-    """The API server answered with an error."""
+    """Refusal by the API server, with its status, reason and message."""
 
     def __init__(
         self,
@@ -60,18 +58,18 @@ class ApiError(KubeError):
         message: str = "",
         *,
         retry_after_s: float = 0.0,
-        what: str = "",
+        request_line: str = "",
     ) -> None:
-        """Take what the server's Status object says.
+        """Store the fields of the server's Status object.
 
         Args:
-            status: The HTTP status, or the code inside a watch's ERROR event.
+            status: HTTP status, or the code inside a watch's ERROR event.
             reason: One word, such as `AlreadyExists`; may be empty.
             message: A sentence; may be empty.
-            retry_after_s: Seconds from the Retry-After header; 0 without one.
-            what: The request, such as `PATCH /api/v1/nodes/n1`.
+            retry_after_s: Seconds of the Retry-After header; 0 without one.
+            request_line: Method and path, such as `PATCH /api/v1/nodes/n1`.
         """
-        text = f"{what}: {status} {reason} {message}".strip(": ")
+        text = f"{request_line}: {status} {reason} {message}".strip(": ")
         super().__init__(text)
         self.status = status
         self.reason = reason
@@ -80,15 +78,15 @@ class ApiError(KubeError):
 
 
 class UnauthorizedError(ApiError):
-    """401."""
+    """401: the token is missing, expired or unknown."""
 
 
 class ForbiddenError(ApiError):
-    """403."""
+    """403: RBAC lacks a verb."""
 
 
 class NotFoundError(ApiError):
-    """404."""
+    """404: the object or its kind does not exist."""
 
 
 class ConflictError(ApiError):
@@ -96,15 +94,15 @@ class ConflictError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: list again."""
+    """410: the version is no longer in the server's history."""
 
 
 class InvalidError(ApiError):
-    """422."""
+    """422: the object breaks a rule."""
 
 
 class TooManyRequestsError(ApiError):
-    """429."""
+    """429: the server is overloaded, or a disruption budget is used up."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -117,13 +115,13 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     429: TooManyRequestsError,
 }
 
-#: An error page of a proxy may be long; its beginning says enough.
+#: A proxy's error page may be long; its beginning suffices.
 _MESSAGE_CHARACTERS = 500
 _REASON_CHARACTERS = 100
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of an error answer, and the object of a watch's ERROR event."""
+    """Body of an error answer, and object of a watch's ERROR event."""
 
     code: int | None = None
     reason: str | None = None
@@ -131,25 +129,27 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def api_error(
-    status: int, body: bytes, *, what: str, retry_after_s: float = 0.0
+    status: int, body: bytes, *, request_line: str, retry_after_s: float = 0.0
 ) -> ApiError:
-    """Return the error for an answer, of the class that its status calls for.
+    """Return the error for an answer; its class follows from the status.
 
     Args:
-        status: The HTTP status; 0 when only the body knows (a watch's ERROR event).
-        body: A Status object, or whatever a proxy in between wrote; may be empty.
-        what: The request, such as `GET /api/v1/pods`.
-        retry_after_s: Seconds from the Retry-After header; 0 without one.
+        status: HTTP status; 0 takes the body's code (a watch's ERROR event).
+        body: Status object, or any text of a proxy; may be empty.
+        request_line: Method and path, such as `GET /api/v1/pods`.
+        retry_after_s: Seconds of the Retry-After header; 0 without one.
     """
     try:
-        said = msgspec.json.decode(body, type=Status)
-    except UNDECODABLE:  # a proxy's page, not the API server's Status
-        said = Status(message=body[:_MESSAGE_CHARACTERS].decode(errors="replace"))
-    code = status or said.code or 500
+        body_status = msgspec.json.decode(body, type=Status)
+    except DECODE_ERRORS:  # a proxy's page, not the API server's Status
+        body_status = Status(
+            message=body[:_MESSAGE_CHARACTERS].decode(errors="replace")
+        )
+    code = status or body_status.code or 500
     return _BY_STATUS.get(code, ApiError)(
         code,
-        (said.reason or "")[:_REASON_CHARACTERS],
-        (said.message or "")[:_MESSAGE_CHARACTERS],
+        (body_status.reason or "")[:_REASON_CHARACTERS],
+        (body_status.message or "")[:_MESSAGE_CHARACTERS],
         retry_after_s=retry_after_s,
-        what=what,
+        request_line=request_line,
     )

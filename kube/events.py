@@ -1,9 +1,8 @@
-"""Say on an object what happened to it, so that `kubectl describe` shows it.
+"""Kubernetes events about pods and nodes, which `kubectl describe` shows.
 
-Recording never waits and never fails: an event is put into a bounded queue, and a task
-of its own sends it, with a back-off of its own. Equal events are one event with a
-count, as the API server's own components do it. When the queue is full the oldest
-goes, and is counted.
+Recording never waits and never fails: it puts an event into a bounded queue. A separate
+task sends the events, with its own back-off. Equal events become one event with a
+count, as in Kubernetes' components. A full queue drops its oldest event and counts it.
 """
 
 import asyncio
@@ -23,22 +22,22 @@ from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Events of a node (no namespace of its own) live where kubectl looks for them.
+#: Namespace of nodes' events; kubectl looks for them there.
 NODE_NAMESPACE = "default"
-#: Of the largest burst that is told of in whole, at some 500 bytes each.
-_PENDING_MOST = 4096
-_KNOWN_MOST = 1024
-#: The API server refuses longer ones.
+#: Largest number of queued events, at some 500 bytes each.
+_MAX_PENDING = 4096
+_MAX_POSTED = 1024
+#: The API server refuses longer messages.
 _MESSAGE_CHARACTERS = 1024
-#: Refusals that a second try would meet again: no such namespace, no right, too long.
-_FINAL = frozenset({400, 403, 404, 405, 409, 413, 422})
+#: Statuses that a second try would get again: no namespace, no right, too long.
+_FINAL_STATUSES = frozenset({400, 403, 404, 405, 409, 413, 422})
 #: Room for a dot and 16 hex digits in a name of at most 253 characters.
 _NAME_CHARACTERS = 236
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regarding:
-    """The object that an event is about."""
+    """Reference to the object of an event."""
 
     kind: str
     name: str
@@ -46,30 +45,24 @@ class Regarding:
     uid: str = ""
 
 
-def about_pod(pod: Pod) -> Regarding:
-    """Return a reference to a pod.
-
-    Args:
-        pod: The pod.
-    """
+def pod_reference(pod: Pod) -> Regarding:
+    """Return a reference to a pod."""
     meta = pod.metadata
     return Regarding(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
 
 
-def about_node(node: Node) -> Regarding:
-    """Return a reference to a node.
+def node_reference(node: Node) -> Regarding:
+    """Return a reference to a node, by its UID or, without one, by its name.
 
-    Args:
-        node: The node. kubectl finds its events by UID or, as the kubelet writes
-            them, by a UID that is the name.
+    kubectl finds events of a node by either; the kubelet writes the name as UID.
     """
     meta = node.metadata
     return Regarding(kind="Node", name=meta.name, uid=meta.uid or meta.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Fact:
-    """What makes two events equal."""
+class _EventKey:
+    """Fields that make two events equal."""
 
     regarding: Regarding
     type: str
@@ -82,8 +75,8 @@ class _Fact:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Times:
-    """When and how often a fact was recorded."""
+class _Occurrences:
+    """Times and number of occurrences of an event that are not sent yet."""
 
     first_s: float
     last_s: float
@@ -91,8 +84,8 @@ class _Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
-    """An event that the API server has."""
+class _PostedEvent:
+    """Event that the API server has."""
 
     name: str
     first_s: float
@@ -100,7 +93,7 @@ class _Sent:
 
 
 class Recorder:
-    """The events of one component that wait, and those that were sent."""
+    """Queue of one component's events, and the events that it has sent."""
 
     def __init__(
         self,
@@ -112,27 +105,27 @@ class Recorder:
         backoff: Backoff | None = None,
         spacing_s: float = 0.0,
     ) -> None:
-        """Have nothing to say yet.
+        """Start with an empty queue.
 
         Args:
             client: An open client.
-            component: Who speaks, such as `ascend-agent`.
-            host: The node that it speaks from; empty for none.
-            wall_s: Wall clock, for the times that people read.
-            backoff: Pauses while the API server is away.
-            spacing_s: Pause after each event, for who has a lot to say while the API
-                server has better to do.
+            component: Source of the events, such as `ascend-agent`.
+            host: Node of the source; empty for none.
+            wall_s: Wall clock, for the times of events.
+            backoff: Pauses while the API server cannot be reached.
+            spacing_s: Pause after each event; seconds. Above 0 where bursts of events
+                must not delay other requests.
         """
         self._client = client
         self._source = {"component": component} | ({"host": host} if host else {})
         self._wall_s = wall_s
         self._backoff = backoff or Backoff()
         self._spacing_s = spacing_s
-        self._pending: OrderedDict[_Fact, _Times] = OrderedDict()
-        self._sent: OrderedDict[_Fact, _Sent] = OrderedDict()
+        self._pending: OrderedDict[_EventKey, _Occurrences] = OrderedDict()
+        self._posted_events: OrderedDict[_EventKey, _PostedEvent] = OrderedDict()
         self._wake = asyncio.Event()
-        #: Events that were lost: queue full, or refused by the API server.
-        self.dropped = 0
+        #: Events that were dropped: queue full, or refused by the API server.
+        self.dropped_count = 0
 
     def record(
         self,
@@ -142,33 +135,33 @@ class Recorder:
         message: str,
         type: str = "Normal",  # noqa: A002  # the event's own word for it
     ) -> None:
-        """Note an event; returns at once.
+        """Queue an event; return at once.
 
         Args:
-            regarding: The object that it is about.
+            regarding: Object of the event.
             reason: One word in CamelCase.
-            message: A sentence for a person; cut at 1024 characters.
+            message: A sentence for people; cut at 1024 characters.
             type: `Normal` or `Warning`.
         """
-        fact = _Fact(
+        key = _EventKey(
             regarding=regarding,
             type=type,
             reason=reason,
             message=message[:_MESSAGE_CHARACTERS],
         )
         now = self._wall_s()
-        if waiting := self._pending.get(fact):
-            waiting.last_s = now
-            waiting.count += 1
+        if pending_occurrences := self._pending.get(key):
+            pending_occurrences.last_s = now
+            pending_occurrences.count += 1
         else:
-            self._pending[fact] = _Times(first_s=now, last_s=now)
-            if len(self._pending) > _PENDING_MOST:
+            self._pending[key] = _Occurrences(first_s=now, last_s=now)
+            if len(self._pending) > _MAX_PENDING:
                 self._pending.popitem(last=False)
-                self.dropped += 1
+                self.dropped_count += 1
         self._wake.set()
 
     async def run(self) -> NoReturn:
-        """Send what is recorded, until cancelled."""
+        """Send queued events until cancelled."""
         pause_s = 0.0
         while True:
             await asyncio.sleep(pause_s)
@@ -176,97 +169,114 @@ class Recorder:
             pause_s = await self.attempt()
 
     async def attempt(self) -> float:
-        """Send the oldest event that waits, if any; return the pause after it."""
+        """Send the oldest queued event, if any; return the pause after it (seconds)."""
         if not self._pending:
             self._wake.clear()
             return 0.0
-        fact, times = self._pending.popitem(last=False)
+        key, occurrences = self._pending.popitem(last=False)
         try:
-            await self._send(fact, times)
+            await self._send(key, occurrences)
         except KubeError as error:
-            return self._failed(fact, times, error)
+            return self._handle_failure(key, occurrences, error)
         self._backoff.reset()
         return self._spacing_s
 
-    def _failed(self, fact: _Fact, times: _Times, error: KubeError) -> float:
-        if isinstance(error, ApiError) and error.status in _FINAL:
-            self.dropped += times.count
+    def _handle_failure(
+        self, key: _EventKey, occurrences: _Occurrences, error: KubeError
+    ) -> float:
+        if isinstance(error, ApiError) and error.status in _FINAL_STATUSES:
+            self.dropped_count += occurrences.count
             log.warning(
-                "event refused", extra={"reason": fact.reason, "error": str(error)}
+                "event refused", extra={"reason": key.reason, "error": str(error)}
             )
             return 0.0
-        newer = self._pending.get(fact)
-        if newer:
-            newer.first_s, newer.count = times.first_s, newer.count + times.count
+        newer_occurrences = self._pending.get(key)
+        if newer_occurrences:
+            newer_occurrences.first_s, newer_occurrences.count = (
+                occurrences.first_s,
+                newer_occurrences.count + occurrences.count,
+            )
         else:
-            self._pending[fact] = times
-        self._pending.move_to_end(fact, last=False)
+            self._pending[key] = occurrences
+        self._pending.move_to_end(key, last=False)
         return self._backoff.next_s(error.retry_after_s)
 
-    async def _send(self, fact: _Fact, times: _Times) -> None:
-        known = self._sent.get(fact)
-        if known:
+    async def _send(self, key: _EventKey, occurrences: _Occurrences) -> None:
+        posted_event = self._posted_events.get(key)
+        if posted_event:
             try:
-                await self._count_up(fact, times, known)
-            except NotFoundError:  # the API server forgets events after an hour
-                self._sent.pop(fact, None)
+                await self._count_up(key, occurrences, posted_event)
+            except NotFoundError:  # the API server deletes events after an hour
+                self._posted_events.pop(key, None)
             else:
                 return
-        await self._create(fact, times)
+        await self._create(key, occurrences)
 
-    async def _count_up(self, fact: _Fact, times: _Times, known: _Sent) -> None:
-        count = known.count + times.count
-        body = {"count": count, "lastTimestamp": clock.rfc3339(times.last_s)}
+    async def _count_up(
+        self, key: _EventKey, occurrences: _Occurrences, posted_event: _PostedEvent
+    ) -> None:
+        count = posted_event.count + occurrences.count
+        body = {"count": count, "lastTimestamp": clock.rfc3339(occurrences.last_s)}
         await self._client.request(
             "PATCH",
-            object_path("events", known.name, namespace=fact.namespace),
+            object_path("events", posted_event.name, namespace=key.namespace),
             body=objects.encode(body),
             content_type=MERGE_PATCH,
         )
-        self._remember(fact, _Sent(name=known.name, first_s=known.first_s, count=count))
+        self._remember(
+            key,
+            _PostedEvent(
+                name=posted_event.name, first_s=posted_event.first_s, count=count
+            ),
+        )
 
-    async def _create(self, fact: _Fact, times: _Times) -> None:
-        about = fact.regarding
-        name = _event_name(fact, times.first_s)
-        involved = {
+    async def _create(self, key: _EventKey, occurrences: _Occurrences) -> None:
+        regarding = key.regarding
+        name = _event_name(key, occurrences.first_s)
+        involved_object = {
             "apiVersion": "v1",
-            "kind": about.kind,
-            "name": about.name,
-            "namespace": about.namespace,
-            "uid": about.uid,
+            "kind": regarding.kind,
+            "name": regarding.name,
+            "namespace": regarding.namespace,
+            "uid": regarding.uid,
         }
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": fact.namespace},
-            "involvedObject": {k: v for k, v in involved.items() if v},
-            "type": fact.type,
-            "reason": fact.reason,
-            "message": fact.message,
+            "metadata": {"name": name, "namespace": key.namespace},
+            "involvedObject": {k: v for k, v in involved_object.items() if v},
+            "type": key.type,
+            "reason": key.reason,
+            "message": key.message,
             "source": self._source,
-            "firstTimestamp": clock.rfc3339(times.first_s),
-            "lastTimestamp": clock.rfc3339(times.last_s),
-            "count": times.count,
+            "firstTimestamp": clock.rfc3339(occurrences.first_s),
+            "lastTimestamp": clock.rfc3339(occurrences.last_s),
+            "count": occurrences.count,
         }
-        path = object_path("events", "", namespace=fact.namespace)
+        path = object_path("events", "", namespace=key.namespace)
         try:
             await self._client.request("POST", path, body=objects.encode(body))
         except ConflictError as error:
-            # Our own first try, whose answer was lost. A terminating namespace
-            # refuses with other words.
+            # The event exists: the answer to an earlier try was lost. A terminating
+            # namespace refuses with another reason.
             if error.reason != "AlreadyExists":
                 raise
-        self._remember(fact, _Sent(name=name, first_s=times.first_s, count=times.count))
+        self._remember(
+            key,
+            _PostedEvent(
+                name=name, first_s=occurrences.first_s, count=occurrences.count
+            ),
+        )
 
-    def _remember(self, fact: _Fact, sent: _Sent) -> None:
-        self._sent[fact] = sent
-        self._sent.move_to_end(fact)
-        if len(self._sent) > _KNOWN_MOST:
-            self._sent.popitem(last=False)
+    def _remember(self, key: _EventKey, posted_event: _PostedEvent) -> None:
+        self._posted_events[key] = posted_event
+        self._posted_events.move_to_end(key)
+        if len(self._posted_events) > _MAX_POSTED:
+            self._posted_events.popitem(last=False)
 
 
-def _event_name(fact: _Fact, first_s: float) -> str:
-    """Return a name that no other event has, and a repeated POST has again."""
-    told = f"{fact!r} {first_s!r}".encode()
-    digest = hashlib.blake2b(told, digest_size=8).hexdigest()
-    return f"{fact.regarding.name[:_NAME_CHARACTERS]}.{digest}"
+def _event_name(key: _EventKey, first_s: float) -> str:
+    """Return a unique name that is the same for a repeated POST of the event."""
+    text = f"{key!r} {first_s!r}".encode()
+    digest = hashlib.blake2b(text, digest_size=8).hexdigest()
+    return f"{key.regarding.name[:_NAME_CHARACTERS]}.{digest}"

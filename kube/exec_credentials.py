@@ -1,4 +1,4 @@
-"""What token do we show, when a kubeconfig leaves that to a program or a provider."""
+"""Bearer tokens of a kubeconfig's credential plugin or identity provider."""
 
 import asyncio
 import time
@@ -8,20 +8,19 @@ from typing import Any
 from kube.errors import CredentialsError
 from service.worker import Worker
 
-#: How long a token is used before the official client is asked again.
-FRESH_S = 60.0
-#: A credential plugin may ask a person or a provider far away; the requests that
-#: need its token have deadlines of their own. Unit: seconds.
-TOKEN_WITHIN_S = 10.0
+#: Age at which a token is fetched again; seconds.
+REFETCH_S = 60.0
+#: Longest wait for a credential plugin, which may ask a person or a remote provider;
+#: seconds. Requests have separate deadlines.
+TOKEN_TIMEOUT_S = 10.0
 
 
 class PluginTokens:
-    """A bearer token that the official client keeps fresh: exec plugins, OIDC.
+    """Bearer token that the official client refreshes: exec plugins, OIDC.
 
-    It may run a program, which can hang, and then nothing here can end it. So it is
-    asked in one thread of its own, at most once a minute and once at a time: whoever
-    needs a token meanwhile waits for the same answer, and for so long only.
-    Protects the token and the question that is under way.
+    The client may run a program, which can hang and cannot be ended from here. It
+    therefore runs in one separate thread, at most once a minute and once at a time.
+    All requests that need a token wait for the same call, for `timeout_s` at most.
     """
 
     def __init__(
@@ -29,59 +28,59 @@ class PluginTokens:
         configuration: Any,  # the official package has no types
         *,
         clock: Callable[[], float] = time.monotonic,
-        within_s: float = TOKEN_WITHIN_S,
+        timeout_s: float = TOKEN_TIMEOUT_S,
     ) -> None:
-        """Ask nothing yet.
+        """Store the settings; `token` makes the first call.
 
         Args:
-            configuration: The official client's.
+            configuration: Configuration of the official client.
             clock: Monotonic seconds.
-            within_s: How long a request waits for its token.
+            timeout_s: Longest time that a request waits for its token.
         """
         self._configuration = configuration
         self._clock = clock
-        self._within_s = within_s
+        self._timeout_s = timeout_s
         self._worker = Worker("kubeconfig")
         self._call: asyncio.Future[str] | None = None
         self._token = ""
-        self._asked_at = float("-inf")
+        self._fetched_at_s = float("-inf")
 
     async def token(self) -> str:
-        """Return the present token; empty when certificates are used.
+        """Return the current token; empty when certificates are used.
 
         Raises:
-            CredentialsError: There is none, or not in time.
+            CredentialsError: The plugin failed, or has not answered in time.
         """
-        if self._clock() - self._asked_at >= FRESH_S:
-            await self._ask_in_time()
+        if self._clock() - self._fetched_at_s >= REFETCH_S:
+            await self._await_token()
         return self._token
 
-    async def _ask_in_time(self) -> None:
-        """Ask, or wait for the answer to what was asked before."""
+    async def _await_token(self) -> None:
+        """Wait for the call that is under way, or start one."""
         call = self._call
         if call is None:
-            call = self._call = self._worker.call(self._ask)
-            call.add_done_callback(self._answered)
-        # not awaited itself: whoever stops waiting leaves it to the others
-        done, _ = await asyncio.wait({call}, timeout=self._within_s)
-        if not done:
+            call = self._call = self._worker.call(self._fetch_token)
+            call.add_done_callback(self._store_token)
+        # `await call` would cancel it with this task, though others wait for it
+        finished_calls, _ = await asyncio.wait({call}, timeout=self._timeout_s)
+        if not finished_calls:
             raise CredentialsError(
                 "kubeconfig: no token: the credential plugin or identity provider has "
-                f"not answered within {self._within_s:g} s"
+                f"not answered within {self._timeout_s:g} s"
             )
         call.result()
 
-    def _answered(self, call: asyncio.Future[str]) -> None:
+    def _store_token(self, call: asyncio.Future[str]) -> None:
         self._call = None
         if not call.exception():
             self._token = call.result()
-            self._asked_at = self._clock()
+            self._fetched_at_s = self._clock()
 
     def expire(self) -> None:
-        """Ask next time."""
-        self._asked_at = float("-inf")
+        """Make the next `token` call the plugin."""
+        self._fetched_at_s = float("-inf")
 
-    def _ask(self) -> str:
+    def _fetch_token(self) -> str:
         try:
             value = self._configuration.get_api_key_with_prefix(
                 "BearerToken", alias="authorization"

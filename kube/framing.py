@@ -1,4 +1,4 @@
-"""Cut a byte stream into lines: a watch's events come split, joined and very large."""
+"""Lines of a byte stream: a watch's events arrive split, joined and very large."""
 
 from kube.errors import MalformedError
 
@@ -7,16 +7,17 @@ LONGEST_LINE_BYTES = 32 << 20
 
 
 class LineSplitter:
-    """The beginning of a line whose end has not come yet; bounded.
+    """Bounded buffer for the beginning of a line whose end has not arrived.
 
-    Each byte is looked at once, however many chunks a line comes in.
+    Cost:
+        Each byte is looked at once, however many chunks a line comes in.
     """
 
     def __init__(self, longest_bytes: int = LONGEST_LINE_BYTES) -> None:
         """Start at the beginning of a line.
 
         Args:
-            longest_bytes: What a line may have, its end excluded.
+            longest_bytes: Longest line, without its end.
         """
         self._longest_bytes = longest_bytes
         self._parts: list[bytes] = []
@@ -26,15 +27,15 @@ class LineSplitter:
         """Return the lines that a chunk completes, without their ends.
 
         Args:
-            chunk: Any bytes. Empty lines are left out.
+            chunk: Any bytes. Empty lines are omitted.
 
         Raises:
-            MalformedError: A line is longer than allowed.
+            MalformedError: A line is too long.
         """
-        first, *rest = chunk.split(b"\n")
-        self._push(first)
+        head, *tail = chunk.split(b"\n")
+        self._push(head)
         lines: list[bytes] = []
-        for part in rest:
+        for part in tail:
             lines.append(b"".join(self._parts))
             self._parts, self._size = [], 0
             self._push(part)

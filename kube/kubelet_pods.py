@@ -1,7 +1,8 @@
-"""What does the kubelet itself say runs here: its `/pods`, for when the watch is late.
+"""Pods that the kubelet's `/pods` lists, for use when the watch is late.
 
-Used seldom and in a hurry, so it has a short deadline and a session of its own: the
-kubelet is another server, with another certificate, than the API server.
+The agent asks seldom, and a pod's admission may wait for it, so the deadline is short.
+The kubelet is a server with another certificate than the API server, so each call opens
+a session.
 """
 
 import ssl as tls
@@ -14,13 +15,13 @@ from kube.errors import (
     MalformedError,
 )
 from kube.objects import ObjectList, Pod
-from service.decoding import UNDECODABLE, undecodable
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
 _PODS = msgspec.json.Decoder(Pod)
 
 
-class _Given:
-    """A token that the caller has at hand."""
+class _StaticToken:
+    """Token source with a fixed token."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -29,7 +30,7 @@ class _Given:
         return self._token
 
     def expire(self) -> None:
-        """Leave it: the next call brings the next token."""
+        """Do nothing: the next call of `pods` has a new token."""
 
 
 async def pods(
@@ -42,33 +43,33 @@ async def pods(
     """Return the pods that the kubelet knows, mirror pods included.
 
     Args:
-        url: The kubelet's base URL.
+        url: Base URL of the kubelet.
         token: Bearer token; empty for none.
-        ssl: How to verify the kubelet; None for plain http or the system's trust.
+        ssl: TLS context; None for plain http or the system's trust.
         timeout_s: For the whole call.
 
     Raises:
         KubeError: No answer in time, or a refusal.
     """
     context = None if ssl is None else lambda: ssl
-    credentials = Credentials(url.rstrip("/"), tls=context, tokens=_Given(token))
+    credentials = Credentials(url.rstrip("/"), tls=context, tokens=_StaticToken(token))
     async with Client(credentials) as client:
         body = await client.request("GET", "/pods", timeout_s=timeout_s)
-    return decoded(body, url)
+    return decode_pods(body, url)
 
 
-def decoded(body: bytes, url: str) -> list[Pod]:
-    """Return the pods of the kubelet's answer.
+def decode_pods(body: bytes, url: str) -> list[Pod]:
+    """Return the pods in the kubelet's answer.
 
     Args:
-        body: The answer.
-        url: Whose, for the error.
+        body: Body of the answer.
+        url: Base URL of the kubelet, for messages.
 
     Raises:
-        MalformedError: It is no list of pods.
+        MalformedError: The body is no list of pods.
     """
     try:
         page = msgspec.json.decode(body, type=ObjectList)
         return [_PODS.decode(item) for item in page.items or ()]
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(f"{url}/pods", error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(f"{url}/pods", error)) from error

@@ -1,4 +1,4 @@
-"""Leases: read one, make one, and take or renew one that nobody else has written."""
+"""Leases: get, create, and conditional write."""
 
 import msgspec
 
@@ -6,23 +6,17 @@ from kube import objects
 from kube.client import MERGE_PATCH, Client
 from kube.errors import MalformedError
 from kube.objects import Lease, LeaseSpec
-from service.decoding import UNDECODABLE, undecodable
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
 _GROUP = "coordination.k8s.io/v1"
 
 
 async def get(client: Client, namespace: str, name: str, *, timeout_s: float) -> Lease:
-    """Return a Lease as the API server has it now.
-
-    Args:
-        client: An open client.
-        namespace: The Lease's.
-        name: The Lease's.
-        timeout_s: Deadline for the answer.
+    """Return a Lease from the API server.
 
     Raises:
-        NotFoundError: There is none.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = _path(namespace, name)
     return _lease(await client.request("GET", path, timeout_s=timeout_s), path)
@@ -31,18 +25,11 @@ async def get(client: Client, namespace: str, name: str, *, timeout_s: float) ->
 async def create(
     client: Client, namespace: str, name: str, spec: LeaseSpec, *, timeout_s: float
 ) -> Lease:
-    """Make a Lease and return it.
-
-    Args:
-        client: An open client.
-        namespace: Where.
-        name: Its name.
-        spec: Who holds it.
-        timeout_s: Deadline for the answer.
+    """Create a Lease and return it.
 
     Raises:
-        ConflictError: There is one of that name.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        ConflictError: The name exists.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = _path(namespace, "")
     body = {
@@ -58,22 +45,22 @@ async def create(
 
 
 async def write(
-    client: Client, before: Lease, spec: LeaseSpec, *, timeout_s: float
+    client: Client, lease: Lease, spec: LeaseSpec, *, timeout_s: float
 ) -> Lease:
-    """Write a Lease if it is still as it was read; return it afterwards.
+    """Write a Lease if its version is still that of `lease`; return it afterwards.
 
     Args:
         client: An open client.
-        before: As it was read, or written last.
-        spec: Who holds it now; labels and annotations stay.
-        timeout_s: Deadline for the answer.
+        lease: Last known state; its UID and version are preconditions.
+        spec: New holder and times; labels and annotations stay.
+        timeout_s: Deadline for the answer; seconds.
 
     Raises:
-        NotFoundError: There is none any more.
-        ConflictError: Somebody has written it since.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It no longer exists.
+        ConflictError: Another client has written it.
+        KubeError: The API server refused, or cannot be reached.
     """
-    meta = before.metadata
+    meta = lease.metadata
     path = _path(meta.namespace, meta.name)
     body = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
@@ -97,5 +84,5 @@ def _path(namespace: str, name: str) -> str:
 def _lease(body: bytes, path: str) -> Lease:
     try:
         return msgspec.json.decode(body, type=Lease)
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(path, error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error

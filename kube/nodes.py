@@ -1,4 +1,4 @@
-"""Nodes: read one, and set labels and annotations of our own."""
+"""Nodes: get, and patch of labels and annotations."""
 
 from collections.abc import Mapping
 
@@ -10,19 +10,15 @@ from kube.errors import (
     MalformedError,
 )
 from kube.objects import Node
-from service.decoding import UNDECODABLE, undecodable
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
 
 async def get(client: Client, name: str) -> Node:
-    """Return a node as the API server has it now.
-
-    Args:
-        client: An open client.
-        name: The node's.
+    """Return a node from the API server.
 
     Raises:
-        NotFoundError: There is none.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("nodes", name)
     return _node(await client.request("GET", path), path)
@@ -35,27 +31,22 @@ async def patch(
     labels: Mapping[str, str | None] | None = None,
     annotations: Mapping[str, str | None] | None = None,
 ) -> Node:
-    """Set labels and annotations of a node, leave all others; return it afterwards.
+    """Set labels and annotations of a node, keep all others; return it afterwards.
 
-    A node is its name (it is a machine, not a run), so no UID is asked for.
-
-    Args:
-        client: An open client.
-        name: The node's.
-        labels: New values; None removes a key.
-        annotations: New values; None removes a key.
+    None removes a key. The write needs no UID: a node of the same name is the same
+    machine.
 
     Raises:
-        NotFoundError: There is none.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("nodes", name)
     metadata = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
-    wanted = {field: values for field, values in metadata.items() if values}
+    changes = {field: values for field, values in metadata.items() if values}
     answer = await client.request(
         "PATCH",
         path,
-        body=objects.encode({"metadata": wanted}),
+        body=objects.encode({"metadata": changes}),
         content_type=MERGE_PATCH,
     )
     return _node(answer, path)
@@ -64,5 +55,5 @@ async def patch(
 def _node(body: bytes, path: str) -> Node:
     try:
         return msgspec.json.decode(body, type=Node)
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(path, error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error

@@ -1,7 +1,8 @@
-"""Which fields of Kubernetes objects we read: everything else is never decoded.
+"""Structs of Kubernetes objects with only the fields that the project reads.
 
-Two thousand pods decode in 13 ms this way instead of seconds. A new field is one line
-here. Go omits empty maps and lists or writes `null`; both read as empty.
+Other fields are never decoded: 2,000 pods decode in 13 ms instead of seconds. A new
+field is one line here. Go omits empty maps and lists or writes `null`; both decode as
+empty.
 """
 
 from typing import Any, TypeAlias
@@ -13,11 +14,11 @@ Quantity: TypeAlias = str | int | float
 
 
 class _Partial(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A part of an object: unknown fields are skipped, absent ones have a default."""
+    """Part of an object: unknown fields are skipped, absent ones have a default."""
 
 
 class OwnerReference(_Partial, frozen=True):
-    """Who made an object."""
+    """Owner of an object, such as its ReplicaSet or Job."""
 
     api_version: str = ""
     kind: str = ""
@@ -26,8 +27,8 @@ class OwnerReference(_Partial, frozen=True):
     controller: bool | None = None
 
 
-class Stamp(_Partial, frozen=True):
-    """Which object it is, in which version."""
+class ObjectVersion(_Partial, frozen=True):
+    """Identity of an object, and its version."""
 
     name: str = ""
     namespace: str = ""
@@ -35,8 +36,8 @@ class Stamp(_Partial, frozen=True):
     resource_version: str = ""
 
 
-class Meta(Stamp, frozen=True):
-    """Who an object is."""
+class Meta(ObjectVersion, frozen=True):
+    """Metadata of an object."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -46,19 +47,19 @@ class Meta(Stamp, frozen=True):
 
 
 class FieldRef(_Partial, frozen=True):
-    """A field of the pod that becomes an environment value."""
+    """Field of the pod whose value an environment variable has."""
 
     field_path: str = ""
 
 
 class EnvSource(_Partial, frozen=True):
-    """Where an environment value comes from; other sources are not read."""
+    """Source of an environment variable's value; only `fieldRef` is read."""
 
     field_ref: FieldRef | None = None
 
 
 class Env(_Partial, frozen=True):
-    """One environment variable of a container."""
+    """Environment variable of a container."""
 
     name: str = ""
     value: str | None = None
@@ -66,14 +67,14 @@ class Env(_Partial, frozen=True):
 
 
 class Resources(_Partial, frozen=True):
-    """What a container asks for."""
+    """Resource requests and limits of a container."""
 
     limits: dict[str, Quantity] | None = None
     requests: dict[str, Quantity] | None = None
 
 
 class Container(_Partial, frozen=True):
-    """One container, init container or sidecar."""
+    """Container, init container or sidecar of a pod."""
 
     name: str = ""
     resources: Resources = Resources()
@@ -82,18 +83,18 @@ class Container(_Partial, frozen=True):
 
 
 class SchedulingGroup(_Partial, frozen=True):
-    """The group of pods that the scheduler is to see as one (Kubernetes 1.36)."""
+    """Group of pods that the scheduler places together (Kubernetes 1.36)."""
 
     pod_group_name: str = ""
 
 
 class PodSpec(_Partial, frozen=True):
-    """What a pod should be."""
+    """Desired state of a pod."""
 
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
-    #: what a runtime class costs besides
+    #: `{resource: amount}` that the runtime class adds to the containers' requests
     overhead: dict[str, Quantity] | None = None
     node_selector: dict[str, str] | None = None
     priority: int | None = None
@@ -102,20 +103,20 @@ class PodSpec(_Partial, frozen=True):
 
 
 class RequestMapping(_Partial, frozen=True):
-    """A container that a DRA driver serves, not a device plugin."""
+    """Container and resource that a DRA driver serves instead of a device plugin."""
 
     container_name: str = ""
     resource_name: str = ""
 
 
 class ExtendedResourceClaim(_Partial, frozen=True):
-    """Which extended resources of a pod are served by DRA."""
+    """Extended resources of a pod that DRA serves."""
 
     request_mappings: list[RequestMapping] | None = None
 
 
 class PodStatus(_Partial, frozen=True):
-    """How a pod fares."""
+    """Current state of a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -128,7 +129,7 @@ class PodStatus(_Partial, frozen=True):
 
 
 class Pod(_Partial, frozen=True):
-    """A pod."""
+    """Pod of the core API."""
 
     metadata: Meta = Meta()
     spec: PodSpec = PodSpec()
@@ -136,20 +137,20 @@ class Pod(_Partial, frozen=True):
 
 
 class NodeSpec(_Partial, frozen=True):
-    """What an administrator wants of a node."""
+    """Desired state of a node, set by an administrator."""
 
     unschedulable: bool = False
 
 
 class NodeAddress(_Partial, frozen=True):
-    """One address of a node."""
+    """Address of a node."""
 
     type: str = ""
     address: str = ""
 
 
 class NodeStatus(_Partial, frozen=True):
-    """What the kubelet says of its node."""
+    """State of a node as its kubelet reports it."""
 
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
@@ -157,7 +158,7 @@ class NodeStatus(_Partial, frozen=True):
 
 
 class Node(_Partial, frozen=True):
-    """A node."""
+    """Node of the core API."""
 
     metadata: Meta = Meta()
     spec: NodeSpec = NodeSpec()
@@ -165,22 +166,22 @@ class Node(_Partial, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The node's labels."""
+        """Labels; empty for none."""
         return self.metadata.labels or {}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The node's annotations."""
+        """Annotations; empty for none."""
         return self.metadata.annotations or {}
 
     @property
     def allocatable(self) -> dict[str, Quantity]:
-        """What pods may have, by resource."""
+        """`{resource: amount}` that pods may use."""
         return self.status.allocatable or {}
 
     @property
     def capacity(self) -> dict[str, Quantity]:
-        """What is there, by resource."""
+        """`{resource: amount}` that the node has in all."""
         return self.status.capacity or {}
 
     @property
@@ -190,25 +191,25 @@ class Node(_Partial, frozen=True):
 
     @property
     def addresses(self) -> tuple[NodeAddress, ...]:
-        """The node's addresses, in the kubelet's order."""
+        """Addresses, in the kubelet's order."""
         return tuple(self.status.addresses or ())
 
     @property
     def internal_ip(self) -> str:
-        """The first InternalIP; empty when there is none."""
-        found = (a.address for a in self.addresses if a.type == "InternalIP")
-        return next(found, "")
+        """First InternalIP; empty for none."""
+        internal_ips = (a.address for a in self.addresses if a.type == "InternalIP")
+        return next(internal_ips, "")
 
 
 class ConfigMap(_Partial, frozen=True):
-    """A ConfigMap."""
+    """ConfigMap of the core API."""
 
     metadata: Meta = Meta()
     data: dict[str, str] | None = None
 
 
 class LeaseSpec(_Partial, frozen=True):
-    """Who holds a lease, and since when; times as Kubernetes writes them."""
+    """Holder and times of a Lease; times are texts in Kubernetes' format."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -218,43 +219,43 @@ class LeaseSpec(_Partial, frozen=True):
 
 
 class Lease(_Partial, frozen=True):
-    """A Lease of coordination.k8s.io."""
+    """Lease of coordination.k8s.io."""
 
     metadata: Meta = Meta()
     spec: LeaseSpec = LeaseSpec()
 
 
 class ListMeta(_Partial, frozen=True):
-    """Where a list stands, and whether more of it is to come."""
+    """Version of a list, and the token for its next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
 
 
 class ObjectList(_Partial, frozen=True):
-    """One page of a list; its items are decoded one by one."""
+    """Page of a list; its items are decoded one by one."""
 
     metadata: ListMeta = ListMeta()
     items: list[msgspec.Raw] | None = None
 
 
 class WatchEvent(_Partial, frozen=True):
-    """One line of a watch; the object's type hangs on the event's."""
+    """Line of a watch; the type of the event decides the type of `object`."""
 
     type: str
     object: msgspec.Raw
 
 
-class OnlyMeta(_Partial, frozen=True):
-    """Any object, of which only the metadata matters (bookmarks)."""
+class MetadataOnly(_Partial, frozen=True):
+    """Any object, with its metadata only (bookmarks)."""
 
     metadata: Meta = Meta()
 
 
-class OnlyStamp(_Partial, frozen=True):
-    """Any object, of which only the version matters."""
+class VersionOnly(_Partial, frozen=True):
+    """Any object, with its identity and version only."""
 
-    metadata: Stamp = Stamp()
+    metadata: ObjectVersion = ObjectVersion()
 
 
 def encode(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What is in a collection now: read in pages, all of one version."""
+"""Lists of a collection: read in pages, all of one version."""
 
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
@@ -7,12 +7,12 @@ import msgspec
 
 from kube.client import JSON, METADATA, Client
 from kube.errors import GoneError, MalformedError
-from kube.objects import ObjectList, OnlyStamp, Stamp
-from service.decoding import UNDECODABLE, undecodable
+from kube.objects import ObjectList, ObjectVersion, VersionOnly
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
-#: Objects per page; the API server's own clients use 500.
+#: Objects per page, as in kubectl and client-go.
 PAGE_SIZE = 500
-#: More than any cluster has of anything.
+#: Largest page; no cluster has more objects of a kind.
 LARGEST_PAGE = 1_000_000
 _TIMEOUT_S = 60.0
 
@@ -20,11 +20,11 @@ _PAGES = msgspec.json.Decoder(ObjectList)
 
 
 class HasMeta(Protocol):
-    """Anything with metadata."""
+    """Any object with metadata."""
 
     @property
-    def metadata(self) -> Stamp:
-        """Who it is."""
+    def metadata(self) -> ObjectVersion:
+        """Identity and version of the object."""
 
 
 S = TypeVar("S")
@@ -32,9 +32,12 @@ T = TypeVar("T", bound=HasMeta)
 
 
 class Listing(Generic[T]):
-    """Protects how large pages are: so large that a list ends before it expires."""
+    """Collection of the API server that is read in pages.
 
-    def __init__(  # noqa: PLR0913  # what a list-watch is told as well
+    Owns the page size. It grows after an expired list, until a list ends in time.
+    """
+
+    def __init__(  # noqa: PLR0913  # settings of a list-watch
         self,
         client: Client,
         path: str,
@@ -43,20 +46,20 @@ class Listing(Generic[T]):
         params: Mapping[str, str],
         page_size: int = PAGE_SIZE,
         accept: str = JSON,
-        keep: Callable[[T], T] | None = None,
+        transform: Callable[[T], T] | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Store the request; `read` sends it.
 
         Args:
             client: An open client.
-            path: The collection, such as `/api/v1/pods`.
-            kind: The struct that its objects decode to.
-            params: fieldSelector and labelSelector, where only a part is wanted.
+            path: Collection, such as `/api/v1/pods`.
+            kind: Struct of its objects.
+            params: fieldSelector and labelSelector; empty for the whole collection.
             page_size: Objects per page.
-            accept: The forms of objects that will do.
-            keep: Makes of each object what is wanted of it; None: all.
+            accept: Media types for the answer.
+            transform: Trims each object before it is stored; None keeps it whole.
         """
-        self._keep = keep
+        self._transform = transform
         self._client = client
         self._path = path
         self._params = params
@@ -64,49 +67,49 @@ class Listing(Generic[T]):
         self._accept = accept
         self._objects = msgspec.json.Decoder(kind)
 
-    def of_stamps(self) -> "Listing[OnlyStamp]":
-        """The same collection, of which only the versions matter."""
+    def versions_only(self) -> "Listing[VersionOnly]":
+        """Return a listing of the same collection with identities and versions only."""
         return Listing(
             self._client,
             self._path,
-            OnlyStamp,
+            VersionOnly,
             params=self._params,
             page_size=self._page_size,
             accept=METADATA,
         )
 
-    def obj(self, raw: msgspec.Raw) -> T:
-        """Return what is wanted of an object that the server sent.
+    def decode_object(self, raw: msgspec.Raw) -> T:
+        """Return one object of the server's answer, decoded and trimmed.
 
         Raises:
-            MalformedError: It is none of the kind.
+            MalformedError: It does not decode as the listing's struct.
         """
-        obj = decoded(raw, self._objects, self._path)
-        return obj if self._keep is None else self._keep(obj)
+        obj = decode_answer(raw, self._objects, self._path)
+        return obj if self._transform is None else self._transform(obj)
 
     async def read(self) -> tuple[dict[str, T], str]:
         """Return all objects by UID, and the version of the list.
 
         Raises:
-            GoneError: The list expired between two pages; the next has larger ones.
+            GoneError: The list expired between two pages; the next has larger pages.
             KubeError: The server refused or garbled a page.
         """
-        found: dict[str, T] = {}
+        objects: dict[str, T] = {}
 
-        def take(obj: T) -> None:
-            found[uid_of(obj)] = obj
+        def visit(obj: T) -> None:
+            objects[uid_of(obj)] = obj
 
-        version = await self.each(take)
-        return found, version
+        version = await self.visit_all(visit)
+        return objects, version
 
-    async def each(self, take: Callable[[T], None]) -> str:
+    async def visit_all(self, visit: Callable[[T], None]) -> str:
         """Read all objects, page by page, and return the version of the list.
 
         Args:
-            take: Gets each object; called on the loop, must not block.
+            visit: Called with each object on the event loop; must not block.
 
         Raises:
-            GoneError: The list expired between two pages; the next has larger ones.
+            GoneError: The list expired between two pages; the next has larger pages.
             KubeError: The server refused or garbled a page.
         """
         params = {**self._params, "limit": str(self._page_size)}
@@ -114,20 +117,20 @@ class Listing(Generic[T]):
             try:
                 page = await self._page(params)
             except GoneError:
-                # The list's snapshot was compacted under us. Larger pages need less
-                # time for the whole, so this ends.
+                # etcd compacted the list's version. Larger pages take less time in
+                # all, so a later list ends in time.
                 self._page_size = min(self._page_size * 4, LARGEST_PAGE)
                 raise
             for raw in page.items or ():
-                take(self.obj(raw))
-            further = page.metadata.continue_
-            if not further:
-                return self._checked(page.metadata.resource_version)
-            if further == params.get("continue"):
+                visit(self.decode_object(raw))
+            continue_token = page.metadata.continue_
+            if not continue_token:
+                return self._require_version(page.metadata.resource_version)
+            if continue_token == params.get("continue"):
                 raise MalformedError(
                     f"LIST {self._path}: expected another page, found the same again"
                 )
-            params = params | {"continue": further}
+            params = params | {"continue": continue_token}
 
     async def _page(self, params: dict[str, str]) -> ObjectList:
         body = await self._client.request(
@@ -137,29 +140,29 @@ class Listing(Generic[T]):
             accept=self._accept,
             timeout_s=_TIMEOUT_S,
         )
-        return decoded(body, _PAGES, self._path)
+        return decode_answer(body, _PAGES, self._path)
 
-    def _checked(self, version: str) -> str:
+    def _require_version(self, version: str) -> str:
         if not version:
-            found = "found no metadata.resourceVersion"
-            raise MalformedError(f"LIST {self._path}: expected a version, {found}")
+            problem = "found no metadata.resourceVersion"
+            raise MalformedError(f"LIST {self._path}: expected a version, {problem}")
         return version
 
 
-def decoded(
+def decode_answer(
     raw: bytes | msgspec.Raw, decoder: "msgspec.json.Decoder[S]", path: str
 ) -> S:
-    """Return what the server sent of a collection.
+    """Return the decoded answer of a list or watch.
 
     Raises:
-        MalformedError: It is not what was expected there.
+        MalformedError: The answer does not decode.
     """
     try:
         return decoder.decode(raw)
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(path, error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error
 
 
 def uid_of(obj: HasMeta) -> str:
-    """Return by what an object is known: its UID, and where it has none its name."""
+    """Return the UID of an object, or `namespace/name` if it has none."""
     return obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"

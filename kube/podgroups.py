@@ -1,6 +1,6 @@
-"""Volcano's PodGroups: what is said of one, and what others know of it besides.
+"""Volcano's PodGroups: get, and write of their conditions.
 
-Their status is no resource of its own, so it is written with the object.
+Their CRD has no status subresource, so the status is written with the object.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ import msgspec
 from kube import objects
 from kube.client import MERGE_PATCH, Client
 from kube.errors import MalformedError
-from service.decoding import UNDECODABLE, undecodable
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
 _VERSION = "scheduling.volcano.sh/v1beta1"
-#: Whatever is in a condition, it is written back as it was.
+#: {field: value} of a condition; unknown fields are written back unchanged.
 Condition = Mapping[str, object]
 
 
@@ -27,30 +27,30 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class PodGroup(msgspec.Struct, frozen=True):
-    """A PodGroup, as far as its conditions go."""
+    """PodGroup with its version and conditions."""
 
     metadata: _Metadata = _Metadata()
     status: _Status | None = None
 
     @property
     def conditions(self) -> Sequence[Condition]:
-        """Its conditions, in their order."""
+        """Conditions, in their order; empty for none."""
         return (self.status.conditions if self.status else None) or ()
 
 
 async def get(client: Client, namespace: str, name: str) -> PodGroup:
-    """Return a PodGroup as the API server has it now.
+    """Return a PodGroup from the API server.
 
     Raises:
-        NotFoundError: There is none.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = _path(namespace, name)
     body = await client.request("GET", path)
     try:
         return msgspec.json.decode(body, type=PodGroup)
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(path, error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error
 
 
 async def set_conditions(
@@ -61,12 +61,12 @@ async def set_conditions(
     resource_version: str,
     conditions: Sequence[Condition],
 ) -> None:
-    """Write all conditions of a PodGroup, if nobody has written since that version.
+    """Write all conditions of a PodGroup if its version is `resource_version`.
 
     Raises:
-        NotFoundError: There is none.
-        ConflictError: Somebody has written since `resource_version`.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        ConflictError: It was written after `resource_version`.
+        KubeError: The API server refused, or cannot be reached.
     """
     body = {
         "metadata": {"resourceVersion": resource_version},

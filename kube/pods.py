@@ -1,6 +1,6 @@
-"""Pods: what we read of them, and the two writes that pairing needs.
+"""Pods: get, patch of annotations, bind, evict, and conversion to `NpuPod`.
 
-Every write names the pod's UID, so that a new pod of the same name is never marked.
+Every write names the pod's UID. A new pod of the same name is therefore never written.
 """
 
 from collections.abc import Mapping
@@ -16,27 +16,27 @@ from kube.errors import (
 )
 from kube.objects import Container, Env, Meta, Pod
 from scheduler_core.wire import pods as wire
-from service.decoding import UNDECODABLE, undecodable
+from service.decoding import DECODE_ERRORS, describe_decode_error
 
-#: A bind is given so long, by us and by the API server, which ends a request when the
-#: time is over that the request itself names.
+#: Deadline of a bind; seconds. The request names it, and the API server ends the
+#: request after it.
 BIND_S = 10.0
 
 
 def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
-    """Return a pod as pairing sees it, or None when it asks us for no `resource`.
+    """Return a pod as the scheduler's core needs it; None if it requests no `resource`.
 
     Args:
-        pod: As the API server or the kubelet sent it.
-        resource: The Kubernetes resource, such as `huawei.com/Ascend910`.
+        pod: From the API server or the kubelet.
+        resource: Extended resource, such as `huawei.com/Ascend910`.
     """
     meta = pod.metadata
-    first, then = pod.spec.init_containers or (), pod.spec.containers or ()
-    if not any(resource in (c.resources.limits or ()) for c in (*first, *then)):
-        return None  # most pods of a cluster end here
-    elsewhere = _served_by_dra(pod)
-    containers = [_container(c, elsewhere, is_init=True) for c in first]
-    containers += [_container(c, elsewhere, is_init=False) for c in then]
+    init_specs, specs = pod.spec.init_containers or (), pod.spec.containers or ()
+    if not any(resource in (c.resources.limits or ()) for c in (*init_specs, *specs)):
+        return None  # most pods of a cluster return here
+    dra_mappings = _served_by_dra(pod)
+    containers = [_container(c, dra_mappings, is_init=True) for c in init_specs]
+    containers += [_container(c, dra_mappings, is_init=False) for c in specs]
     return wire.npu_pod(
         wire.PodMeta(
             uid=meta.uid,
@@ -48,7 +48,11 @@ def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
             deleting=meta.deletion_timestamp is not None,
             owner=owner(meta),
             annotations=meta.annotations or {},
-            dra=tuple(name for name, what in elsewhere if what in ("", resource)),
+            dra=tuple(
+                name
+                for name, dra_resource in dra_mappings
+                if dra_resource in ("", resource)
+            ),
             created=meta.creation_timestamp or "",
         ),
         containers,
@@ -57,11 +61,7 @@ def npu_pod(pod: Pod, resource: str) -> wire.NpuPod | None:
 
 
 def owner(meta: Meta) -> str:
-    """Return the controller of an object as `kind/namespace/name`; empty without one.
-
-    Args:
-        meta: The object's metadata.
-    """
+    """Return an object's controller as `kind/namespace/name`; empty without one."""
     for reference in meta.owner_references or ():
         if reference.controller:
             return f"{reference.kind}/{meta.namespace}/{reference.name}"
@@ -71,17 +71,11 @@ def owner(meta: Meta) -> str:
 async def get(
     client: Client, namespace: str, name: str, *, timeout_s: float = 10.0
 ) -> Pod:
-    """Return a pod as the API server has it now.
-
-    Args:
-        client: An open client.
-        namespace: The pod's.
-        name: The pod's.
-        timeout_s: Deadline for the answer.
+    """Return a pod from the API server.
 
     Raises:
-        NotFoundError: There is none.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: It does not exist.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("pods", name, namespace=namespace)
     return _pod(await client.request("GET", path, timeout_s=timeout_s), path)
@@ -95,19 +89,14 @@ async def patch_annotations(
     uid: str,
     annotations: Mapping[str, str | None],
 ) -> Pod:
-    """Set annotations of the pod with this UID; return the pod as it is afterwards.
+    """Set annotations of the pod with this UID; return the pod afterwards.
 
-    Args:
-        client: An open client.
-        namespace: The pod's.
-        name: The pod's.
-        uid: The pod's; another pod of that name stays untouched.
-        annotations: New values; None removes a key.
+    None removes a key.
 
     Raises:
-        NotFoundError: There is no pod of that name.
-        ConflictError: There is one, but with another UID.
-        KubeError: The API server said no otherwise, or cannot be reached.
+        NotFoundError: The name does not exist.
+        ConflictError: The pod of that name has another UID.
+        KubeError: The API server refused, or cannot be reached.
     """
     path = object_path("pods", name, namespace=namespace)
     body = objects.encode({"metadata": {"uid": uid, "annotations": dict(annotations)}})
@@ -116,12 +105,12 @@ async def patch_annotations(
             "PATCH", path, body=body, content_type=MERGE_PATCH
         )
     except InvalidError as error:
-        # A UID that differs is "immutable" to kube-apiserver's validation: 422, though
-        # the same in a Binding is a 409. Callers see one of the two.
+        # kube-apiserver answers 422 ("immutable") for another UID in a patch, and 409
+        # in a Binding. Callers get ConflictError for both.
         if "metadata.uid" not in error.message:
             raise
         raise ConflictError(
-            409, "Conflict", error.message, what=f"PATCH {path}"
+            409, "Conflict", error.message, request_line=f"PATCH {path}"
         ) from error
     return _pod(answer, path)
 
@@ -136,25 +125,16 @@ async def bind(  # noqa: PLR0913  # each is a field of the request
     annotations: Mapping[str, str],
     timeout_s: float = BIND_S,
 ) -> None:
-    """Bind a pod to a node and write the decision on it, in one call.
+    """Bind a pod to a node and write annotations on the pod, in one request.
 
-    The API server merges the Binding's annotations into the pod, and is told to give
-    up when we do.
-
-    Args:
-        client: An open client.
-        namespace: The pod's.
-        name: The pod's.
-        uid: The pod's; a precondition.
-        node: Where it goes.
-        annotations: What the scheduler decided.
-        timeout_s: Deadline for the answer, and for the API server's work.
+    The API server merges the Binding's annotations into the pod. `timeout_s` is the
+    deadline here and at the API server, so no bind takes effect after it.
 
     Raises:
-        NotFoundError: There is no pod of that name.
-        ConflictError: It is bound already, being deleted, or has another UID.
-        UnreachableError: No answer: whether it is bound must be read again.
-        KubeError: The API server said no otherwise.
+        NotFoundError: The name does not exist.
+        ConflictError: The pod is bound, is being deleted, or has another UID.
+        UnreachableError: No answer; read the pod to learn whether it is bound.
+        KubeError: The API server refused.
     """
     path = object_path("pods", name, namespace=namespace) + "/binding"
     metadata = {
@@ -179,23 +159,18 @@ async def bind(  # noqa: PLR0913  # each is a field of the request
 
 
 async def evict(
-    client: Client, *, namespace: str, name: str, uid: str, rehearse: bool = False
+    client: Client, *, namespace: str, name: str, uid: str, dry_run: bool = False
 ) -> None:
-    """Ask for a pod to be deleted, if its PodDisruptionBudget lets it go.
+    """Evict a pod, if its PodDisruptionBudget allows it and its UID is `uid`.
 
-    Args:
-        client: An open client.
-        namespace: The pod's.
-        name: The pod's.
-        uid: The pod's; a precondition.
-        rehearse: Ask only whether it could be; nothing happens.
+    With `dry_run` the API server only checks; nothing changes.
 
     Raises:
-        TooManyRequestsError: Its budget lets nobody go now.
-        NotFoundError: There is no pod of that name.
-        ConflictError: It has another UID.
-        UnreachableError: No answer: whether it is being deleted is unknown.
-        KubeError: The API server said no otherwise.
+        TooManyRequestsError: The budget allows no eviction now.
+        NotFoundError: The name does not exist.
+        ConflictError: The pod has another UID.
+        UnreachableError: No answer; the pod may be being deleted.
+        KubeError: The API server refused.
     """
     path = object_path("pods", name, namespace=namespace) + "/eviction"
     eviction = {
@@ -204,19 +179,19 @@ async def evict(
         "metadata": {"name": name, "namespace": namespace},
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
-    params = {"dryRun": "All"} if rehearse else None
+    params = {"dryRun": "All"} if dry_run else None
     await client.request("POST", path, params=params, body=objects.encode(eviction))
 
 
 def _pod(body: bytes, path: str) -> Pod:
     try:
         return msgspec.json.decode(body, type=Pod)
-    except UNDECODABLE as error:
-        raise MalformedError(undecodable(path, error)) from error
+    except DECODE_ERRORS as error:
+        raise MalformedError(describe_decode_error(path, error)) from error
 
 
 def _container(
-    container: Container, elsewhere: tuple[tuple[str, str], ...], *, is_init: bool
+    container: Container, dra_mappings: tuple[tuple[str, str], ...], *, is_init: bool
 ) -> wire.RawContainer:
     limits = container.resources.limits or {}
     return wire.RawContainer(
@@ -226,7 +201,7 @@ def _container(
         limits={
             resource: str(amount)
             for resource, amount in limits.items()
-            if (container.name, resource) not in elsewhere
+            if (container.name, resource) not in dra_mappings
         },
         env=tuple(_env(variable) for variable in container.env or ()),
     )
@@ -242,7 +217,9 @@ def _env(variable: Env) -> wire.RawEnv:
 
 
 def _served_by_dra(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """(container, resource) that others serve; of a container without one, all."""
+    """Return (container, resource) pairs that DRA serves; resource "" means all."""
     claim = pod.status.extended_resource_claim_status
     mappings = (claim and claim.request_mappings) or ()
-    return tuple((each.container_name, each.resource_name) for each in mappings)
+    return tuple(
+        (mapping.container_name, mapping.resource_name) for mapping in mappings
+    )

@@ -1,10 +1,9 @@
-"""What is known of a collection, and how far: the half of a list-watch without I/O.
+"""Cache of a followed collection, and its comparison with a list: the part without I/O.
 
-A **comparison** says whether that is true: a list shows what was there at its version,
-and a watch that has come so far has shown everything up to it. So once it has,
-whatever of that version or an older one is known otherwise than listed is known
-wrongly. What is newer says nothing; neither does what the list has and the watch has
-since seen go.
+A **comparison** finds cached objects that differ from the server's. A list shows the
+collection at its version. When the watch has reached that version, every object of that
+version or older must be cached as listed. Differences of such objects are errors. Newer
+objects are ignored, and so are listed objects that the watch has deleted since.
 """
 
 from collections.abc import Iterator
@@ -19,75 +18,80 @@ T = TypeVar("T", bound=HasMeta)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """An object that is known otherwise than it is."""
+    """Object whose cached version differs from the server's."""
 
     uid: str
-    #: its namespace, where it has one, and its name
+    #: `namespace/name`, or the name alone without a namespace
     name: str
-    #: the version that is there; "": it is not
-    expected: str
-    #: the version that is known; "": none
-    found: str
+    #: version at the server; "" if the object does not exist there
+    server_version: str
+    #: version in the cache; "" if the object is not cached
+    cached_version: str
 
 
 class Collection(Generic[T]):
-    """The objects of a collection as far as they have been shown.
+    """Cached objects of a collection, and the version that the cache has reached.
 
-    Invariant: versions rise; what is known is what was shown up to `version`.
+    Invariant: versions rise; the cache is the collection's state at `version`.
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start empty; a list is due."""
         self._objects: dict[str, T] = {}
-        #: From where to watch; empty when a list is due.
+        #: Version to watch from; "" when a list is due.
         self.version = ""
-        #: The newest version that was ever seen.
+        #: Newest version of any list or event.
         self.newest = ""
         self._comparison: Comparison[T] | None = None
 
     def __iter__(self) -> Iterator[T]:
-        """Go through what is there."""
+        """Iterate over the cached objects."""
         return iter(self._objects.values())
 
     def get(self, uid: str) -> T | None:
-        """The object of that UID, if it is there."""
+        """Return the cached object of that UID; None if there is none."""
         return self._objects.get(uid)
 
-    def replace(self, found: dict[str, T], version: str) -> tuple[list[T], list[T]]:
-        """Take in a whole list; return what is gone, and what is new or has changed."""
-        before = self._objects
-        gone = [obj for uid, obj in before.items() if uid not in found]
-        changed = [
-            obj
-            for uid, obj in found.items()
-            if uid not in before or _version_of(before[uid]) != _version_of(obj)
+    def replace(
+        self, listed_objects: dict[str, T], version: str
+    ) -> tuple[list[T], list[T]]:
+        """Replace the cache by a list; return deleted objects, and upserted ones."""
+        cached_objects = self._objects
+        deleted_objects = [
+            obj for uid, obj in cached_objects.items() if uid not in listed_objects
         ]
-        self._objects, self.version, self.newest = found, version, version
+        upserted_objects = [
+            obj
+            for uid, obj in listed_objects.items()
+            if uid not in cached_objects
+            or _version_of(cached_objects[uid]) != _version_of(obj)
+        ]
+        self._objects, self.version, self.newest = listed_objects, version, version
         if self._comparison is not None:
-            self._comparison.is_valid = False  # what was wrong has been mended
-        return gone, changed
+            self._comparison.is_valid = False  # the list has repaired all differences
+        return deleted_objects, upserted_objects
 
     def put(self, obj: T) -> bool:
-        """Take in what a watch shows; False: that was known already."""
+        """Cache an object of a watch; return False if that event came before."""
         if not self.advance(obj):
             return False
         self._objects[uid_of(obj)] = obj
         return True
 
     def drop(self, obj: T) -> bool:
-        """Take in that an object is gone; False: that was known already."""
+        """Delete an object from the cache; return False if that event came before."""
         if not self.advance(obj):
             return False
         uid = uid_of(obj)
         if self._comparison is not None:
-            self._comparison.gone.add(uid)
+            self._comparison.deleted_uids.add(uid)
         return self._objects.pop(uid, None) is not None
 
     def advance(self, obj: HasMeta) -> bool:
-        """Note that we have come as far as this object; False: we were there before.
+        """Move to the version of an object; return False if the cache has reached it.
 
-        The events of a watch have rising versions, so one that does not rise is one
-        that came already.
+        Versions rise within a watch. An event with a version that does not rise came
+        before.
         """
         version = obj.metadata.resource_version
         if not version:
@@ -97,78 +101,89 @@ class Collection(Generic[T]):
         self.version = self.newest = version
         return True
 
-    def has_come_to(self, version: str) -> bool:
-        """Whether everything up to this version has been shown."""
+    def has_reached(self, version: str) -> bool:
+        """Return whether the cache has all changes up to `version`."""
         return bool(self.version) and (
             version == self.version or is_older(version, self.version)
         )
 
-    def compare(self) -> "Comparison[T]":
-        """Begin a comparison; to be called before the list that it is fed with."""
+    def begin_comparison(self) -> "Comparison[T]":
+        """Start and return a comparison; call it before its list is requested."""
         self._comparison = Comparison(self)
         return self._comparison
 
-    def leave(self, comparison: "Comparison[T]") -> None:
-        """End a comparison."""
+    def end_comparison(self, comparison: "Comparison[T]") -> None:
+        """Stop the comparison, if it is the current one."""
         if self._comparison is comparison:
             self._comparison = None
 
 
 class Comparison(Generic[T]):
-    """A list, held against what is known; it keeps only what does not agree."""
+    """Comparison of a list with the cache; stores only objects that differ."""
 
     def __init__(self, collection: Collection[T]) -> None:
-        """Have seen nothing of the list."""
+        """Start with an empty list."""
         self._collection = collection
-        #: UIDs of what was known in the listed version
-        self._equal: set[str] = set()
-        #: {uid: what is listed otherwise}
-        self._suspects: dict[str, HasMeta] = {}
-        #: UIDs of what the watch has seen go since the list began
-        self.gone: set[str] = set()
-        #: no list has come between
+        #: UIDs of objects that were cached in the listed version
+        self._matched_uids: set[str] = set()
+        #: {uid: listed object} of objects that were not
+        self._mismatched_objects: dict[str, HasMeta] = {}
+        #: UIDs of objects that the watch has deleted since the list began
+        self.deleted_uids: set[str] = set()
+        #: whether no other list has replaced the cache meanwhile
         self.is_valid = True
 
-    def see(self, listed: HasMeta) -> None:
-        """Take in one object of the list."""
-        uid = uid_of(listed)
-        known = self._collection.get(uid)
-        if known is not None and _version_of(known) == _version_of(listed):
-            self._equal.add(uid)
+    def add_listed(self, listed_object: HasMeta) -> None:
+        """Compare one object of the list with the cache."""
+        uid = uid_of(listed_object)
+        cached_object = self._collection.get(uid)
+        if cached_object is not None and _version_of(cached_object) == _version_of(
+            listed_object
+        ):
+            self._matched_uids.add(uid)
         else:
-            self._suspects[uid] = listed
+            self._mismatched_objects[uid] = listed_object
 
-    def differences(self, version: str) -> list[Difference]:
-        """What is known wrongly; to be asked once the watch has come to `version`.
+    def find_differences(self, version: str) -> list[Difference]:
+        """Return differences of objects that are not newer than the list.
 
         Args:
-            version: That of the list.
+            version: Version of the list; call when the collection has reached it.
         """
-        found = [
-            _difference(uid, listed, known, listed)
-            for uid, listed in self._suspects.items()
-            if self._is_wrong(uid, known := self._collection.get(uid), listed, version)
+        results = [
+            _difference(uid, listed_object, cached_object, listed_object)
+            for uid, listed_object in self._mismatched_objects.items()
+            if self._is_outdated(
+                uid, cached_object := self._collection.get(uid), listed_object, version
+            )
         ]
-        for known in self._collection:
-            uid = uid_of(known)
-            is_listed = uid in self._equal or uid in self._suspects
-            if not is_listed and not is_older(version, _version_of(known)):
-                found.append(_difference(uid, None, known, known))
-        return found
+        for cached_object in self._collection:
+            uid = uid_of(cached_object)
+            is_listed = uid in self._matched_uids or uid in self._mismatched_objects
+            if not is_listed and not is_older(version, _version_of(cached_object)):
+                results.append(_difference(uid, None, cached_object, cached_object))
+        return results
 
-    def _is_wrong(
-        self, uid: str, known: T | None, listed: HasMeta, version: str
+    def _is_outdated(
+        self, uid: str, cached_object: T | None, listed_object: HasMeta, version: str
     ) -> bool:
-        if known is None:
-            return uid not in self.gone
-        is_newer = is_older(version, _version_of(known))
-        return not is_newer and _version_of(known) != _version_of(listed)
+        if cached_object is None:
+            return uid not in self.deleted_uids
+        is_newer = is_older(version, _version_of(cached_object))
+        return not is_newer and _version_of(cached_object) != _version_of(listed_object)
 
 
-def is_older(version: str, than: str) -> bool:
-    """Compare two resource versions; those that are no numbers are not comparable."""
-    one, other = resource_versions.number(version), resource_versions.number(than)
-    return one is not None and other is not None and one < other
+def is_older(version: str, other_version: str) -> bool:
+    """Return whether `version` is below `other_version`; False if not comparable."""
+    version_number, other_number = (
+        resource_versions.parse(version),
+        resource_versions.parse(other_version),
+    )
+    return (
+        version_number is not None
+        and other_number is not None
+        and version_number < other_number
+    )
 
 
 def _version_of(obj: HasMeta) -> str:
@@ -176,12 +191,15 @@ def _version_of(obj: HasMeta) -> str:
 
 
 def _difference(
-    uid: str, listed: HasMeta | None, known: HasMeta | None, shown: HasMeta
+    uid: str,
+    listed_object: HasMeta | None,
+    cached_object: HasMeta | None,
+    identity: HasMeta,
 ) -> Difference:
-    meta = shown.metadata
+    meta = identity.metadata
     return Difference(
         uid=uid,
         name=f"{meta.namespace}/{meta.name}".lstrip("/"),
-        expected=_version_of(listed) if listed is not None else "",
-        found=_version_of(known) if known is not None else "",
+        server_version=_version_of(listed_object) if listed_object is not None else "",
+        cached_version=_version_of(cached_object) if cached_object is not None else "",
     )

@@ -1,12 +1,12 @@
-"""Decisions on files: `python -m scheduler_core place SNAPSHOT JOB`.
+"""Commands that decide on files, as `python -m scheduler_core place SNAPSHOT JOB`.
 
-Exit code 0: there is a place; 1: there is none; 2: the files or arguments are wrong.
-`explain SNAPSHOT JOB NODE` says step by step what one node can do, `fragmentation
-SNAPSHOT` how much room lies in pieces too small, `products` what servers are known.
-`validate SNAPSHOT` says whether a file can be read, and all that is wrong with it.
-With `place --batch` one case a line is read from standard input
-(`snapshot/batch.py`) and answered by one line; then 0 says that every line could be
-read.
+`place SNAPSHOT JOB` places a job; the exit code is 0 if it fits and 1 if it does not.
+`explain SNAPSHOT JOB NODE` explains the decision about one node step by step.
+`fragmentation SNAPSHOT` counts free chips in pieces too small for pods.
+`products` lists the known servers, and `validate SNAPSHOT` the errors of a file.
+`place --batch` answers one case for each line of standard input (`snapshot/batch.py`);
+its exit code is 0 if every line could be read.
+Exit code 2 means wrong files or arguments.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from scheduler_core.snapshot.reader import SnapshotError
 T = TypeVar("T")
 
 _FILES = {"snapshot": "nodes and pods, as JSON", "job": "what is asked, as JSON"}
-#: sizes of pods for which stranded chips are counted when none is said
-_STRANDED = (1, 2, 4, 8)
+#: default sizes of pods for which stranded chips are counted
+_DEFAULT_STRANDED = (1, 2, 4, 8)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and say what came of it on standard output."""
+    """Run one command, print its result, and return the exit code."""
     arguments = _parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = arguments.run
     try:
@@ -44,34 +44,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _place(arguments: argparse.Namespace) -> int:
     if arguments.batch:
-        return _answer_lines(Profile(arguments.profile))
+        return _answer_batch(Profile(arguments.profile))
     if arguments.job is None:
         arguments.parser.error("place: expected SNAPSHOT and JOB, or --batch")
-    case = _case(arguments)
+    case = _load_case(arguments)
     answer = questions.decide(case)
     has_place = not isinstance(answer, Rejection)
-    more = None if has_place else questions.advise(case)
-    gone = None if has_place else questions.evict(case)
-    _say(
+    advice = None if has_place else questions.advise(case)
+    eviction = None if has_place else questions.evict(case)
+    _print_answer(
         arguments,
-        answers.of_answer(answer, more, gone),
-        answers.lines_of_answer(answer, more, gone),
+        answers.render_answer(answer, advice, eviction),
+        answers.format_answer(answer, advice, eviction),
     )
     return 0 if has_place else 1
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    verdict = questions.explain(_case(arguments), arguments.node)
-    _say(arguments, answers.of_verdict(verdict), verdict.text.splitlines())
-    return 0 if verdict.fits else 1
+    explanation = questions.explain(_load_case(arguments), arguments.node)
+    _print_answer(
+        arguments,
+        answers.render_explanation(explanation),
+        explanation.text.splitlines(),
+    )
+    return 0 if explanation.fits else 1
 
 
 def _products(arguments: argparse.Namespace) -> int:
     rows = table.PRODUCTS
-    _say(
+    _print_answer(
         arguments,
-        {"products": [answers.of_product(row) for row in rows]},
-        answers.lines_of_products(rows),
+        {"products": [answers.render_product(row) for row in rows]},
+        answers.format_products(rows),
     )
     return 0
 
@@ -80,24 +84,26 @@ def _fragmentation(arguments: argparse.Namespace) -> int:
     cluster = snapshot_document.cluster_of(
         _load(arguments.snapshot, snapshot_document.parse)
     )
-    counts: Sequence[int] = arguments.stranded or _STRANDED
-    _say(
+    counts: Sequence[int] = arguments.stranded or _DEFAULT_STRANDED
+    _print_answer(
         arguments,
-        answers.of_fragmentation(cluster, counts),
-        answers.lines_of_fragmentation(cluster, counts),
+        answers.render_fragmentation(cluster, counts),
+        answers.format_fragmentation(cluster, counts),
     )
     return 0
 
 
-def _case(arguments: argparse.Namespace) -> questions.Case:
+def _load_case(arguments: argparse.Namespace) -> questions.Case:
     return questions.Case(
         snapshot=_load(arguments.snapshot, snapshot_document.parse),
         job=_load(arguments.job, job.parse),
     )
 
 
-def _say(arguments: argparse.Namespace, document: object, lines: Iterable[str]) -> None:
-    """On standard output, in the form that is asked for."""
+def _print_answer(
+    arguments: argparse.Namespace, document: object, lines: Iterable[str]
+) -> None:
+    """Print an answer on standard output, as lines or with --json as JSON."""
     if arguments.json:
         lines = (json.dumps(document, ensure_ascii=False),)
     for line in lines:
@@ -106,20 +112,20 @@ def _say(arguments: argparse.Namespace, document: object, lines: Iterable[str]) 
 
 def _validate(arguments: argparse.Namespace) -> int:
     path: Path = arguments.snapshot
-    found = _load(path, snapshot_document.parse)
+    snapshot = _load(path, snapshot_document.parse)
     sys.stdout.write(
         f"{path}: a snapshot of version {snapshot_document.VERSION}: "
-        f"{_count(found.nodes, 'node')}, {_count(found.pods, 'pod')}\n"
+        f"{_count_noun(snapshot.nodes, 'node')}, {_count_noun(snapshot.pods, 'pod')}\n"
     )
     return 0
 
 
-def _count(some: Sequence[object], what: str) -> str:
-    return f"{len(some)} {what}{'' if len(some) == 1 else 's'}"
+def _count_noun(items: Sequence[object], noun: str) -> str:
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 class _UnreadableError(Exception):
-    """A file that is not there, not text, or not what it should be."""
+    """File that is absent, not text, or not of its format."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -129,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("place", help="where a job goes, and why")
-    _takes(command, snapshot="?", job="?")
+    _add_files(command, snapshot="?", job="?")
     command.add_argument(
         "--batch", action="store_true", help="answer one case a line of standard input"
     )
@@ -143,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "explain", help="what one node can do for a job, step by step"
     )
-    _takes(command, snapshot=None, job=None)
+    _add_files(command, snapshot=None, job=None)
     command.add_argument("node", help="its name")
     command.set_defaults(run=_explain)
     command = commands.add_parser(
@@ -152,12 +158,12 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("snapshot", type=Path, help=_FILES["snapshot"])
     command.set_defaults(run=_validate)
     command = commands.add_parser("products", help="the kinds of servers that we know")
-    _takes(command)
+    _add_files(command)
     command.set_defaults(run=_products)
     command = commands.add_parser(
         "fragmentation", help="free chips in pieces too small for what could use them"
     )
-    _takes(command, snapshot=None)
+    _add_files(command, snapshot=None)
     command.add_argument(
         "--stranded",
         type=int,
@@ -169,16 +175,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _takes(command: argparse.ArgumentParser, **files: str | None) -> None:
-    """The files that a command reads, each with how often; and the form it answers."""
-    for name, often in files.items():
-        command.add_argument(name, type=Path, nargs=often, help=_FILES[name])
+def _add_files(command: argparse.ArgumentParser, **files: str | None) -> None:
+    """Add a command's files, given as {name: nargs}, and the option `--json`."""
+    for name, nargs in files.items():
+        command.add_argument(name, type=Path, nargs=nargs, help=_FILES[name])
     command.add_argument("--json", action="store_true", help="answer in JSON")
 
 
-def _answer_lines(profile: Profile) -> int:
+def _answer_batch(profile: Profile) -> int:
     code = 0
-    if isinstance(sys.stdin, io.TextIOWrapper):  # one bad line ends none of the others
+    if isinstance(sys.stdin, io.TextIOWrapper):  # a bad line must not end the others
         sys.stdin.reconfigure(errors="surrogateescape")
     for line in sys.stdin:
         if not line.strip():

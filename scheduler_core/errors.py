@@ -1,6 +1,7 @@
-"""What the core raises when its caller broke the contract.
+"""Exceptions of the core, raised when a caller breaks the contract.
 
-The answer "no" is a value (`decision.Rejection`), never an exception.
+A refused pod is a value (`decision.Rejection`), never an exception. The base class
+stands in a module of its own because every layer raises subclasses of it.
 
     SchedulerCoreError
     ├── UnknownProductError            no such row in the table (also ValueError)
@@ -10,19 +11,20 @@ The answer "no" is a value (`decision.Rejection`), never an exception.
 
 
 class SchedulerCoreError(Exception):
-    """The caller gave something that no answer can be given for."""
+    """Base of all exceptions about arguments or files the core cannot work with."""
 
 
 class UnknownProductError(SchedulerCoreError, ValueError):
-    """There is no product of that key.
+    """A product key that is not in the table.
 
     Attributes:
-        key: What was asked for.
-        known: The keys that exist.
+        key: The key that the caller gave.
+        known_keys: All keys of the table.
     """
 
-    def __init__(self, key: str, known: tuple[str, ...]) -> None:
-        """Remember what was asked for and what there is."""
-        super().__init__(f"product: expected one of {', '.join(known)}, found {key!r}")
+    def __init__(self, key: str, known_keys: tuple[str, ...]) -> None:
+        super().__init__(
+            f"product: expected one of {', '.join(known_keys)}, found {key!r}"
+        )
         self.key = key
-        self.known = known
+        self.known_keys = known_keys

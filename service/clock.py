@@ -1,14 +1,14 @@
-"""What time is it: the one place that reads clocks.
+"""Wall clock and event-loop clock: the only module that reads either of them.
 
-Wall clocks are for people. Everything else takes a clock from its caller, or the
-loop's own time, so that tests can turn the hands.
+Wall clocks are for times that people read. All other code takes a clock as an argument
+or uses the loop's time. Tests can then move the time.
 """
 
 import asyncio
 import datetime as dt
 import time
 
-#: So much sooner than asked an event loop may wake who sleeps on it. Unit: seconds.
+#: An event loop may wake a sleeping task this much too early; seconds.
 EARLY_S = 0.001
 
 
@@ -23,28 +23,29 @@ def wall_ns() -> int:
 
 
 def loop_s() -> float:
-    """Return the running event loop's time: seconds, from anywhere, only forwards."""
+    """Return the monotonic time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()
 
 
-def until_beat_s(each_s: float) -> float:
-    """Return how long it is until the next multiple of a period of the loop's time.
+def next_beat_delay_s(period_s: float) -> float:
+    """Return the seconds until the loop's time is a multiple of `period_s`.
 
-    Whoever looks after something each so many seconds may as well do so when all who
-    do look after theirs: the process then wakes once and not once for each.
+    Periodic tasks with a common period wake together this way: the process wakes once
+    for all of them.
 
     Args:
-        each_s: Unit: seconds, above 0.
+        period_s: Unit: seconds, above 0.
 
     Returns:
-        More than 0, and at most that and a little: no beat has two looks.
+        Above 0, at most `period_s + EARLY_S`. A task that wakes early does not run
+        twice for one beat.
     """
-    left_s = each_s - loop_s() % each_s
-    return left_s if left_s > EARLY_S else left_s + each_s
+    delay_s = period_s - loop_s() % period_s
+    return delay_s if delay_s > EARLY_S else delay_s + period_s
 
 
 def rfc3339(seconds: float) -> str:
-    """Return a wall time as Kubernetes writes it: UTC, whole seconds, `Z`.
+    """Return a wall time in Kubernetes' format: UTC, whole seconds, `Z`.
 
     Args:
         seconds: Seconds since 1970-01-01 UTC.
@@ -54,7 +55,7 @@ def rfc3339(seconds: float) -> str:
 
 
 def rfc3339_micro(seconds: float) -> str:
-    """Return a wall time as Kubernetes writes a MicroTime: UTC, microseconds, `Z`.
+    """Return a wall time in Kubernetes' MicroTime format: UTC, microseconds, `Z`.
 
     Args:
         seconds: Seconds since 1970-01-01 UTC.
@@ -63,11 +64,11 @@ def rfc3339_micro(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def parsed(text: str) -> float | None:
-    """Return the seconds since 1970-01-01 UTC of a time as Kubernetes writes it.
+def parse_time(text: str) -> float | None:
+    """Return the seconds since 1970-01-01 UTC of a Kubernetes time; None if malformed.
 
     Args:
-        text: With or without a fraction; None is returned for what is no such time.
+        text: With or without a fraction. A time without a zone is malformed.
     """
     try:
         moment = dt.datetime.fromisoformat(text)

@@ -1,4 +1,7 @@
-"""What a person asked for on a terminal, who may not read it to the end."""
+"""Output of command-line programs when the reader closes the pipe (`| head`).
+
+A module of its own: `--help` of every program and the sandbox's list of faults use it.
+"""
 
 import os
 import sys
@@ -7,11 +10,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def unread_is_well() -> Iterator[None]:
-    """End well what writes to standard output, also if it is closed (`| head`)."""
+def ignore_closed_stdout() -> Iterator[None]:
+    """Write to standard output in this context; a closed pipe is no error."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # else the interpreter would complain about it once more at its end
+        # Otherwise the interpreter reports the closed pipe again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

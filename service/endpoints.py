@@ -1,7 +1,7 @@
-"""What a process tells whoever asks over HTTP: alive, ready, metrics, and its own.
+"""HTTP server of a process: `/healthz`, `/readyz`, `/metrics` and its own routes.
 
-`/healthz` answers as long as the loop turns. `/readyz` answers 503 with the reason
-while the process is not ready. `/metrics` is Prometheus' text format.
+`/healthz` answers while the event loop runs. `/readyz` answers 503 with the reason
+while the process is not ready. `/metrics` has Prometheus' text format.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from typing import NoReturn
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from service.quote import shown
+from service.quote import quote_value
 from service.settings import SettingsError
-from service.timeouts import PATIENCE_S, Patience
+from service.timeouts import REQUEST_TIMEOUT_S, RequestTimeouts
 from service.tls import Certificates
 
-#: None when ready, else the reason why not.
+#: Returns None when ready, else the reason.
 Ready = Callable[[], str | None]
-#: A kube-scheduler sends 5,000 node names in some 250 kB, or whole nodes in 60 MB.
+#: kube-scheduler sends 5,000 node names in some 250 kB, or whole nodes in 60 MB.
 LARGEST_REQUEST_BYTES = 64 << 20
 _STOP_S = 5.0
 _PORT = re.compile("[0-9]{1,5}")
 
 
 class Endpoints:
-    """One HTTP server of a process; its routes are fixed when it is made."""
+    """HTTP server of one process, with a fixed set of routes."""
 
     def __init__(
         self,
@@ -37,21 +37,22 @@ class Endpoints:
         ready: Ready,
         *,
         routes: Iterable[web.RouteDef] = (),
-        patience_s: float = PATIENCE_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        """Listen nowhere yet.
+        """Set up the routes; `serving` opens the socket.
 
         Args:
-            registry: What `/metrics` shows.
-            ready: Asked at each `/readyz`.
-            routes: What this process serves besides.
-            patience_s: How long callers may take to say what they want.
+            registry: Metrics that `/metrics` shows.
+            ready: Called at each `/readyz`.
+            routes: Routes besides the three.
+            request_timeout_s: Longest time in which a caller may send a request; s.
         """
-        self.patience = Patience(patience_s)
+        self.request_timeouts = RequestTimeouts(request_timeout_s)
         self._registry = registry
         self._ready = ready
         self._app = web.Application(
-            client_max_size=LARGEST_REQUEST_BYTES, middlewares=[self.patience.watch]
+            client_max_size=LARGEST_REQUEST_BYTES,
+            middlewares=[self.request_timeouts.track_request],
         )
         self._app.add_routes(
             [
@@ -70,15 +71,15 @@ class Endpoints:
         *,
         certificates: Certificates | None = None,
     ) -> AsyncIterator[str]:
-        """Serve while the context lasts; yields the address as `host:port`.
+        """Serve while the context lasts; yield the address as `host:port`.
 
         Args:
             listen: `host:port`; port 0 takes a free one.
-            address_file: Gets the address once we listen, and is removed at the end.
-            certificates: For TLS; None: no TLS.
+            address_file: Has the address while the server listens; removed at the end.
+            certificates: For TLS; None for plain HTTP.
 
         Raises:
-            SettingsError: `listen` is no address, or is taken.
+            SettingsError: `listen` is malformed or in use.
         """
         host, port = parse_listen(listen)
         runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_STOP_S)
@@ -92,9 +93,9 @@ class Endpoints:
             except OSError as error:
                 text = f"listen {listen}: expected a free address, found {error}"
                 raise SettingsError([text]) from error
-            tasks += _watching(runner, self.patience, certificates)
+            tasks += _start_tasks(runner, self.request_timeouts, certificates)
             address = f"{host}:{runner.addresses[0][1]}"
-            with _announced(address, address_file):
+            with _write_address_file(address, address_file):
                 yield address
         finally:
             for task in tasks:
@@ -118,40 +119,42 @@ class Endpoints:
         )
 
 
-def _watching(
-    runner: web.AppRunner, patience: Patience, certificates: Certificates | None
+def _start_tasks(
+    runner: web.AppRunner,
+    request_timeouts: RequestTimeouts,
+    certificates: Certificates | None,
 ) -> list[asyncio.Task[NoReturn]]:
-    """Begin what goes on as long as a server listens."""
+    """Start and return the tasks that run while the server listens."""
     loop = asyncio.get_running_loop()
-    found: list[asyncio.Task[NoReturn]] = []
+    tasks: list[asyncio.Task[NoReturn]] = []
     if runner.server is not None:
-        found.append(loop.create_task(patience.run(runner.server)))
+        tasks.append(loop.create_task(request_timeouts.run(runner.server)))
     if certificates is not None:
-        found.append(loop.create_task(certificates.run()))
-    return found
+        tasks.append(loop.create_task(certificates.run()))
+    return tasks
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
     """Return host and port of `host:port`; the host may be `[v6]`.
 
     Args:
-        listen: As a person writes it; `:8080` is every address.
+        listen: From the settings; `:8080` is every address.
 
     Raises:
-        SettingsError: It is no such thing.
+        SettingsError: `listen` is malformed.
     """
     host, colon, port = listen.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
+    address = host.removeprefix("[").removesuffix("]")
     if not colon or not _PORT.fullmatch(port) or int(port) > 65535:
-        found = shown(listen)
-        text = f"listen: expected host:port with a port up to 65535, found {found}"
+        value = quote_value(listen)
+        text = f"listen: expected host:port with a port up to 65535, found {value}"
         raise SettingsError([text])
-    return bare or "0.0.0.0", int(port)  # noqa: S104  # an empty host asks for it
+    return address or "0.0.0.0", int(port)  # noqa: S104  # an empty host means every address
 
 
 @contextmanager
-def _announced(address: str, address_file: Path | None) -> Iterator[None]:
-    """Have the address in a file while the context lasts, never half written."""
+def _write_address_file(address: str, address_file: Path | None) -> Iterator[None]:
+    """Keep the address in a file while the context lasts; write the file atomically."""
     if address_file is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""One line of JSON on stderr for each fact.
+"""Structured logs: one JSON object on stderr per record.
 
-Keys: `ts` (UTC), `level`, `logger`, `msg`, then what the caller gave in `extra`, then
-`exc` with the traceback where there is one.
+Keys: `ts` (UTC), `level`, `logger`, `msg`, then the caller's `extra`, then `exc` with
+the traceback, if any.
 """
 
 import datetime as dt
@@ -12,19 +12,15 @@ from typing import Final, TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-#: What every LogRecord has; the rest came in by `extra`.
-_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+#: Attributes of every LogRecord; all others come from `extra`.
+_RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON."""
+    """Formatter that writes a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line.
-
-        Args:
-            record: What was logged; values that JSON lacks are written as text.
-        """
+        """Return the record as one line; values that JSON lacks are written as text."""
         moment = dt.datetime.fromtimestamp(record.created, tz=dt.UTC)
         line: dict[str, object] = {
             "ts": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -32,21 +28,21 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "msg": record.getMessage(),
         }
-        line |= {k: v for k, v in vars(record).items() if k not in _ORDINARY}
+        line |= {k: v for k, v in vars(record).items() if k not in _RECORD_FIELDS}
         if record.exc_info:
             line["exc"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
 def setup(level: str, *, stream: TextIO | None = None) -> None:
-    """Have the whole process log as JSON lines.
+    """Configure the root logger of the process for JSON lines.
 
     Args:
-        level: One of LEVELS.
-        stream: Where to; stderr by default.
+        level: One of `LEVELS`.
+        stream: Destination; stderr by default.
     """
-    target = logging.StreamHandler(stream or sys.stderr)
-    target.setFormatter(JsonFormatter())
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
-    root.handlers[:] = [target]
+    root.handlers[:] = [handler]
     root.setLevel(level.upper())

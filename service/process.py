@@ -1,7 +1,7 @@
-"""How a process of ours lives: one main coroutine, two signals, three exit codes.
+"""Lifecycle of a process: one main coroutine, two signals, three exit codes.
 
-0 it was told to stop, or was done; 1 it failed (one traceback in the log, the
-supervisor starts it again); 2 its settings are wrong.
+Exit code 0: the process was stopped by a signal, or has finished. 1: it failed, with
+one traceback in the log; the supervisor restarts it. 2: its settings are wrong.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 def run(main: Main) -> int:
-    """Run a main coroutine until it ends or a signal says so; return the exit code.
+    """Run the main coroutine until it ends or a signal arrives; return the exit code.
 
-    SIGTERM and SIGINT cancel it. A second SIGINT ends the process at once.
+    SIGTERM and SIGINT cancel the coroutine. A second SIGINT ends the process at once.
 
     Args:
         main: Makes the coroutine; may raise SettingsError itself.
@@ -33,67 +33,70 @@ def run(main: Main) -> int:
     try:
         return asyncio.run(_until_signalled(main()))
     except SettingsError as error:
-        return _misused(error)
+        return _report_misuse(error)
     except Exception as error:  # noqa: BLE001  # the outermost edge of a process
-        return _failed(error)
+        return _report_failure(error)
 
 
 async def _until_signalled(main: Coroutine[Any, Any, None]) -> int:
     loop = asyncio.get_running_loop()
     task = loop.create_task(main, name="main")
-    stopping: list[str] = []
+    signal_names: list[str] = []
 
-    def stop(which: signal.Signals) -> None:
-        if not stopping:
-            log.info("stopping", extra={"signal": which.name})
+    def stop(signum: signal.Signals) -> None:
+        if not signal_names:
+            log.info("stopping", extra={"signal": signum.name})
             task.cancel()
             loop.remove_signal_handler(signal.SIGINT)
-            # The next Ctrl-C is the kernel's business: no cleanup can stand in its way.
+            # The kernel handles the next Ctrl-C, so that no cleanup can delay it.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-        stopping.append(which.name)
+        signal_names.append(signum.name)
 
-    for which in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(which, stop, which)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop, signum)
     try:
         await task
     except asyncio.CancelledError:
-        if not stopping:
+        if not signal_names:
             raise
     finally:
-        for which in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(which)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(signum)
     return STOPPED
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield what really went wrong: the exceptions inside groups inside groups.
+    """Yield the exceptions in an exception group, at any depth.
 
     Args:
-        error: Any exception; one that is no group is its own cause.
+        error: Any exception; one without a group is yielded itself.
     """
     if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from causes(inner)
+        for child in error.exceptions:
+            yield from causes(child)
     else:
         yield error
 
 
-def _failed(error: Exception) -> int:
-    found = list(causes(error))
-    misuses = [cause for cause in found if isinstance(cause, SettingsError)]
-    if len(misuses) == len(found):
-        return _misused(misuses[0])
-    first, *others = found
-    # One traceback: a reader of a crash loop wants the cause, not the task groups.
+def _report_failure(error: Exception) -> int:
+    errors = list(causes(error))
+    misuses = [cause for cause in errors if isinstance(cause, SettingsError)]
+    if len(misuses) == len(errors):
+        return _report_misuse(misuses[0])
+    first_error, *other_errors = errors
+    # One traceback: in a crash loop the cause matters, not the task groups.
     log.critical(
         "failed",
-        exc_info=first,
-        extra={"error": repr(first), "also": [repr(other) for other in others]},
+        exc_info=first_error,
+        extra={
+            "error": repr(first_error),
+            "also": [repr(cause) for cause in other_errors],
+        },
     )
     return FAILED
 
 
-def _misused(error: SettingsError) -> int:
+def _report_misuse(error: SettingsError) -> int:
     for problem in error.problems:
         print(problem, file=sys.stderr)  # noqa: T201  # for a person, before any log
     return MISUSED

@@ -1,4 +1,4 @@
-"""What somebody said, as a value of the type that a setting has."""
+"""Conversion of texts and YAML values to the types of settings."""
 
 import datetime as dt
 import types
@@ -6,25 +6,25 @@ import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from service.quote import shown
+from service.quote import quote_value
 
-#: What a number or a text may have; more is none that anybody means.
-_MOST_BITS = 256
-_LONGEST_NUMBER = 100
-_LONGEST_TEXT = 4096
-_TRUE = frozenset({"true", "1", "yes", "on"})
-_FALSE = frozenset({"false", "0", "no", "off"})
+#: Bounds of numbers and texts; no real setting exceeds them.
+_MAX_BITS = 256
+_MAX_NUMBER_CHARACTERS = 100
+_MAX_TEXT_CHARACTERS = 4096
+_TRUE_WORDS = frozenset({"true", "1", "yes", "on"})
+_FALSE_WORDS = frozenset({"false", "0", "no", "off"})
 
 
-def parsed(kind: object, value: object) -> object:
-    """Return a value of the wanted type.
+def parse_value(kind: object, value: object) -> object:
+    """Return the value converted to the type of its setting.
 
     Args:
         kind: str, bool, int, float or Path, or one of them or None.
-        value: As a flag, the environment or YAML gave it.
+        value: From a flag, the environment or YAML.
 
     Raises:
-        ValueError: It is not one; the text says what was expected.
+        ValueError: The value has another type; the text says which type was expected.
     """
     if isinstance(kind, types.UnionType):
         kind = next(k for k in typing.get_args(kind) if k is not types.NoneType)
@@ -34,16 +34,16 @@ def parsed(kind: object, value: object) -> object:
     return parse(value)
 
 
-def _plain(value: object) -> str:
-    """Return a value that stands alone as text; "" for anything larger."""
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+def _scalar_text(value: object) -> str:
+    """Return the text of a scalar; "" for a list, a mapping, or an oversized scalar."""
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return ""
     text = str(value) if isinstance(value, (str, int, float)) else ""
-    return text if len(text) <= _LONGEST_NUMBER else ""
+    return text if len(text) <= _MAX_NUMBER_CHARACTERS else ""
 
 
 def _whole_number(value: object) -> int:
-    text = _plain(value)
+    text = _scalar_text(value)
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdecimal():
         return int(text)
@@ -52,7 +52,7 @@ def _whole_number(value: object) -> int:
 
 def _number(value: object) -> float:
     try:
-        number = float(_plain(value))
+        number = float(_scalar_text(value))
     except ValueError:
         raise ValueError("a number") from None
     if number - number != 0:  # infinite, or not a number
@@ -60,10 +60,10 @@ def _number(value: object) -> float:
     return number
 
 
-def _truth(value: object) -> bool:
-    text = _plain(value).lower()
-    if text in _TRUE | _FALSE:
-        return text in _TRUE
+def _boolean(value: object) -> bool:
+    text = _scalar_text(value).lower()
+    if text in _TRUE_WORDS | _FALSE_WORDS:
+        return text in _TRUE_WORDS
     raise ValueError("true or false")
 
 
@@ -71,11 +71,13 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         text = value
     elif isinstance(value, (bool, int, float, dt.date)):
-        text = _plain(value) or shown(value)
+        text = _scalar_text(value) or quote_value(value)
     else:
-        raise ValueError("one value")  # noqa: TRY004  # what was said is wrong
-    if "\0" in text or len(text) > _LONGEST_TEXT:
-        raise ValueError(f"a text of at most {_LONGEST_TEXT} characters, without NUL")
+        raise ValueError("one value")  # noqa: TRY004  # the setting is wrong, not a type
+    if "\0" in text or len(text) > _MAX_TEXT_CHARACTERS:
+        raise ValueError(
+            f"a text of at most {_MAX_TEXT_CHARACTERS} characters, without NUL"
+        )
     return text
 
 
@@ -87,13 +89,13 @@ def _path(value: object) -> Path:
 
 _PARSERS: Mapping[object, Callable[[object], object]] = {
     str: _text,
-    bool: _truth,
+    bool: _boolean,
     int: _whole_number,
     float: _number,
     Path: _path,
 }
 
 
-def is_truth(word: str) -> bool:
-    """Tell whether a word says true or false."""
-    return word.lower() in _TRUE | _FALSE
+def is_bool_word(word: str) -> bool:
+    """Return whether a word means true or false."""
+    return word.lower() in _TRUE_WORDS | _FALSE_WORDS

@@ -1,8 +1,8 @@
-"""How long may a caller take to say what it wants? Whoever takes longer is cut off.
+"""Timeouts of requests: connections of slow callers are closed.
 
-aiohttp waits for ever for the first header and for the rest of a body. A caller that
-dribbles bytes would keep a connection each, until there are none left for others. An
-answer may take as long as it likes: binds of a job wait for each other.
+aiohttp waits without limit for the first header and for the rest of a body. Callers
+that send single bytes could keep all connections. Answers have no timeout: binds of a
+job wait for each other.
 """
 
 import asyncio
@@ -11,33 +11,36 @@ from typing import NoReturn
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-#: A scheduler on the same cluster has said everything within milliseconds; 60 MB of
-#: whole nodes take a second or two.
-PATIENCE_S = 15.0
+#: A scheduler in the same cluster sends a request within milliseconds, or within 2 s
+#: for 60 MB of whole nodes.
+REQUEST_TIMEOUT_S = 15.0
 
 
-class Patience:
-    """Cuts off who is slow. Owner of what is known of connections and requests."""
+class RequestTimeouts:
+    """Connections and requests of one server, and when each of them began."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        """Know of no connection.
+    def __init__(self, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Start with no connection.
 
         Args:
-            patience_s: from the connection to the end of the first request's headers,
-                and again to the end of a body; both a little longer at times.
+            timeout_s: Seconds from the connection to the end of the first request's
+                headers, and from there to the end of the body. A slow connection is
+                closed up to a quarter later.
         """
-        self._patience_s = patience_s
-        #: {connection: loop time at which it was first seen, inf once it has asked}
-        self._since_s: dict[object, float] = {}
-        #: {id: (request, loop time at which its headers had come)}
+        self._timeout_s = timeout_s
+        #: {connection: loop time when it was first seen; inf after its first request}
+        self._start_s: dict[object, float] = {}
+        #: {id of the request: (request, loop time when its headers had arrived)}
         self._requests: dict[int, tuple[web.BaseRequest, float]] = {}
-        #: connections that were cut off
-        self.cut_count = 0
+        #: number of connections that were closed
+        self.closed_count = 0
 
     @web.middleware
-    async def watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Note that a request has come this far."""
-        self._since_s[request.protocol] = float("inf")
+    async def track_request(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Record that the headers of a request have arrived, until it is answered."""
+        self._start_s[request.protocol] = float("inf")
         self._requests[id(request)] = (request, asyncio.get_running_loop().time())
         try:
             return await handler(request)
@@ -45,27 +48,27 @@ class Patience:
             del self._requests[id(request)]
 
     async def run(self, server: web.Server) -> NoReturn:
-        """Look at all connections again and again, until cancelled."""
+        """Close slow connections periodically until cancelled."""
         while True:
-            await asyncio.sleep(self._patience_s / 4)
-            self.look(server)
+            await asyncio.sleep(self._timeout_s / 4)
+            self.close_slow(server)
 
-    def look(self, server: web.Server) -> None:
-        """Cut off whoever has been slow for too long."""
+    def close_slow(self, server: web.Server) -> None:
+        """Close each connection whose request has not arrived in time."""
         now_s = asyncio.get_running_loop().time()
-        before_s = now_s - self._patience_s
-        self._since_s = {
-            connection: self._since_s.get(connection, now_s)
+        deadline_s = now_s - self._timeout_s
+        self._start_s = {
+            connection: self._start_s.get(connection, now_s)
             for connection in server.connections
         }
         for connection in server.connections:
-            if self._since_s[connection] < before_s:
-                self._cut(connection.transport)
-        for request, began_s in list(self._requests.values()):
-            if began_s < before_s and not request.content.is_eof():
-                self._cut(request.transport)
+            if self._start_s[connection] < deadline_s:
+                self._close(connection.transport)
+        for request, start_s in list(self._requests.values()):
+            if start_s < deadline_s and not request.content.is_eof():
+                self._close(request.transport)
 
-    def _cut(self, transport: asyncio.BaseTransport | None) -> None:
+    def _close(self, transport: asyncio.BaseTransport | None) -> None:
         if isinstance(transport, asyncio.Transport) and not transport.is_closing():
-            self.cut_count += 1
+            self.closed_count += 1
             transport.abort()

@@ -1,8 +1,8 @@
-"""By which certificate a server is known, and whom it lets in; renewed while it runs.
+"""TLS certificates of a server, reloaded from their files while it runs.
 
-Certificates are replaced in their files long before they run out (cert-manager, a
-mounted Secret). The files are looked at; what cannot be used is said once, and the one
-before stays.
+cert-manager or a mounted Secret replaces the files long before the certificates expire.
+The server looks for changed files periodically. If new files cannot be used, it logs a
+warning once and keeps the old certificates.
 """
 
 import asyncio
@@ -16,58 +16,60 @@ from service.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
-#: The kubelet brings a changed Secret to a pod within a minute or two.
-LOOK_S = 10.0
+#: Period of reloads; the kubelet itself updates a mounted Secret in 1 to 2 min.
+RELOAD_PERIOD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Where certificates are."""
+    """Paths of a server's certificate, its key, and its clients' authority."""
 
     certificate: Path
     key: Path
-    #: whose client certificates are let in; None: whoever comes
+    #: authority of the clients' certificates; None: clients need no certificate
     client_ca: Path | None = None
 
 
 class Certificates:
-    """The certificates of one server. Their source of truth is the files."""
+    """TLS context of one server; the files are the source of truth."""
 
     def __init__(self, files: Files) -> None:
-        """Read them.
+        """Read the files.
 
         Raises:
-            SettingsError: they cannot be used.
+            SettingsError: The certificates cannot be used.
         """
         self._files = files
-        self._read = self._contents()
+        self._loaded_contents = self._read_files()
         try:
             self.context = _context(files)
         except (OSError, ssl.SSLError) as error:
             text = f"expected certificates, found {error}"
             raise SettingsError([f"--tls-certificate: {text}"]) from error
 
-    async def run(self, look_s: float = LOOK_S) -> NoReturn:
-        """Take up changed files until cancelled."""
+    async def run(self, period_s: float = RELOAD_PERIOD_S) -> NoReturn:
+        """Reload changed files until cancelled."""
         while True:
-            await asyncio.sleep(look_s)
-            await self.look()
+            await asyncio.sleep(period_s)
+            await self.reload_changed()
 
-    async def look(self) -> None:
-        """Take up what has changed: connections that are made from now on meet it."""
-        found = await asyncio.to_thread(self._contents)
-        if found == self._read:
+    async def reload_changed(self) -> None:
+        """Load the files if they have changed; later connections use them."""
+        contents = await asyncio.to_thread(self._read_files)
+        if contents == self._loaded_contents:
             return
-        self._read = found
+        self._loaded_contents = contents
         try:
-            _context(self._files)  # both files of a pair must fit before either counts
+            _context(
+                self._files
+            )  # certificate and key must match before either is used
             _load(self.context, self._files)
         except (OSError, ssl.SSLError) as error:
             log.warning("certificates not taken up", extra={"error": str(error)})
         else:
             log.info("certificates taken up")
 
-    def _contents(self) -> tuple[bytes, ...]:
+    def _read_files(self) -> tuple[bytes, ...]:
         return tuple(
             path.read_bytes() if path.exists() else b""
             for path in (
@@ -89,6 +91,6 @@ def _context(files: Files) -> ssl.SSLContext:
 def _load(context: ssl.SSLContext, files: Files) -> None:
     context.load_cert_chain(files.certificate, files.key)
     if files.client_ca is not None:
-        # An authority that is taken out of the file is let in until the next start.
+        # An authority that is removed from the file is trusted until the next start.
         context.load_verify_locations(files.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED

@@ -1,7 +1,7 @@
-"""Blocking calls in a thread that nobody waits for.
+"""Blocking calls in a thread that does not delay the end of the process.
 
-asyncio's own threads are joined when the process ends, so one call that hangs (a
-stalled disk, a driver) would keep it from ending. This thread dies with the process.
+asyncio joins its own threads when the process ends. One call that hangs (a stalled
+disk, a driver) would keep the process from ending. This thread is a daemon.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 class Worker:
-    """One thread. Calls are carried out one after the other, in their order.
+    """Thread that runs calls one after another, in their order.
 
-    It ends with the process, or when the worker is no longer in use.
+    It ends with the process, or when the worker is garbage-collected.
     """
 
     def __init__(self, name: str) -> None:
-        """Begin with the first call.
+        """Start no thread; the first call does.
 
         Args:
-            name: The thread's, for whoever looks at a dump.
+            name: Name of the thread, for dumps.
         """
         self._name = name
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -33,14 +33,10 @@ class Worker:
         weakref.finalize(self, self._calls.put, None)
 
     def call(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Have a function called; returns at once.
+        """Queue a function call and return its future at once.
 
-        Whoever stops waiting must not cancel the future but leave it: the call
-        goes on all the same.
-
-        Args:
-            function: Called in the thread.
-            args: Its arguments.
+        A caller that stops waiting must not cancel the future: the call goes on, and
+        its result would be lost.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
@@ -48,10 +44,10 @@ class Worker:
         def carry_out() -> None:
             try:
                 result = function(*args)
-            except BaseException as error:  # noqa: BLE001  # it is the caller's
-                _tell(loop, _fail, outcome, error)
+            except BaseException as error:  # noqa: BLE001  # the caller handles it
+                _post(loop, _fail, outcome, error)
             else:
-                _tell(loop, _succeed, outcome, result)
+                _post(loop, _succeed, outcome, result)
 
         self._calls.put(carry_out)
         if self._thread is None:
@@ -63,14 +59,14 @@ class Worker:
 
 
 def _work(calls: SimpleQueue[Callable[[], None] | None]) -> None:
-    """Carry out calls until nobody is left who could make one."""
+    """Run calls until the worker is gone."""
     while (call := calls.get()) is not None:
         call()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, *what: Any) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-        loop.call_soon_threadsafe(*what)
+def _post(loop: asyncio.AbstractEventLoop, *callback: Any) -> None:
+    with suppress(RuntimeError):  # the loop is closed, so no task waits
+        loop.call_soon_threadsafe(*callback)
 
 
 def _succeed(outcome: asyncio.Future[T], result: T) -> None:

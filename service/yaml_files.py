@@ -1,9 +1,9 @@
-"""Read YAML that people write: plain values, each key once, in bounded time.
+"""Strict YAML for files that people write: plain values, no duplicate keys.
 
-PyYAML's safe loader builds plain values only, but it can be made to raise anything
-(`!!int ''` is an IndexError), it drops a key that stands twice, and a short text can
-stand for a value without end (aliases of aliases), which is why nothing here is shown
-or compared as a whole.
+PyYAML's safe loader builds plain values only, but has three flaws. It can raise any
+exception (`!!int ''` is an IndexError). It accepts duplicate keys and drops one. It
+expands aliases of aliases, so a short text can stand for an endless value. Therefore no
+value is printed or compared as a whole here.
 """
 
 from collections.abc import Hashable
@@ -11,32 +11,31 @@ from typing import Any
 
 import yaml
 
-from service.quote import shown
+from service.quote import quote_value
 
-#: The most of the parser's own words that are repeated. Unit: characters.
-_LONGEST = 240
-#: Deeper than anything that people write; and PyYAML's time grows with its square.
-_MOST_LEVELS = 30
+#: Longest part of the parser's message that is repeated; characters.
+_MAX_CHARACTERS = 240
+#: Deepest nesting; PyYAML's time grows with its square, and people write less.
+_MAX_LEVELS = 30
 
 
 class YamlError(ValueError):
-    """A text is not YAML of plain values.
+    """Error in a text that is not YAML of plain values.
 
     Attributes:
-        at: Line and column, counted from 1; "" when they are not known.
-        found: What is wrong there.
+        position: Line and column, counted from 1; "" if unknown.
+        problem: The error at that position.
     """
 
-    def __init__(self, at: str, found: str) -> None:
-        """Keep the facts; the text is made from them."""
-        self.at = at
-        self.found = found
-        where = f" ({at})" if at else ""
-        super().__init__(f"expected YAML, found: {found}{where}")
+    def __init__(self, position: str, problem: str) -> None:
+        self.position = position
+        self.problem = problem
+        suffix = f" ({position})" if position else ""
+        super().__init__(f"expected YAML, found: {problem}{suffix}")
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without surprises: a key that stands twice is an error."""
+    """Safe loader that refuses duplicate keys and deep nesting."""
 
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
@@ -44,9 +43,9 @@ class _StrictLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
-        if self._depth > _MOST_LEVELS:
+        if self._depth > _MAX_LEVELS:
             mark = self.get_mark()
-            text = f"more than {_MOST_LEVELS} levels"
+            text = f"more than {_MAX_LEVELS} levels"
             raise yaml.composer.ComposerError(None, None, text, mark)
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -57,14 +56,14 @@ class _StrictLoader(yaml.SafeLoader):
         node: yaml.MappingNode,
         deep: bool = False,  # noqa: FBT001, FBT002  # PyYAML's signature
     ) -> dict[Hashable, Any]:
-        known: set[Hashable] = set()
+        keys: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
-            if key in known:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {shown(key)} twice", key_node.start_mark
+                    None, None, f"the key {quote_value(key)} twice", key_node.start_mark
                 )
-            known.add(key)
+            keys.add(key)
         return super().construct_mapping(node, deep)
 
     def construct_object(
@@ -76,22 +75,22 @@ class _StrictLoader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (yaml.YAMLError, RecursionError):
             raise
-        # KeyError, IndexError, AttributeError, …: constructors check nothing
+        # Constructors check nothing: KeyError, IndexError, AttributeError, …
         except Exception as error:
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
                 None,
                 None,
-                f"no {kind}: {shown(node.value)}",
+                f"no {kind}: {quote_value(node.value)}",
                 node.start_mark,
             ) from error
 
 
 def parse(text: str | bytes) -> object:
-    """Return the value that a YAML text stands for; None for one without any.
+    """Return the value of a YAML text; None for an empty one.
 
     Raises:
-        YamlError: It is none, or not of plain values.
+        YamlError: The text is malformed, or has other than plain values.
     """
     try:
         # A SafeLoader: it builds plain values only.
@@ -99,13 +98,13 @@ def parse(text: str | bytes) -> object:
     except RecursionError as error:
         raise YamlError("", "more levels than can be read") from error
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise _told(error) from error
+        raise _yaml_error(error) from error
 
 
-def _told(error: Exception) -> YamlError:
+def _yaml_error(error: Exception) -> YamlError:
     mark = getattr(error, "problem_mark", None)
-    at = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     problem = getattr(error, "problem", None)
     if problem is None:
         problem = next(iter(str(error).splitlines()), type(error).__name__)
-    return YamlError(at, str(problem)[:_LONGEST])
+    return YamlError(position, str(problem)[:_MAX_CHARACTERS])

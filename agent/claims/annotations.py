@@ -1,10 +1,11 @@
-"""What the annotations have to say, and in which order they are rewritten.
+"""Which annotations the pods of a node must have, and in which order to patch them.
 
-They follow the mount: a pod whose containers were all found gets the chips
-that it holds, a pod that is still to be served gets the chips of its slot.
-At no moment of a correction is a held chip claimed by nobody, nor one that is
-to be served: a holder's AscendReal is written first, then the claims, each
-only when the chips that it gives up stand somewhere else already.
+They follow the mount. A pod whose containers are all confirmed gets the chips that it
+holds. A pod that waits for Allocate gets the chips of its slot.
+
+At every moment of a correction some annotation claims each held chip, and each chip of
+a slot. A holder's AscendReal is therefore written first, then the claims. A claim is
+only written when the chips that it gives up already stand in another annotation.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,9 +21,9 @@ from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind
 
-#: Of a node of which nobody has said anything.
+#: Addresses of a node that has not reported any.
 NOWHERE = Addresses()
-#: What the annotations of one pod follow from: the pod, its slot and its holds.
+#: All from which the annotations of one pod are computed: pod, slot, holds.
 Basis = tuple[NpuPod | None, Slot | None, tuple[Hold, ...]]
 
 
@@ -33,84 +34,87 @@ class Patch:
     uid: str
     namespace: str
     name: str
-    resource: str  #: that the pod asks for
+    resource: str  #: requested by the pod
     annotations: Mapping[str, str]
 
 
-def patches(
+def plan_patches(
     ledger: Ledger,
     *,
     host_ip: str,
     addresses: Addresses = NOWHERE,
     unsure: Collection[str] = (),
-    right: AbstractSet[str] = frozenset(),
+    up_to_date: AbstractSet[str] = frozenset(),
 ) -> tuple[Patch, ...]:
     """Return the patches that may be sent now, at most one for each pod.
 
-    They may land in any order, and any of them may not land at all. When they
-    are acknowledged (the pods seen again), ask again, until there are none.
+    They may land in any order, and any of them may fail. When they are acknowledged
+    (the watch shows the pods again), call this again, until the result is empty.
 
     Args:
         ledger: The state.
         host_ip: The node's InternalIP, for the configuration JSON.
-        addresses: Of the node and its chips, for the same.
-        unsure: Uids of pods that may have been patched without our knowing.
-        right: Uids of pods that are known to say what they have to.
+        addresses: Addresses of the node and its chips, for the configuration JSON.
+        unsure: Uids of pods with a patch whose outcome is unknown.
+        up_to_date: Uids of pods whose annotations are known to be right.
     """
     batch: list[Patch] = []
-    for uid in sorted(concerned(ledger) - right):
+    for uid in sorted(uids_to_annotate(ledger) - up_to_date):
         pod = ledger.pods.get(uid)
         if pod is None or pod.terminal:
             continue
-        truth = _truth(ledger, pod, host_ip, addresses)
-        claim = _claim(ledger, pod)
-        if not _patch(pod, {**truth, **claim}).annotations:
+        mounted = _mounted_keys(ledger, pod, host_ip, addresses)
+        claim_keys = _claim_keys(ledger, pod)
+        if not _make_patch(pod, {**mounted, **claim_keys}).annotations:
             continue
-        # what was mounted comes first; a container that was made anew on other
-        # chips has to be claimed before its old chips are let go
-        for wanted in ({**truth, **claim}, truth, claim):
-            patch = _patch(pod, wanted)
+        # AscendReal comes first; the new chips of a recreated container must be
+        # claimed before its old chips are given up
+        for annotations_to_set in ({**mounted, **claim_keys}, mounted, claim_keys):
+            patch = _make_patch(pod, annotations_to_set)
             if patch.annotations and _is_safe(ledger, patch, batch, unsure):
                 batch.append(patch)
                 break
     return tuple(batch)
 
 
-def concerned(ledger: Ledger) -> set[str]:
-    """Return the uids of all pods whose annotations may be ours to write."""
+def uids_to_annotate(ledger: Ledger) -> set[str]:
+    """Return the uids of all pods whose annotations the agent may write."""
     return ledger.slots.keys() | _owners(ledger)
 
 
-def basis(ledger: Ledger, uid: str) -> Basis:
-    """Return all of a ledger that the annotations of one pod follow from."""
-    held = values.holds_of_pod(ledger, uid)
-    return ledger.pods.get(uid), ledger.slots.get(uid), held
+def get_basis(ledger: Ledger, uid: str) -> Basis:
+    """Return all of a ledger from which the annotations of one pod are computed."""
+    holds = values.holds_of_pod(ledger, uid)
+    return ledger.pods.get(uid), ledger.slots.get(uid), holds
 
 
-def is_right(
+def is_up_to_date(
     ledger: Ledger, uid: str, *, host_ip: str, addresses: Addresses = NOWHERE
 ) -> bool:
-    """Tell whether a pod says what it has to; it does until its basis differs."""
+    """Tell whether a pod's annotations are right; true until its basis differs."""
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
         return True
-    wanted = {**_truth(ledger, pod, host_ip, addresses), **_claim(ledger, pod)}
-    return not _patch(pod, wanted).annotations
+    keys = {
+        **_mounted_keys(ledger, pod, host_ip, addresses),
+        **_claim_keys(ledger, pod),
+    }
+    return not _make_patch(pod, keys).annotations
 
 
-def affinity(ledger: Ledger) -> Affinity:
-    """Return what the scheduler has to know beyond the annotations."""
-    lost = 0
+def make_affinity(ledger: Ledger) -> Affinity:
+    """Return what the scheduler must know of held chips beyond the annotations."""
+    lost_chips = 0
     for hold in ledger.holds.values():
         if hold.lost:
-            lost |= hold.mask
+            lost_chips |= hold.mask
     for uid in ledger.bare & ledger.slots.keys():
-        lost |= ledger.slots[uid].chips
+        lost_chips |= ledger.slots[uid].chips
     return Affinity(
-        held=chip_sets.ids_of(values.held(ledger)),
-        releasing=chip_sets.ids_of(values.releasing(ledger)),
+        held=chip_sets.ids_of(values.held_chips(ledger)),
+        releasing=chip_sets.ids_of(values.releasing_chips(ledger)),
         sequence=ledger.sequence,
-        lost=chip_sets.ids_of(lost),
+        lost=chip_sets.ids_of(lost_chips),
     )
 
 
@@ -119,59 +123,59 @@ def _owners(ledger: Ledger) -> set[str]:
 
 
 def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether all containers of a pod are known to have their chips."""
-    found = {hold.need for hold in values.holds_of_pod(ledger, pod.uid)}
-    return found >= {
+    """Tell whether all lasting containers of a pod have a known hold."""
+    served_needs = {hold.need for hold in values.holds_of_pod(ledger, pod.uid)}
+    return served_needs >= {
         index
         for index, need in enumerate(pod.needs)
         if need.kind is not ContainerKind.INIT
     }
 
 
-def _truth(
+def _mounted_keys(
     ledger: Ledger, pod: NpuPod, host_ip: str, addresses: Addresses
 ) -> dict[str, str]:
-    """Return the keys that tell what a pod has got; empty while that is open."""
-    mine = values.holds_of_pod(ledger, pod.uid)
-    if not mine or not _is_served(ledger, pod):
+    """Return the annotations of mounted chips; empty until the pod is served."""
+    holds = values.holds_of_pod(ledger, pod.uid)
+    if not holds or not _is_served(ledger, pod):
         return {}
-    ids = sorted({kubelet_id for hold in mine for kubelet_id in hold.kubelet_ids})
-    truth = {annotations.KLT_DEV: ",".join(ids)}
-    if any(hold.reserved for hold in mine):
-        return truth  # what was mounted is not certain: claim nothing
-    chips = sorted({chip for hold in mine for chip in hold.chips})
-    truth[annotations.ASCEND_REAL] = annotations.render_chips(
+    ids = sorted({kubelet_id for hold in holds for kubelet_id in hold.kubelet_ids})
+    keys = {annotations.KLT_DEV: ",".join(ids)}
+    if any(hold.reserved for hold in holds):
+        return keys  # the mounted chips are not certain: claim none
+    chips = sorted({chip for hold in holds for chip in hold.chips})
+    keys[annotations.ASCEND_REAL] = annotations.render_chips(
         chips, ledger.product, lexicographic=True
     )
     key = annotations.configuration_key(ledger.product.resource)
-    truth[key] = configuration.render(
+    keys[key] = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
         host_ip=host_ip,
         chips=chips,
         addresses=addresses,
     )
-    return truth
+    return keys
 
 
-def _claim(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
-    """Return the keys of the claim: chips, and that it was served."""
-    mine = values.holds_of_pod(ledger, pod.uid)
+def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
+    """Return the annotations of the claim: its chips, and that it was served."""
+    holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
-    if mine and _is_served(ledger, pod):
-        claim = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
-        if not any(hold.reserved for hold in mine):
-            got = sorted({chip for hold in mine for chip in hold.chips})
-            claim[resource] = annotations.render_chips(got, ledger.product)
+    if holds and _is_served(ledger, pod):
+        keys = {annotations.PREDICATE_TIME: str(annotations.SERVED)}
+        if not any(hold.reserved for hold in holds):
+            held = sorted({chip for hold in holds for chip in hold.chips})
+            keys[resource] = annotations.render_chips(held, ledger.product)
         elif resource not in pod.annotations:
-            return {}  # nobody has claimed anything for it
-        return claim
+            return {}  # no scheduler has claimed chips for it
+        return keys
     slot = ledger.slots.get(pod.uid)
     if slot is None or slot.unplanned:
         return {}
-    chips = chip_sets.ids_of(slot.chips | _mask(mine))
+    chips = chip_sets.ids_of(slot.chips | _mask(holds))
     if len(chips) != pod.total:
-        return {}  # it got something else than its shape says: wait for the rest
+        return {}  # the count does not fit its shape yet: wait for the other containers
     return {resource: annotations.render_chips(chips, ledger.product)}
 
 
@@ -179,9 +183,9 @@ def _mask(holds: Iterable[Hold]) -> int:
     return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
 
 
-def _patch(pod: NpuPod, wanted: Mapping[str, str]) -> Patch:
+def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
     changed = {
-        key: text for key, text in wanted.items() if pod.annotations.get(key) != text
+        key: text for key, text in keys.items() if pod.annotations.get(key) != text
     }
     return Patch(
         uid=pod.uid,
@@ -195,52 +199,51 @@ def _patch(pod: NpuPod, wanted: Mapping[str, str]) -> Patch:
 def _is_safe(
     ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
 ) -> bool:
-    """Tell whether the chips that a patch gives up stand elsewhere.
+    """Tell whether other pods are annotated with the chips that a patch gives up.
 
-    Elsewhere is what other pods are annotated with, whichever patches of the
-    batch have landed.
+    This must hold whichever patches of the batch have landed.
     """
     pod = ledger.pods[patch.uid]
-    gives_up = occupancy.annotated(ledger, pod) & ~_after(ledger, patch)
-    if not gives_up:
+    given_up = occupancy.annotated_chips(ledger, pod) & ~_chips_after(ledger, patch)
+    if not given_up:
         return True  # as for nearly every pod: it was served from its claim
-    elsewhere = 0
-    changing = {other.uid: _after(ledger, other) for other in batch}
+    annotated_elsewhere = 0
+    kept_if_patched = {other.uid: _chips_after(ledger, other) for other in batch}
     for other in ledger.pods.values():
         if other.uid != pod.uid and not other.terminal and other.uid not in unsure:
-            stays = changing.get(other.uid, ledger.product.all_chips)
-            elsewhere |= occupancy.annotated(ledger, other) & stays
-    return not gives_up & _wanted_by_others(ledger, pod) & ~elsewhere
+            stays = kept_if_patched.get(other.uid, ledger.product.all_chips)
+            annotated_elsewhere |= occupancy.annotated_chips(ledger, other) & stays
+    return not given_up & _chips_of_others(ledger, pod) & ~annotated_elsewhere
 
 
-def _after(ledger: Ledger, patch: Patch) -> int:
-    """Return the chips that a pod is annotated with once a patch has landed."""
+def _chips_after(ledger: Ledger, patch: Patch) -> int:
+    """Return the mask of chips that a pod is annotated with once a patch has landed."""
     pod = ledger.pods[patch.uid]
     merged = {**pod.annotations, **patch.annotations}
-    return occupancy.annotated(ledger, replace(pod, annotations=merged))
+    return occupancy.annotated_chips(ledger, replace(pod, annotations=merged))
 
 
-def _wanted_by_others(ledger: Ledger, pod: NpuPod) -> int:
-    """Return the chips that other living pods have got or are to be served from."""
-    wanted = 0
+def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
+    """Return the mask of chips that other living pods hold or have a slot for."""
+    chips = 0
     for uid, slot in ledger.slots.items():
         other = ledger.pods.get(uid)
         if uid == pod.uid or other is None or other.terminal:
             continue
-        if not _is_served(ledger, other):  # else what it got counts
-            wanted |= slot.chips
+        if not _is_served(ledger, other):  # else its holds count
+            chips |= slot.chips
     for hold in ledger.holds.values():
         is_own = hold.owner is not None and hold.owner.uid == pod.uid
-        if not is_own and _is_a_living_pods(ledger, hold):
-            wanted |= hold.mask
-    return wanted
+        if not is_own and _can_be_of_living_pod(ledger, hold):
+            chips |= hold.mask
+    return chips
 
 
-def _is_a_living_pods(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a living pod has a hold, or may turn out to have it.
+def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
+    """Tell whether a living pod has a hold, or can turn out to have it.
 
-    Whoever lacks something may be its owner: if the owner is not known, or was
-    a pod of the same name that has gone.
+    A pod with an unconfirmed container can, if the hold has no known owner, or if the
+    owner was a deleted pod of the same name.
     """
     owner = hold.owner
     if owner is not None and values.is_alive(ledger, owner.uid):
@@ -248,28 +251,33 @@ def _is_a_living_pods(ledger: Ledger, hold: Hold) -> bool:
     return any(
         not pod.terminal
         and (owner is None or (owner.namespace, owner.pod) == (pod.namespace, pod.name))
-        and _can_turn_out_to_have(ledger, pod, hold)
+        and _can_be_confirmed_as_owner(ledger, pod, hold)
         for pod in ledger.pods.values()
     )
 
 
-def _can_turn_out_to_have(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether a container of a pod can be found to have been given a hold.
+def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether a container of a pod can still be confirmed as a hold's owner.
 
-    One whose chips are known can when the kubelet has lost them since. What init
-    containers got is found with what lasts: of a settled pod there is no more to find.
+    A confirmed container can if the kubelet has lost its ids since. Holds of init
+    containers are assigned with those of lasting ones: a confirmed pod has no more to
+    find.
     """
-    if values.is_settled(ledger, pod):
+    if values.is_confirmed(ledger, pod):
         return False
-    known = {mine.need: mine for mine in values.holds_of_pod(ledger, pod.uid)}
+    holds_by_need = {
+        hold_of_need.need: hold_of_need
+        for hold_of_need in values.holds_of_pod(ledger, pod.uid)
+    }
     fitting = (
-        known.get(index)
+        holds_by_need.get(index)
         for index, need in enumerate(pod.needs)
         if need.count == len(hold.kubelet_ids)
     )
     return any(
-        mine is None or (mine.lost and mine.sequence < hold.sequence)
-        for mine in fitting
+        hold_of_need is None
+        or (hold_of_need.lost and hold_of_need.sequence < hold.sequence)
+        for hold_of_need in fitting
     )
 
 

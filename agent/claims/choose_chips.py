@@ -1,4 +1,12 @@
-"""Which chips the next container of a slot gets, whoever asks for them."""
+"""Choose the chips for the next container of a slot.
+
+In scheduled mode the extender has decided before: `extender/scheduling/reserve.py`
+chose the pod's chips, for members of a job `extender/planning/plan.py`. The claim fixes
+them, and `pick_from_claim` takes those of the next container from it.
+
+This module decides in two cases. `choose_again` replaces a claim whose chips cannot be
+used. `pick_standalone` chooses for a pod without a scheduler's choice.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,48 +19,51 @@ from scheduler_core.wire import shapes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """The slot that serves an Allocate, and the chips it may take from."""
+    """The slot that serves an Allocate, and the chips that it may take."""
 
     slot: Slot
     need: int  #: index into the slot's needs
     reused: int  #: mask: chips that come with ids of the pod's init containers
-    pool: int  #: mask: the slot's chips that are left for this container
+    pool: int  #: mask: chips of the slot from which this container gets its own
     rechosen: bool = False
-    anew: bool = False  #: for a container that runs already, and asks by itself
-    replaces: int | None = None  #: sequence of the lost hold that this renews
+    recreated: bool = False  #: for a running container that asks by itself
+    replaces: int | None = None  #: sequence of the lost hold that is renewed
 
 
-def open_need(ledger: Ledger, slot: Slot) -> int | None:
-    """Return the index of the next container that a slot has to serve."""
-    return open_need_of(slot, values.holds_of_slot(ledger, slot.uid))
+def next_need(ledger: Ledger, slot: Slot) -> int | None:
+    """Return the index of the container that a slot serves next; None if all are."""
+    return next_need_of(slot, values.holds_of_slot(ledger, slot.uid))
 
 
-def open_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
-    """Return the same, where the holds of the slot are at hand.
+def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
+    """Return the same as `next_need`, from the holds of the slot.
 
-    Admission goes through a pod's containers in order, so it is always the
-    first one without a hold. What the kubelet has taken back does not count,
-    but no init container asks any more once its pod has what lasts.
+    Admission goes through a pod's containers in order, so it is the first one without a
+    hold. A hold whose ids the kubelet has offered again does not count. No init
+    container asks any more once its pod has a lasting container served.
     """
     if not holds:
         return 0 if slot.needs else None
-    served = {h.need for h in holds if not h.freed or h.owner is not None}
-    lasts = any((h.owner or h.anew) and not values.is_init(slot, h.need) for h in holds)
+    served_needs = {h.need for h in holds if not h.reoffered or h.owner is not None}
+    has_lasting = any(
+        (h.owner or h.recreated) and not values.is_init(slot, h.need) for h in holds
+    )
     return next(
         (
             index
             for index in range(len(slot.needs))
-            if index not in served and not (lasts and values.is_init(slot, index))
+            if index not in served_needs
+            and not (has_lasting and values.is_init(slot, index))
         ),
         None,
     )
 
 
-def taken(ledger: Ledger, slot: Slot) -> tuple[int, int]:
-    """Return what a slot has given out for good, and to init containers."""
+def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
+    """Return two masks: chips given to lasting containers, and to init containers."""
     lasting = reusable = 0
     for hold in values.holds_of_slot(ledger, slot.uid):
-        if hold.freed and hold.owner is None:
+        if hold.reoffered and hold.owner is None:
             continue
         if values.is_init(slot, hold.need):
             reusable |= hold.mask
@@ -61,49 +72,51 @@ def taken(ledger: Ledger, slot: Slot) -> tuple[int, int]:
     return lasting, reusable
 
 
-def usable(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Return the slot's next need with its chips, if all of them can be given."""
-    need = open_need(ledger, slot)
+def pick_from_claim(ledger: Ledger, slot: Slot) -> Pick | None:
+    """Return the next container with the slot's own chips; None if one is unusable."""
+    need = next_need(ledger, slot)
     if need is None:
         return None
-    lasting, reusable = taken(ledger, slot)
+    lasting, reusable = chips_given_out(ledger, slot)
     pool = slot.chips & ~lasting
     if pool.bit_count() < slot.needs[need].count:
         return None
-    if pool & occupancy.unusable(ledger) & ~reusable or pool & ledger.unhealthy:
+    if pool & occupancy.unusable_chips(ledger) & ~reusable or pool & ledger.unhealthy:
         return None
-    if pool & occupancy.claimed_before(ledger, slot):
+    if pool & occupancy.chips_claimed_before(ledger, slot):
         return None
     return Pick(slot=slot, need=need, reused=pool & reusable, pool=pool)
 
 
-def plan(
+def pick_standalone(
     ledger: Ledger, slot: Slot, *, ids: Iterable[str], offered: frozenset[str]
 ) -> Pick | None:
-    """Choose chips for a container of a pod that no scheduler has chosen for.
+    """Choose chips for a container of a pod without a scheduler's choice.
 
-    The kubelet's ids are followed where their chips are as good as any: then id and
+    The chips of the kubelet's ids are taken where they are as good as any: then id and
     chip agree.
     """
-    need = open_need(ledger, slot)
+    need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:
         return None
-    lasting, reusable = taken(ledger, slot)
+    lasting, reusable = chips_given_out(ledger, slot)
     count = slot.needs[need].count
-    wished = standalone.wish(slot, count, lasting, reusable)
-    behind = occupancy.chips_behind(ledger)
-    near = _union(behind.get(name, 0) for name in offered or ids) & ~reusable
-    everything = ledger.product.all_chips
-    domains = (near,) if offered else (near, everything)
-    chosen = standalone.plan(ledger, slot, wished, domains)
+    wish = standalone.split_wish(slot, count, lasting, reusable)
+    chips_by_id = occupancy.map_ids_to_chips(ledger)
+    offered_chips = (
+        _union(chips_by_id.get(name, 0) for name in offered or ids) & ~reusable
+    )
+    all_chips = ledger.product.all_chips
+    domains = (offered_chips,) if offered else (offered_chips, all_chips)
+    plan = standalone.plan(ledger, slot, wish, domains)
     reused = reusable & ~lasting
-    if (chosen.now | reused).bit_count() < count or reused & ledger.unhealthy:
+    if (plan.for_container | reused).bit_count() < count or reused & ledger.unhealthy:
         return None
     return Pick(
-        slot=replace(slot, chips=wished.given | chosen.whole),
+        slot=replace(slot, chips=wish.chips_held | plan.for_pod),
         need=need,
         reused=reused,
-        pool=chosen.now | reused,
+        pool=plan.for_container | reused,
     )
 
 
@@ -115,28 +128,31 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Choose other chips for a slot, among those that nobody has a claim on.
+    """Choose other chips for a slot, among those without any claim.
 
-    What init containers had stays, unless it broke since: their ids come back.
+    Chips of init containers stay, unless they broke since: their ids come back.
     """
-    need = open_need(ledger, slot)
+    need = next_need(ledger, slot)
     if need is None:
         return None
-    lasting, had = taken(ledger, slot)
-    reusable = had & ~ledger.unhealthy
-    free = occupancy.unclaimed(ledger, but=[slot.uid])
-    given = lasting | reusable
-    rest = shapes.total(slot.shape.needs) - given.bit_count()
-    if rest <= 0 or rest + (reusable & ~lasting).bit_count() < slot.needs[need].count:
+    lasting, init_chips = chips_given_out(ledger, slot)
+    reusable = init_chips & ~ledger.unhealthy
+    free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
+    kept_chips = lasting | reusable
+    rest_count = shapes.total(slot.shape.needs) - kept_chips.bit_count()
+    if (
+        rest_count <= 0
+        or rest_count + (reusable & ~lasting).bit_count() < slot.needs[need].count
+    ):
         return None
-    if given:
-        fresh = chip_sets.complete(ledger.product, free, given, rest)
+    if kept_chips:
+        fresh = chip_sets.complete(ledger.product, free, kept_chips, rest_count)
     else:
-        fresh = chip_sets.choose(ledger.product, free, rest)
+        fresh = chip_sets.choose(ledger.product, free, rest_count)
     if not fresh:
         return None
     return Pick(
-        slot=replace(slot, chips=given | fresh),
+        slot=replace(slot, chips=kept_chips | fresh),
         need=need,
         reused=reusable & ~lasting,
         pool=fresh | (reusable & ~lasting),

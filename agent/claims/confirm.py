@@ -1,8 +1,8 @@
-"""Who holds what: confirm, exchange, find again, release.
+"""Confirm which container has which hold, from what pod-resources shows.
 
-What pod-resources shows is joined to holds by device ids and by sequence. A
-positive finding counts at once; that something is absent counts only when no
-Allocate was under way, and is never enough by itself to release a chip.
+Device ids and sequence numbers join an answer of pod-resources to a hold. A container
+that is shown with devices counts at once. A container shown without devices counts only
+when no Allocate was under way, and alone never releases a chip.
 """
 
 from collections.abc import Mapping
@@ -22,78 +22,77 @@ from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind
 
-#: Reason of the note that a pod has devices which this ledger has not given out.
+#: Event reason: a pod has devices that this ledger did not give out.
 RESTORED = "NpuHoldRestored"
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The ids of one container, in a reading that ended at a sequence."""
+class _ShownIds:
+    """Ids shown for one container, in a reading that ended at sequence `until`."""
 
     ids: frozenset[str]
     until: int
 
 
-def wants_reading(
-    ledger: Ledger, *, thorough: bool
-) -> tuple[tuple[str, str, str], ...]:
-    """Return the pods that pod-resources should be asked about now.
+def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
+    """Return the pods for which pod-resources should be asked now.
 
-    Always: pods that have ended and whose chips wait for their release, and,
-    while something is held by nobody known, the pods that can be its owner.
+    These are pods that have ended while their hold remains. While a hold has no known
+    owner, the unconfirmed pods belong to them too.
 
     Args:
         ledger: The state.
-        thorough: Also every other living pod, to find out whether the kubelet
-            still knows what it has.
+        thorough: Also return all other living pods, to check whether the kubelet still
+            knows their devices.
 
     Returns:
-        (uid, namespace, name), in that order.
+        (uid, namespace, name), in that order, sorted.
     """
     open_holds = any(hold.owner is None for hold in ledger.holds.values())
-    wanted = {
+    pods = {
         (pod.uid, pod.namespace, pod.name)
         for pod in ledger.pods.values()
         if not pod.terminal
-        and (thorough or (open_holds and not values.is_settled(ledger, pod)))
+        and (thorough or (open_holds and not values.is_confirmed(ledger, pod)))
     }
     for hold in ledger.holds.values():
         owner = hold.owner
         if owner is not None and not values.is_alive(ledger, owner.uid):
-            wanted.add((owner.uid, owner.namespace, owner.pod))
-    return tuple(sorted(wanted))
+            pods.add((owner.uid, owner.namespace, owner.pod))
+    return tuple(sorted(pods))
 
 
-def unsettled(ledger: Ledger) -> frozenset[str]:
-    """Return the uids of the pods whose devices pod-resources can tell now."""
+def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
+    """Return uids of admitted pods with a container not yet named by pod-resources."""
     return frozenset(
         uid
         for uid, pod in ledger.pods.items()
         if not pod.terminal
         and values.is_admitted(ledger, pod)
-        and not values.is_settled(ledger, pod)
+        and not values.is_confirmed(ledger, pod)
     )
 
 
-def is_open(ledger: Ledger) -> bool:
-    """Tell whether some hold waits to be confirmed or released."""
+def has_open_holds(ledger: Ledger) -> bool:
+    """Tell whether a hold has no known owner, or waits for its release."""
     return any(
         hold.owner is None or not values.is_alive(ledger, hold.owner.uid)
         for hold in ledger.holds.values()
     )
 
 
-def read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Take in what pod-resources said about one pod.
+def take_in_reading(
+    ledger: Ledger, event: ResourcesRead
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Store the answer of pod-resources about one pod and confirm its holds.
 
-    It is asked by name. Until the kubelet has said that it knows this very pod, what
-    it shows can be that of a pod of the same name that has gone, and that it is still
-    admitting or ending.
+    pod-resources is asked by name. An answer counts only once the kubelet is known to
+    have this very pod: until then it can be about a deleted pod of the same name.
     """
     evidence = Evidence(
         containers=event.containers, as_of=event.as_of, quiet=event.quiet
     )
-    ledger = replace(ledger, shown={**ledger.shown, event.uid: evidence})
+    ledger = replace(ledger, evidence={**ledger.evidence, event.uid: evidence})
     pod = ledger.pods.get(event.uid)
     if pod is None or pod.terminal or event.containers is None:
         return ledger, ()
@@ -103,73 +102,87 @@ def read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ..
     for need in pod.needs:
         ids = event.containers.get(need.name, frozenset())
         if ids:
-            ledger, more = _confirm(ledger, pod, need.name, _Found(ids, event.until))
-            effects += more
+            ledger, new_effects = _confirm(
+                ledger, pod, need.name, _ShownIds(ids, event.until)
+            )
+            effects += new_effects
     if event.quiet:
-        ledger, more = _find_missing(ledger, pod, event.containers)
-        effects += more
+        ledger, new_effects = _note_missing_devices(ledger, pod, event.containers)
+        effects += new_effects
     return ledger, effects
 
 
 def _confirm(
-    ledger: Ledger, pod: NpuPod, container: str, found: _Found
+    ledger: Ledger, pod: NpuPod, container: str, shown: _ShownIds
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Join one container's ids to the hold that they came from."""
-    owner = values.owner_of(pod, container)
-    mine = _hold_of(ledger, owner)
-    hold = _match(ledger, pod, found)
-    if mine is not None and found.ids <= frozenset(mine.kubelet_ids):
-        if not mine.lost:
+    """Make one container the owner of the hold that has the shown ids."""
+    owner = values.make_owner(pod, container)
+    old_hold = _newest_hold_of(ledger, owner)
+    hold = _find_hold(ledger, pod, shown)
+    if old_hold is not None and shown.ids <= frozenset(old_hold.kubelet_ids):
+        if not old_hold.lost:
             return ledger, ()
-        if hold is None or hold.sequence < mine.sequence:
-            ledger = values.with_hold(ledger, replace(mine, lost=False))
-            return init_containers.own(ledger, pod, since=0, near=False), ()
+        if hold is None or hold.sequence < old_hold.sequence:
+            ledger = values.put_hold(ledger, replace(old_hold, lost=False))
+            return init_containers.assign_init_holds(
+                ledger, pod, since=0, ids_first=False
+            ), ()
     if hold is None:
-        return _adopt(ledger, owner, found.ids)
-    if mine is not None:
-        ledger = _let_go(ledger, pod, mine)
-    swapped = hold.slot != pod.uid
-    if swapped:
-        ledger = swap.exchange(ledger, pod, hold, instead_of=mine)
-    need = next(i for i, each in enumerate(pod.needs) if each.name == container)
-    # served in its turn from the pod's own slot: so were its init containers, if any
-    near = swapped or hold.need != need
+        return _restore_hold(ledger, owner, shown.ids)
+    if old_hold is not None:
+        ledger = _detach_hold(ledger, pod, old_hold)
+    is_swapped = hold.slot != pod.uid
+    if is_swapped:
+        ledger = swap.exchange(ledger, pod, hold, replaced_hold=old_hold)
+    need = next(
+        i
+        for i, container_need in enumerate(pod.needs)
+        if container_need.name == container
+    )
+    # served in its turn from the pod's slot: so were its init containers, if any
+    ids_first = is_swapped or hold.need != need
     hold = replace(
         ledger.holds[hold.sequence],
         owner=owner,
         need=need,
         misses=0,
-        freed=False,
-        anew=_is_anew(ledger, pod, hold, instead_of=mine),
+        reoffered=False,
+        recreated=_is_recreated(ledger, pod, hold, old_hold=old_hold),
     )
-    ledger = replace(values.with_hold(ledger, hold), bare=ledger.bare - {pod.uid})
-    since = 0 if mine is None else mine.sequence  # what was before is known
-    ledger = init_containers.own(ledger, pod, since=since, near=near)
-    ledger = release.without_idle_slots(ledger)
-    return ledger, (*_corrected(swapped=swapped), *_apart(ledger, pod))
+    ledger = replace(values.put_hold(ledger, hold), bare=ledger.bare - {pod.uid})
+    # init holds older than the pod's last hold were assigned when that was confirmed
+    since = 0 if old_hold is None else old_hold.sequence
+    ledger = init_containers.assign_init_holds(
+        ledger, pod, since=since, ids_first=ids_first
+    )
+    ledger = release.drop_idle_slots(ledger)
+    return ledger, (
+        *_count_swap(swapped=is_swapped),
+        *_note_scattered_chips(ledger, pod),
+    )
 
 
-def _is_anew(
-    ledger: Ledger, pod: NpuPod, hold: Hold, *, instead_of: Hold | None
+def _is_recreated(
+    ledger: Ledger, pod: NpuPod, hold: Hold, *, old_hold: Hold | None
 ) -> bool:
-    """Tell whether a container asked by itself, long after its pod was admitted.
+    """Tell whether a container was recreated by itself, long after its admission.
 
-    That the ledger took an Allocate for such a one proves nothing of a pod whose
-    containers were not looked for: it may just have been admitted.
+    That the ledger treated its Allocate as such proves nothing for an unconfirmed pod,
+    which may just have been admitted.
     """
-    if instead_of is not None and instead_of.lost:
+    if old_hold is not None and old_hold.lost:
         return True
-    return hold.anew and (hold.slot == pod.uid or pod.uid in ledger.bare)
+    return hold.recreated and (hold.slot == pod.uid or pod.uid in ledger.bare)
 
 
-def _corrected(*, swapped: bool) -> tuple[Effect, ...]:
+def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
     return (Counted(Identity.CORRECTED),) if swapped else ()
 
 
-def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
-    """Tell a person that a pod has what was left, where nobody looks for better."""
-    served = ledger.standalone and values.is_settled(ledger, pod)
-    if not served or not standalone.are_apart(ledger, pod):
+def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
+    """Note that a standalone pod has scattered chips: no other node was tried."""
+    is_served = ledger.standalone and values.is_confirmed(ledger, pod)
+    if not is_served or not standalone.has_scattered_chips(ledger, pod):
         return ()
     text = (
         "the pod's chips are not together: when it came, no group of chips on this "
@@ -178,68 +191,83 @@ def _apart(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
     return (Noted(pod.uid, "NpuChipsApart", text),)
 
 
-def _let_go(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
-    """Part a pod from the hold of a container that was made anew.
+def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
+    """Take the old hold of a recreated container from its pod; it then has no owner.
 
-    It ends like any hold of nobody, with care. Either the kubelet had lost it; or it
-    was a namesake's, and so was what the init containers had before.
+    Either the kubelet forgot its ids, or the hold belonged to a deleted pod of the same
+    name. The same is true of the holds of its init containers.
     """
-    ledger = init_containers.let_go(ledger, pod, before=old.sequence)
-    return values.with_hold(ledger, replace(old, owner=None, freed=True, lost=False))
+    ledger = init_containers.unassign_init_holds(
+        ledger, pod, before_sequence=old.sequence
+    )
+    return values.put_hold(ledger, replace(old, owner=None, reoffered=True, lost=False))
 
 
-def _match(ledger: Ledger, pod: NpuPod, found: _Found) -> Hold | None:
-    """Return the hold of nobody that these ids were given out in.
+def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
+    """Return the hold whose ids were shown, if it has no owner yet; else None.
 
-    The newest, where the kubelet gave the same ids out again: it does so only
-    when it has forgotten the first. What came after the reading cannot have
-    been seen in it.
+    Where the kubelet gave the same ids out again, the newest hold is returned: the
+    kubelet has forgotten the first. A hold made after the reading cannot have been seen
+    in it.
     """
     matches = [
         hold
         for hold in ledger.holds.values()
-        if (hold.owner is None or values.is_of_late_namesake(ledger, pod, hold))
-        and frozenset(hold.kubelet_ids) == found.ids
-        and hold.sequence <= found.until
+        if (hold.owner is None or values.is_of_gone_namesake(ledger, pod, hold))
+        and frozenset(hold.kubelet_ids) == shown.ids
+        and hold.sequence <= shown.until
     ]
-    return max(matches, key=lambda each: each.sequence, default=None)
+    return max(matches, key=lambda hold: hold.sequence, default=None)
 
 
-def _hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
-    """Return the newest hold of a container."""
-    mine = [
+def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
+    """Return the newest hold of a container; None if it has none."""
+    holds = [
         hold
         for hold in values.holds_of_pod(ledger, owner.uid)
         if hold.owner is not None and hold.owner.container == owner.container
     ]
-    return max(mine, key=lambda hold: hold.sequence, default=None)
+    return max(holds, key=lambda hold: hold.sequence, default=None)
 
 
-def _adopt(
+def _restore_hold(
     ledger: Ledger, owner: Owner, ids: frozenset[str]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
     """Make a hold for ids that were given out before this ledger began.
 
-    What was mounted for them is not certain (the journal is gone), so both
-    the chips of the annotation and the chips of the ids stay reserved.
+    The journal is gone, so the mounted chips are not certain. The chips in the
+    annotation and the chips of the ids both stay reserved.
     """
-    known = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
-    if ids & known:
-        return ledger, ()  # another hold explains some of them: wait and see
+    held_ids = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
+    if ids & held_ids:
+        # another hold has some of these ids: decide at a later reading
+        return ledger, ()
     pod = ledger.pods[owner.uid]
-    own = chip_sets.mask_of(
+    id_chips = chip_sets.mask_of(
         chip
-        for chip in (occupancy.chip_of(ledger.product, each) for each in ids)
+        for chip in (
+            occupancy.chip_of(ledger.product, container_need) for container_need in ids
+        )
         if chip >= 0
     )
-    claimed = occupancy.annotated(ledger, pod) & ~values.held(ledger)
-    whole = sum(need.kind is not ContainerKind.INIT for need in pod.needs) == 1
-    certain = _real(ledger, pod) if whole else ()
-    chips = certain or chip_sets.ids_of(own & claimed)
-    reserved = (
-        () if certain else chip_sets.ids_of((own | claimed) & ~chip_sets.mask_of(chips))
+    annotated_chips = occupancy.annotated_chips(ledger, pod) & ~values.held_chips(
+        ledger
     )
-    need = next(i for i, each in enumerate(pod.needs) if each.name == owner.container)
+    has_one_container = (
+        sum(need.kind is not ContainerKind.INIT for need in pod.needs) == 1
+    )
+    mounted = _parse_ascend_real(ledger, pod) if has_one_container else ()
+    chips = mounted or chip_sets.ids_of(id_chips & annotated_chips)
+    reserved = (
+        ()
+        if mounted
+        else chip_sets.ids_of((id_chips | annotated_chips) & ~chip_sets.mask_of(chips))
+    )
+    need = next(
+        i
+        for i, container_need in enumerate(pod.needs)
+        if container_need.name == owner.container
+    )
     hold = Hold(
         sequence=ledger.sequence + 1,
         kubelet_ids=tuple(sorted(ids)),
@@ -249,12 +277,12 @@ def _adopt(
         owner=owner,
         reserved=reserved,
     )
-    ledger = replace(values.with_hold(ledger, hold), sequence=hold.sequence)
+    ledger = replace(values.put_hold(ledger, hold), sequence=hold.sequence)
     text = f"{', '.join(hold.kubelet_ids)} was not given out by this agent"
     return ledger, (Noted(owner.uid, RESTORED, text),)
 
 
-def _real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
+def _parse_ascend_real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
     text = pod.annotations.get(annotations.ASCEND_REAL, "")
     try:
         return annotations.parse_chips(text, ledger.product) if text else ()
@@ -262,28 +290,28 @@ def _real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
         return ()
 
 
-def _find_missing(
+def _note_missing_devices(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Notice a pod that the kubelet shows without the devices that it has."""
+    """Note each hold whose ids pod-resources no longer shows for its living owner."""
     if pod.deleting:
         return ledger, ()
     effects: tuple[Effect, ...] = ()
     for hold in values.holds_of_pod(ledger, pod.uid):
         name = hold.owner.container if hold.owner else ""
-        # By the pod's needs: after a restart of ours a served pod has no slot.
+        # by the pod's needs: after a restart of the agent a served pod has no slot
         if hold.lost or init_containers.is_initial(pod, name):
             continue
         if not containers.get(name):
-            ledger = init_containers.let_go(ledger, pod)
-            ledger = values.with_hold(ledger, replace(hold, lost=True))
+            ledger = init_containers.unassign_init_holds(ledger, pod)
+            ledger = values.put_hold(ledger, replace(hold, lost=True))
             text = f"the kubelet no longer knows the devices of container {name}"
             effects += (Noted(pod.uid, "NpuDevicesLost", text),)
-    without = _never_found(ledger, pod, containers)
-    if without and pod.phase == "Running" and pod.uid not in ledger.bare:
+    names = _containers_never_shown(ledger, pod, containers)
+    if names and pod.phase == "Running" and pod.uid not in ledger.bare:
         ledger = replace(ledger, bare=ledger.bare | {pod.uid})
         text = (
-            f"container {', '.join(without)} runs without its "
+            f"container {', '.join(names)} runs without its "
             f"{ledger.product.resource} devices: it was started before the device "
             "plugin had registered, or the kubelet has lost them; delete the pod to "
             "have it started again"
@@ -292,16 +320,16 @@ def _find_missing(
     return ledger, effects
 
 
-def _never_found(
+def _containers_never_shown(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> list[str]:
-    """Return the containers that are not shown with devices and never were."""
+    """Return the lasting containers that were never shown with devices."""
     holds = values.holds_of_pod(ledger, pod.uid)
-    found = {hold.owner.container for hold in holds if hold.owner is not None}
+    confirmed = {hold.owner.container for hold in holds if hold.owner is not None}
     return [
         need.name
         for need in pod.needs
         if need.kind is not ContainerKind.INIT
         and not containers.get(need.name)
-        and need.name not in found
+        and need.name not in confirmed
     ]

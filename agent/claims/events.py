@@ -1,9 +1,9 @@
-"""What can happen to the ledger, and what it asks to be done.
+"""Events that change the ledger, and effects that its callers must carry out.
 
-Events are facts that somebody else has already parsed; effects are carried out
-by the plugin, the reconciler and the metrics. Journal, device list, ConfigMap
-and annotations are no effects: each is a function of the state
-(`ledger.entries`, `occupancy.devices`, `annotations`), compared after each step.
+Events are facts that the caller has already parsed. The plugin, the reconciler and the
+metrics carry out effects. Journal, device list, ConfigMap and annotations are no
+effects: each is computed from the state (`occupancy.list_devices`, `annotations`) and
+compared after each step.
 """
 
 from collections.abc import Mapping
@@ -15,40 +15,40 @@ from scheduler_core.wire.pods import NpuPod
 
 
 @dataclass(frozen=True, slots=True)
-class PodSeen:
-    """The API server shows a pod of this node."""
+class PodUpdated:
+    """The API server, or the kubelet, shows a pod of this node."""
 
     pod: NpuPod
-    by_kubelet: bool = False  #: it was the kubelet's own list instead
+    by_kubelet: bool = False  #: the pod comes from the kubelet's list instead
 
 
 @dataclass(frozen=True, slots=True)
-class PodGone:
-    """The API server has no pod of this uid any more."""
+class PodDeleted:
+    """The API server no longer has the pod with this uid."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChipsRead:
-    """The driver was read: which chips are unusable, which have processes."""
+    """One reading of the driver: unhealthy chips, and chips with processes."""
 
     unhealthy: int  #: mask
     busy: int  #: mask
 
 
 @dataclass(frozen=True, slots=True)
-class LeftRead:
-    """The kernel was asked which processes pods have left that have gone."""
+class StrayProcessesRead:
+    """Processes that deleted pods have left behind, as the kernel shows them."""
 
-    uids: frozenset[str]  #: of these pods
-    #: {uid: pids} of those that have left some, or may have
-    found: Mapping[str, tuple[int, ...]]
+    uids: frozenset[str]  #: of the pods that were looked up
+    #: {uid: pids} of the pods with processes left; empty pids: not certain
+    pids: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceAsked:
-    """The kubelet asks which of its free ids we would like to see."""
+    """GetPreferredAllocation: the kubelet asks which of its free ids to take."""
 
     available: tuple[str, ...]
     must_include: tuple[str, ...]
@@ -57,18 +57,18 @@ class PreferenceAsked:
 
 @dataclass(frozen=True, slots=True)
 class AllocateAsked:
-    """The kubelet gives these ids to some container."""
+    """Allocate: the kubelet gives these ids to an unnamed container."""
 
     kubelet_ids: tuple[str, ...]
-    #: nothing more will be learnt by waiting: decide now
+    #: the wait for a claim is over: grant or refuse now
     last_call: bool
-    #: for how long the API server has not been followed; seconds, 0 if it is
+    #: time since the watch of the API server broke off; seconds, 0 while it works
     unseen_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRead:
-    """pod-resources was asked about one pod."""
+    """The answer of pod-resources about one pod."""
 
     uid: str
     #: {container: its device ids}; None: the kubelet does not know the pod
@@ -84,18 +84,18 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """Every pod of `confirm.wants_reading` was read in this pass."""
+    """The end of a pass that read every pod of `confirm.pods_to_read`."""
 
     quiet: bool  #: no Allocate was under way during the pass
-    #: all that pod-resources lists; None: it was not asked for all
+    #: all containers that pod-resources lists; None: List was not called
     in_use: InUse | None = None
 
 
 Event = (
-    PodSeen
-    | PodGone
+    PodUpdated
+    | PodDeleted
     | ChipsRead
-    | LeftRead
+    | StrayProcessesRead
     | PreferenceAsked
     | AllocateAsked
     | ResourcesRead
@@ -104,56 +104,56 @@ Event = (
 
 
 class Identity(StrEnum):
-    """How the pod of an Allocate was known; a metric label."""
+    """Way in which the pod of an Allocate was identified; a metric label."""
 
     STEERED = "steered"  #: the kubelet took the ids that we preferred
     OLDEST = "oldest"  #: other ids; the oldest claim with that count was served
-    CORRECTED = "corrected"  #: another pod of equal shape was served: swapped
-    RECHOSEN = "rechosen"  #: the claim's chips could not be given; others were
+    CORRECTED = "corrected"  #: another pod of equal shape was served: slots swapped
+    RECHOSEN = "rechosen"  #: chips of the claim were not available; others were given
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Answer Allocate with the chips of this hold, once it is in the journal."""
+    """Effect: answer Allocate with the chips of this hold, once the journal has it."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """Answer GetPreferredAllocation with these ids (may be fewer, or none)."""
+    """Effect: answer GetPreferredAllocation with these ids (fewer or none allowed)."""
 
     kubelet_ids: tuple[str, ...]
-    #: no claim of this size is known yet: worth waiting for one
+    #: no claim of this size is known yet: the caller should wait for one
     claim_missing: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitClaim:
-    """No claim fits yet; it may be on its way."""
+    """Effect: no claim with this count exists yet; wait for one."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Fail Allocate; the text ends in `kubectl describe pod`."""
+    """Effect: fail Allocate; `kubectl describe pod` shows the text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Count how a pod's identity was known."""
+    """Effect: count how the pod of an Allocate was identified."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Tell the people who look after the node (log, event on the pod)."""
+    """Effect: write a log line and emit an event on the pod."""
 
-    uid: str  #: the pod that it is about; "" = none in particular
+    uid: str  #: of the pod concerned; "" for none in particular
     reason: str  #: CamelCase, the event's reason
     text: str
 

@@ -1,8 +1,8 @@
-"""The ledger's one entry: an event comes in, the next state and effects go out.
+"""One step of the ledger: an event and a state in, the next state and effects out.
 
-Rules 1, 2, 4 (the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15
-of the pairing of pods and chips live in this package and nowhere else. Nothing
-here depends on time: how long to wait for a claim is the plugin's.
+Rules 1, 2, 4 (the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15 of
+docs/pairing-rules.md are implemented in this package and in no other. No function here
+depends on time: the plugin decides how long to wait for a claim.
 """
 
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ from agent.claims.events import (
     ChipsRead,
     Effect,
     Event,
-    LeftRead,
     Noted,
     PassEnded,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     PreferenceAsked,
     ResourcesRead,
+    StrayProcessesRead,
 )
 from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core.node import chips as chip_sets
@@ -31,19 +31,19 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Take in one event.
+    """Apply one event to a ledger; return the next ledger and the effects.
 
     Cost:
         O(pods + holds * chips of the node).
     """
     effects: tuple[Effect, ...] = ()
     match event:
-        case PodSeen():
-            ledger, effects = _meet(ledger, event)
-        case PodGone():
-            ledger = _forget(ledger, event.uid)
-        case ChipsRead() | LeftRead():
-            ledger = _look(ledger, event)
+        case PodUpdated():
+            ledger, effects = _take_in_pod(ledger, event)
+        case PodDeleted():
+            ledger = _drop_pod(ledger, event.uid)
+        case ChipsRead() | StrayProcessesRead():
+            ledger = _store_reading(ledger, event)
         case PreferenceAsked():
             ledger, preferred = allocate.prefer(ledger, event)
             effects = (preferred,)
@@ -58,17 +58,19 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
     return ledger, effects
 
 
-def _look(ledger: Ledger, event: ChipsRead | LeftRead) -> Ledger:
-    """Take in what driver or kernel has shown."""
-    if isinstance(event, LeftRead):
-        return release.take_in_left(ledger, event)
+def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
+    """Store a reading of the driver or of the kernel."""
+    if isinstance(event, StrayProcessesRead):
+        return release.take_in_stray_processes(ledger, event)
     return replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
-    """Take over the holds of the journal, before anything else has happened."""
-    kept = {hold.sequence: hold for hold in sorted(holds, key=_sequence)}
-    return replace(ledger, holds=kept, sequence=max(kept, default=0))
+    """Return a ledger with the holds of the journal; call it before any event."""
+    holds_by_sequence = {hold.sequence: hold for hold in sorted(holds, key=_sequence)}
+    return replace(
+        ledger, holds=holds_by_sequence, sequence=max(holds_by_sequence, default=0)
+    )
 
 
 def _sequence(hold: Hold) -> int:
@@ -76,121 +78,137 @@ def _sequence(hold: Hold) -> int:
 
 
 def resume(ledger: Ledger) -> Ledger:
-    """Finish the exchanges that the last agent had begun.
+    """Finish the exchanges of slots that the last agent had begun.
 
-    To be called once, when all pods of the node were seen after `restore`. A
-    pod that holds the chips of another pod's open claim gives it its own.
+    Call it once, after `restore` and after all pods of the node were seen. A pod with
+    chips of another pod's open claim gives that pod its own chips.
     """
     for uid in sorted(ledger.slots):
-        mine = ledger.slots[uid]
-        got = swap.given_from(ledger, mine)
-        if got & ~mine.chips:
-            changed = _with_what_it_got(ledger, mine, got)
+        slot = ledger.slots[uid]
+        given_chips = swap.chips_given_from(ledger, slot)
+        if given_chips & ~slot.chips:
+            changed = _slots_after_exchange(ledger, slot, given_chips)
             ledger = replace(ledger, slots={**ledger.slots, **changed})
     return ledger
 
 
-def _with_what_it_got(ledger: Ledger, mine: Slot, got: int) -> dict[str, Slot]:
-    """Return the slots that change so that one has what was given out from it.
+def _slots_after_exchange(
+    ledger: Ledger, slot: Slot, given_chips: int
+) -> dict[str, Slot]:
+    """Return {uid: slot} of the slots to change so that `slot` gets `given_chips`.
 
-    It changes with the slot whose chips those were. Where that is done already, a
-    circle of exchanges was broken off: what it gives up is for an equal one whose own
-    chips another pod has got.
+    The slot exchanges chips with the slot that contains them. If there is none, a
+    circle of exchanges was broken off. The chips given up then go to an equal slot
+    whose own chips another pod holds.
     """
-    equals = [
-        slot
-        for slot in ledger.slots.values()
-        if slot.shape == mine.shape and not values.holds_of_slot(ledger, slot.uid)
+    equal_slots = [
+        other
+        for other in ledger.slots.values()
+        if other.shape == slot.shape and not values.holds_of_slot(ledger, other.uid)
     ]
-    rival = next((slot for slot in equals if not got & ~slot.chips), None)
-    if rival is not None:
+    matching = next(
+        (other for other in equal_slots if not given_chips & ~other.chips), None
+    )
+    if matching is not None:
         return {
-            mine.uid: replace(mine, chips=rival.chips),
-            rival.uid: replace(rival, chips=mine.chips),
+            slot.uid: replace(slot, chips=matching.chips),
+            matching.uid: replace(matching, chips=slot.chips),
         }
-    held = values.held(ledger)
-    robbed = next((slot for slot in equals if slot.chips & held), None)
-    changed = {mine.uid: replace(mine, chips=_around(ledger, mine, got))}
-    if robbed is not None and not mine.chips & (held | changed[mine.uid].chips):
-        changed[robbed.uid] = replace(robbed, chips=mine.chips)
+    held_chips = values.held_chips(ledger)
+    dispossessed = next(
+        (other for other in equal_slots if other.chips & held_chips), None
+    )
+    changed = {
+        slot.uid: replace(slot, chips=_complete_chips(ledger, slot, given_chips))
+    }
+    if dispossessed is not None and not slot.chips & (
+        held_chips | changed[slot.uid].chips
+    ):
+        changed[dispossessed.uid] = replace(dispossessed, chips=slot.chips)
     return changed
 
 
-def _around(ledger: Ledger, slot: Slot, got: int) -> int:
-    """Return chips for a slot of which some were given out, these among them."""
-    rest = slot.chips.bit_count() - got.bit_count()
-    free = occupancy.unclaimed(ledger, but=[slot.uid])
-    fresh = chip_sets.complete(ledger.product, free, got, rest)
-    return got | (
-        fresh or chip_sets.mask_of(chip_sets.ids_of(slot.chips & ~got)[:rest])
+def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
+    """Return `given_chips`, completed to the size of the slot."""
+    rest_count = slot.chips.bit_count() - given_chips.bit_count()
+    free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
+    fresh = chip_sets.complete(ledger.product, free, given_chips, rest_count)
+    return given_chips | (
+        fresh
+        or chip_sets.mask_of(chip_sets.ids_of(slot.chips & ~given_chips)[:rest_count])
     )
 
 
-def _meet(ledger: Ledger, event: PodSeen) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Take in a pod from one who may know it.
+def _take_in_pod(
+    ledger: Ledger, event: PodUpdated
+) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Store a pod shown by the API server or listed by the kubelet.
 
-    What the API server has shown is not overwritten by the kubelet's list,
-    which can be older. A pod that only the kubelet has shown counts until the
-    API server shows a newer one of its name, or the kubelet forgets it. A name
-    belongs to one pod at a time: where the list is ahead of the watch, the older
-    pod has gone, and so have its annotations.
+    The kubelet's list can be older, so it never overwrites a pod from the API server. A
+    pod known only from the kubelet counts until the API server shows a newer pod of its
+    name, or until the kubelet forgets it. A name belongs to one pod at a time. When the
+    list is ahead of the watch, the older pod and its annotations are gone.
     """
     pod = event.pod
     namesakes = [
-        other
-        for other in ledger.pods.values()
-        if other.uid != pod.uid
-        and (other.namespace, other.name) == (pod.namespace, pod.name)
+        namesake
+        for namesake in ledger.pods.values()
+        if namesake.uid != pod.uid
+        and (namesake.namespace, namesake.name) == (pod.namespace, pod.name)
     ]
-    if any(_is_late(ledger, event, other) for other in namesakes):
+    if any(_is_late(ledger, event, namesake) for namesake in namesakes):
         return ledger, ()
-    for other in namesakes:
-        ledger = _forget(ledger, other.uid)
+    for namesake in namesakes:
+        ledger = _drop_pod(ledger, namesake.uid)
     if not event.by_kubelet:
-        return _see(replace(ledger, unproven=ledger.unproven - {pod.uid}), pod)
-    if pod.uid in ledger.pods.keys() - ledger.unproven:
+        return _update_pod(
+            replace(ledger, kubelet_only=ledger.kubelet_only - {pod.uid}), pod
+        )
+    if pod.uid in ledger.pods.keys() - ledger.kubelet_only:
         return ledger, ()
-    return _see(replace(ledger, unproven=ledger.unproven | {pod.uid}), pod)
+    return _update_pod(
+        replace(ledger, kubelet_only=ledger.kubelet_only | {pod.uid}), pod
+    )
 
 
-def _is_late(ledger: Ledger, event: PodSeen, other: NpuPod) -> bool:
-    """Tell whether a pod is shown after another one has taken over its name."""
-    is_proven = other.uid not in ledger.unproven
+def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
+    """Tell whether the event's pod is older than `other`, which has its name now."""
+    is_proven = other.uid not in ledger.kubelet_only
     if is_proven and not event.by_kubelet:
-        return False  # the watch tells things in their order
-    # seconds: of two in one second, the API server's word counts
+        return False  # the watch delivers events in order
+    # unit: seconds; of two pods of one second, the API server's counts
     created = event.pod.created
     return created < other.created or (is_proven and created == other.created)
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Take in what pod-resources said; the kubelet's own pods can go this way."""
-    if event.uid in ledger.unproven and event.quiet and event.containers is None:
-        ledger = _forget(ledger, event.uid)
-    return confirm.read(ledger, event)
+    """Store an answer of pod-resources; drop a kubelet-only pod that is gone there."""
+    if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
+        ledger = _drop_pod(ledger, event.uid)
+    return confirm.take_in_reading(ledger, event)
 
 
-def _see(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Take in a pod as it is now."""
+def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
+    """Store the newest version of a pod and open, change or close its slot."""
     if pod.node != ledger.node:
-        return _forget(ledger, pod.uid), ()
-    before = ledger.pods.get(pod.uid)
+        return _drop_pod(ledger, pod.uid), ()
+    old_pod = ledger.pods.get(pod.uid)
     ledger = replace(ledger, pods={**ledger.pods, pod.uid: pod})
     if pod.terminal:
-        return _close(ledger, pod.uid), ()
+        return _close_claim(ledger, pod.uid), ()
     claim, problem = _claim_of(ledger, pod)
     old_problem = ledger.problems.get(pod.uid, "")
     problems = {u: text for u, text in ledger.problems.items() if u != pod.uid}
     if problem:
         problems[pod.uid] = problem
-    ledger = _with_claim(replace(ledger, problems=problems), pod, claim, before)
+    ledger = _with_claim(replace(ledger, problems=problems), pod, claim, old_pod)
     if problem and problem != old_problem:
         return ledger, (Noted(pod.uid, "NpuClaimUnreadable", problem),)
     return ledger, ()
 
 
 def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
-    """Read a pod's claim; the second part says why it cannot be used."""
+    """Return a pod's claim, and why it cannot be used ("" if it can)."""
     if pod.problem:
         return None, pod.problem
     try:
@@ -198,7 +216,7 @@ def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
     except WireError as error:
         return None, str(error)
     if claim is None or claim.predicate_time == annotations.SERVED:
-        # what was mounted can be more, or less: init containers need not have the same
+        # the count can differ: init containers need not have had the same chips
         return claim, ""
     if len(claim.chips) != pod.total:
         return None, (
@@ -209,51 +227,51 @@ def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
 
 
 def _with_claim(
-    ledger: Ledger, pod: NpuPod, claim: Claim | None, before: NpuPod | None
+    ledger: Ledger, pod: NpuPod, claim: Claim | None, old_pod: NpuPod | None
 ) -> Ledger:
-    """Open, change or leave a pod's slot, as its annotations say."""
+    """Open a pod's slot for its claim, or change it if nothing was given from it."""
     if claim is None or claim.predicate_time == annotations.SERVED:
         return _with_open_slot(ledger, pod) if claim is None else ledger
     slot = ledger.slots.get(pod.uid)
     if slot is not None:
-        same = before is not None and _claim_of(ledger, before)[0] == claim
-        if same or values.holds_of_slot(ledger, pod.uid):
-            return ledger  # ours is newer: what was given out, or an exchange
-    if values.holds_of_pod(ledger, pod.uid) and slot is None and before is not None:
+        is_same = old_pod is not None and _claim_of(ledger, old_pod)[0] == claim
+        if is_same or values.holds_of_slot(ledger, pod.uid):
+            return ledger  # the slot is newer: chips were given out or exchanged
+    if values.holds_of_pod(ledger, pod.uid) and slot is None and old_pod is not None:
         return ledger
-    opened = Slot(
+    slot_of_claim = Slot(
         uid=pod.uid,
         shape=pod.shape,
         needs=pod.needs,
         chips=chip_sets.mask_of(claim.chips),
         predicate_time=claim.predicate_time,
     )
-    # Behind the others, also if it had claimed something else before.
-    earlier = {uid: each for uid, each in ledger.slots.items() if uid != pod.uid}
-    return replace(ledger, slots={**earlier, pod.uid: opened})
+    # last in order, even if the pod had another claim before
+    others = {uid: other for uid, other in ledger.slots.items() if uid != pod.uid}
+    return replace(ledger, slots={**others, pod.uid: slot_of_claim})
 
 
 def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
-    """Open the slot of a pod that no scheduler of ours has seen."""
-    known = pod.uid in ledger.slots or pod.uid in ledger.problems
-    if not ledger.standalone or known:
+    """Open the slot of a standalone pod that has no claim and no known problem."""
+    is_known = pod.uid in ledger.slots or pod.uid in ledger.problems
+    if not ledger.standalone or is_known:
         return ledger
-    slots = {**ledger.slots, pod.uid: standalone.slot_of(ledger, pod)}
+    slots = {**ledger.slots, pod.uid: standalone.make_slot(ledger, pod)}
     return replace(ledger, slots=slots)
 
 
-def _forget(ledger: Ledger, uid: str) -> Ledger:
+def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
     """Drop a pod that the API server no longer has; its holds stay."""
     if uid not in ledger.pods:
         return ledger
     pods = {u: pod for u, pod in ledger.pods.items() if u != uid}
-    unproven = ledger.unproven - {uid}
-    return _close(replace(ledger, pods=pods, unproven=unproven), uid)
+    unproven = ledger.kubelet_only - {uid}
+    return _close_claim(replace(ledger, pods=pods, kubelet_only=unproven), uid)
 
 
-def _close(ledger: Ledger, uid: str) -> Ledger:
-    """End a pod's claim: nothing will be served from it any more."""
-    return release.without_idle_slots(
+def _close_claim(ledger: Ledger, uid: str) -> Ledger:
+    """End a pod's claim: drop its problem, and its slot if no hold uses it."""
+    return release.drop_idle_slots(
         replace(
             ledger,
             problems={u: text for u, text in ledger.problems.items() if u != uid},

@@ -1,11 +1,11 @@
-"""Which chips are spoken for, and which device id stands for which chip.
+"""Which chips are taken, and which chips each device id stands for.
 
-The kubelet counts opaque ids; a chip can end up behind another chip's id when
-the kubelet did not follow our preference. The ids that are given out map to
-the chips that were mounted for them. All other ids stand for the chips that
-are left, each for its own where it can, the rest in ascending order: so the
-kubelet always has as many usable ids as there are usable chips, and the id of
-a free chip carries that chip's health.
+The kubelet counts opaque ids. When it does not follow our preference, a chip ends up
+behind another chip's id. An id in use maps to the chips that were mounted for it. Every
+other id maps to one remaining chip: its own where possible, else in ascending order.
+
+So the kubelet always has as many usable ids as there are usable chips, and the id of a
+free chip carries the health of that chip.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,27 +21,27 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def device_id(product: Product, chip: int) -> str:
-    """Return the kubelet's name of the id that a chip has as its own."""
+    """Return the kubelet's id of a chip."""
     return f"{product.chip_prefix}{chip}"
 
 
 def chip_of(product: Product, kubelet_id: str) -> int:
-    """Return the chip whose own id this is; -1 for an id that is not ours."""
+    """Return the chip to which a device id belongs; -1 for a foreign id."""
     return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
 
 
 @cache
 def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
-    """Return {own id: chip}, in the order of chips; asked for at each Allocate."""
-    found = {f"{prefix}{chip}": chip for chip in chip_sets.ids_of(chips)}
-    return MappingProxyType(found)
+    """Return {own id: chip}, in the order of chips; cached, as each Allocate asks."""
+    chips_by_id = {f"{prefix}{chip}": chip for chip in chip_sets.ids_of(chips)}
+    return MappingProxyType(chips_by_id)
 
 
-def annotated(ledger: Ledger, pod: NpuPod) -> int:
-    """Return the chips that a pod's annotations name, as a mask.
+def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
+    """Return the mask of chips that a pod's annotations name.
 
-    The union of the scheduler's annotation and AscendReal: during a
-    correction a chip stands in one of the two at every moment.
+    It is the union of the scheduler's annotation and AscendReal. During a correction a
+    chip is in at least one of the two at every moment.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -51,30 +51,30 @@ def annotated(ledger: Ledger, pod: NpuPod) -> int:
         try:
             mask |= chip_sets.mask_of(annotations.parse_chips(text, ledger.product))
         except annotations.WireError:
-            continue  # named in Ledger.problems; it claims nothing
+            continue  # `Ledger.problems` has the reason; it claims nothing
     return mask
 
 
-def claimed(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
-    """Return the chips of all slots and annotations but those of some slots.
+def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
+    """Return the mask of chips in all slots and annotations, except some slots.
 
     Args:
         ledger: The state.
         but: Uids of pods whose slots are left out.
     """
-    left_out = set(but)
+    excluded = set(but)
     mask = 0
     for slot in ledger.slots.values():
-        if slot.uid not in left_out:
-            mask |= _kept(ledger, slot)
+        if slot.uid not in excluded:
+            mask |= _chips_kept_by(ledger, slot)
     for pod in ledger.pods.values():
         if not pod.terminal and pod.uid not in ledger.slots:
-            mask |= annotated(ledger, pod)
+            mask |= annotated_chips(ledger, pod)
     return mask
 
 
-def claimed_before(ledger: Ledger, slot: Slot) -> int:
-    """Return the chips of a claim that belong to another living pod's, seen before.
+def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
+    """Return the chips of a slot that an earlier slot of a living pod claims too.
 
     Schedulers give no chip to two pods: the second claim is a mistake, or theft.
     """
@@ -83,81 +83,83 @@ def claimed_before(ledger: Ledger, slot: Slot) -> int:
         if uid == slot.uid:
             break
         if values.is_alive(ledger, uid):
-            mask |= _kept(ledger, earlier)
+            mask |= _chips_kept_by(ledger, earlier)
     return mask & slot.chips
 
 
-def _kept(ledger: Ledger, slot: Slot) -> int:
-    """Return the chips that a slot keeps from others.
+def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
+    """Return the chips that a slot keeps from other pods.
 
-    Where a container was made anew, its pod's annotations name what it has, and no
-    more what its init containers had: the scheduler may give that away.
+    Where a container was recreated, the pod's annotations name the chips that it has,
+    and no longer those of its init containers. The scheduler may give the latter away.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)
-    is_anew = any(hold.anew for hold in holds)
-    if pod is None or not is_anew or not values.is_settled(ledger, pod):
+    is_recreated = any(hold.recreated for hold in holds)
+    if pod is None or not is_recreated or not values.is_confirmed(ledger, pod):
         return slot.chips
     return chip_sets.mask_of({chip for hold in holds for chip in hold.chips})
 
 
-def unusable(ledger: Ledger) -> int:
-    """Return the chips that no Allocate may give out now."""
-    return values.held(ledger) | ledger.unhealthy | values.releasing(ledger)
+def unusable_chips(ledger: Ledger) -> int:
+    """Return the mask of chips that no Allocate may give out now."""
+    return values.held_chips(ledger) | ledger.unhealthy | values.releasing_chips(ledger)
 
 
-def unclaimed(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
-    """Return the chips that are usable and that nobody has a claim on."""
+def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
+    """Return the mask of usable chips without any claim."""
     everything = ledger.product.all_chips
-    return everything & ~unusable(ledger) & ~claimed(ledger, but=but)
+    return everything & ~unusable_chips(ledger) & ~claimed_chips(ledger, but=but)
 
 
-def chips_behind(ledger: Ledger) -> dict[str, int]:
+def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
     """Map every device id to the mask of chips that it stands for.
 
-    An id that is given out stands for what was mounted for it (the kubelet
-    can give one id twice: then for both), and where that is not certain, for
-    all that may have been. An id for which no chip is left stands for none
-    (mask 0).
+    An id in use stands for the chips mounted for it, and if these are not certain, for
+    all that may be mounted. The kubelet can give one id twice: it then stands for both.
+    An id for which no chip remains has mask 0.
 
     Cost:
         O(chips of the node + holds).
     """
-    behind: dict[str, int] = {}
+    chips_by_id: dict[str, int] = {}
     for hold in ledger.holds.values():
         for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=False):
-            behind[kubelet_id] = behind.get(kubelet_id, 0) | 1 << chip
-        # An id in use that looked broken would cost the node a free one: the
-        # scheduler counts what is healthy, less what is asked for.
+            chips_by_id[kubelet_id] = chips_by_id.get(kubelet_id, 0) | 1 << chip
+        # an id in use that looks broken would cost the node a free chip: the
+        # scheduler counts healthy ids, less requested ones
         for kubelet_id in hold.kubelet_ids[len(hold.chips) :]:
             may_be = chip_sets.mask_of(hold.reserved)
-            behind[kubelet_id] = behind.get(kubelet_id, 0) | may_be
-    taken = values.held(ledger)
-    every = ledger.product.all_chips
-    strangers = []
-    for own, chip in _chips_by_id(ledger.product.chip_prefix, every).items():
-        if own in behind:
+            chips_by_id[kubelet_id] = chips_by_id.get(kubelet_id, 0) | may_be
+    assigned = values.held_chips(ledger)
+    all_chips = ledger.product.all_chips
+    displaced_ids = []
+    for own_id, chip in _chips_by_id(ledger.product.chip_prefix, all_chips).items():
+        if own_id in chips_by_id:
             continue
-        if taken >> chip & 1:
-            strangers.append(own)
+        if assigned >> chip & 1:
+            displaced_ids.append(own_id)
         else:
-            behind[own] = 1 << chip
-            taken |= 1 << chip
-    left = chip_sets.ids_of(every & ~taken)
-    for position, own in enumerate(strangers):
-        behind[own] = 1 << left[position] if position < len(left) else 0
-    return behind
+            chips_by_id[own_id] = 1 << chip
+            assigned |= 1 << chip
+    remaining = chip_sets.ids_of(all_chips & ~assigned)
+    for position, own_id in enumerate(displaced_ids):
+        chips_by_id[own_id] = (
+            1 << remaining[position] if position < len(remaining) else 0
+        )
+    return chips_by_id
 
 
-def devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
-    """Return what the kubelet is told: every id of the node, and its health.
+def list_devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
+    """Return (id, is healthy) for every id of the node, as the kubelet is told.
 
-    The list has the same ids at all times. An id is as healthy as the worst
-    chip behind it; an id without a chip, or whose chip a leftover process
-    still holds, is unhealthy.
+    The list has the same ids at all times. An id is as healthy as the worst chip behind
+    it. An id is unhealthy without a chip, or while a left-over process holds its chip.
     """
-    behind = chips_behind(ledger)
-    bad = ledger.unhealthy | values.releasing(ledger)
-    every = chip_sets.ids_of(ledger.product.all_chips)
-    own = (device_id(ledger.product, chip) for chip in every)
-    return tuple((name, bool(behind[name]) and not behind[name] & bad) for name in own)
+    chips_by_id = map_ids_to_chips(ledger)
+    bad = ledger.unhealthy | values.releasing_chips(ledger)
+    chips = chip_sets.ids_of(ledger.product.all_chips)
+    ids = (device_id(ledger.product, chip) for chip in chips)
+    return tuple(
+        (name, bool(chips_by_id[name]) and not chips_by_id[name] & bad) for name in ids
+    )

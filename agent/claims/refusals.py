@@ -1,4 +1,4 @@
-"""What `kubectl describe pod` says when an Allocate is refused."""
+"""Texts of refused Allocate calls, as `kubectl describe pod` shows them."""
 
 import math
 
@@ -8,35 +8,35 @@ from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire import annotations, shapes
 from scheduler_core.wire.pods import NpuPod
 
-#: Any watch is begun anew now and then: that is no reason for anything.
+#: A watch that broke off for less is no reason for a refusal: each reconnects at times.
 _LONG_S = 1.0
 
 
-def bad_ids(ledger: Ledger, ids: tuple[str, ...], strangers: list[str]) -> str:
-    """Say which ids the kubelet cannot have from us."""
-    every = chip_sets.ids_of(ledger.product.all_chips)
-    found = ", ".join(strangers or ids) or "none"
+def render_bad_ids(ledger: Ledger, ids: tuple[str, ...], foreign_ids: list[str]) -> str:
+    """Return the refusal of an Allocate with foreign, missing or repeated ids."""
+    chips = chip_sets.ids_of(ledger.product.all_chips)
+    requested = ", ".join(foreign_ids or ids) or "none"
     return (
         f"the kubelet asked for devices that this node does not have: expected "
-        f"distinct ids from {occupancy.device_id(ledger.product, every[0])} to "
-        f"{occupancy.device_id(ledger.product, every[-1])}, found {found}"
+        f"distinct ids from {occupancy.device_id(ledger.product, chips[0])} to "
+        f"{occupancy.device_id(ledger.product, chips[-1])}, found {requested}"
     )
 
 
-def no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str:
-    """Say what a person can do when an Allocate belongs to no claim.
+def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str:
+    """Return the refusal of an Allocate that belongs to no claim.
 
     Args:
-        ledger: Where there is none.
-        count: How many chips are asked for.
-        unseen_s: For how long the API server has not been followed; seconds.
+        ledger: The state; it has no claim for `count`.
+        count: How many chips the kubelet asks for.
+        unseen_s: Time since the watch of the API server broke off. Unit: seconds.
     """
     resource = ledger.product.resource
-    named = broken(ledger, count)
-    if named and ledger.standalone:
-        return named[0]
-    if named:
-        return f"the claim of {named[0]}; let the scheduler write {resource} again"
+    problems = list_unreadable_claims(ledger, count)
+    if problems and ledger.standalone:
+        return problems[0]
+    if problems:
+        return f"the claim of {problems[0]}; let the scheduler write {resource} again"
     if unseen_s >= _LONG_S:
         return (
             "the agent of this node has not been able to follow the API server for "
@@ -53,24 +53,24 @@ def no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str:
     )
 
 
-def broken(ledger: Ledger, count: int) -> list[str]:
-    """Name the living pods that cannot be served and may be the ones who ask."""
+def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
+    """Return sorted "namespace/name: problem" of living pods that can be the caller."""
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
         for uid, pod in ledger.pods.items()
         if uid in ledger.problems
         and not pod.terminal
-        and not (ledger.standalone and _asks_otherwise(pod, count))
+        and not (ledger.standalone and _has_other_counts(pod, count))
     )
 
 
-def _asks_otherwise(pod: NpuPod, count: int) -> bool:
-    """Tell whether an Allocate of this size cannot be a pod's."""
+def _has_other_counts(pod: NpuPod, count: int) -> bool:
+    """Tell whether no container of a pod needs `count` chips."""
     return bool(pod.needs) and count not in {need.count for need in pod.needs}
 
 
-def too_few(slot: Slot) -> str:
-    """Say why a pod that no scheduler has chosen for cannot be served."""
+def render_too_few(slot: Slot) -> str:
+    """Return the refusal of a pod without planned chips, when too few are free."""
     if slot.shape.reads_annotation:
         return (
             "the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
@@ -83,27 +83,33 @@ def too_few(slot: Slot) -> str:
     )
 
 
-def unusable(ledger: Ledger, slot: Slot) -> str:
-    """Say which chips of a claim cannot be given, and why."""
-    lasting, reusable = choose_chips.taken(ledger, slot)
+def render_unusable(ledger: Ledger, slot: Slot) -> str:
+    """Return the refusal of a claim: which of its chips cannot be given, and why."""
+    lasting, reusable = choose_chips.chips_given_out(ledger, slot)
     pool = slot.chips & ~lasting
-    others = values.held(ledger) & ~reusable
-    before = occupancy.claimed_before(ledger, slot)
+    other_holds = values.held_chips(ledger) & ~reusable
+    claimed_before = occupancy.chips_claimed_before(ledger, slot)
     groups = (
         ("unhealthy", pool & ledger.unhealthy),
-        ("held by another pod", pool & others & ~ledger.unhealthy),
-        ("still used by a process", pool & values.releasing(ledger) & ~others),
-        ("claimed by another pod before", pool & before & ~(others | ledger.unhealthy)),
+        ("held by another pod", pool & other_holds & ~ledger.unhealthy),
+        (
+            "still used by a process",
+            pool & values.releasing_chips(ledger) & ~other_holds,
+        ),
+        (
+            "claimed by another pod before",
+            pool & claimed_before & ~(other_holds | ledger.unhealthy),
+        ),
         ("given to its other containers", slot.chips & lasting),
     )
-    words = "; ".join(
-        f"{annotations.render_chips(chip_sets.ids_of(mask), ledger.product)} {why}"
-        for why, mask in groups
+    reasons = "; ".join(
+        f"{annotations.render_chips(chip_sets.ids_of(mask), ledger.product)} {reason}"
+        for reason, mask in groups
         if mask
     )
     total = shapes.total(slot.shape.needs)
     return (
-        f"the chips chosen for this pod cannot be given to it: {words}; and no "
+        f"the chips chosen for this pod cannot be given to it: {reasons}; and no "
         f"other {total} chips that fit together are free on this node. "
         "A new pod in its place will be scheduled elsewhere"
     )

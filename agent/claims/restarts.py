@@ -1,7 +1,7 @@
-"""Running containers that ask for their chips again.
+"""Serve running containers that ask for their chips again.
 
-Outside admission, because the kubelet has lost what they had or no plugin had
-registered when they were started: candidates only after all that wait.
+The kubelet has lost their ids, or no plugin had registered when they started. Their
+Allocate comes outside of admission, so they are candidates only after all waiting pods.
 """
 
 from dataclasses import replace
@@ -12,78 +12,81 @@ from agent.claims.values import Hold, Ledger, Slot
 from scheduler_core.node import chips as chip_sets
 
 
-def waiting(ledger: Ledger, count: int) -> list[Pick]:
-    """Return the running containers that may be asking for their chips again.
+def find_picks(ledger: Ledger, count: int) -> list[Pick]:
+    """Return the running containers that can be asking for their chips again.
 
-    Those that the kubelet has lost the ids of, and those that were started
+    These are containers whose ids the kubelet has lost, and containers that started
     before any plugin had registered.
     """
-    found = []
+    picks = []
     for hold in ledger.holds.values():
-        slot = _slot_of_lost(ledger, hold) if hold.lost else None
-        # more chips than ids: found without a journal, with those of init containers
+        slot = _find_slot_of_lost(ledger, hold) if hold.lost else None
+        # more chips than ids: restored without a journal, with chips of init containers
         if slot is not None and len(hold.kubelet_ids) == count <= len(hold.chips):
-            own = chip_sets.mask_of(hold.chips)
-            found.append(
+            chips = chip_sets.mask_of(hold.chips)
+            picks.append(
                 Pick(
                     slot=slot,
                     need=hold.need,
                     reused=0,
-                    pool=own,
+                    pool=chips,
                     replaces=hold.sequence,
                 )
             )
     for uid in sorted(ledger.bare & ledger.slots.keys()):
         slot = ledger.slots[uid]
-        pick = choose_chips.usable(ledger, slot)
+        pick = choose_chips.pick_from_claim(ledger, slot)
         if pick is not None and slot.needs[pick.need].count == count:
-            found.append(pick)
-    return found
+            picks.append(pick)
+    return picks
 
 
-def _slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
-    """Return the slot of a running pod, made anew if it was served long ago."""
+def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
+    """Return the slot of a lost hold, made from its chips if it is gone; else None."""
     slot = ledger.slots.get(hold.slot)
     pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
     if slot is not None or pod is None:
         return slot
-    return values.slot_of_served(ledger, pod)
+    return values.make_served_slot(ledger, pod)
 
 
-def pick(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
-    """Serve a running container whose devices the kubelet has lost.
+def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
+    """Return chips for a running container whose ids the kubelet has lost.
 
-    If it can only be one, and nothing runs on its chips, it gets its own. If it
-    can be several, none of theirs may be given (the others still run on them):
-    it gets chips that nobody claims. It is nobody's who may have no claim.
+    If only one container can be asking, and no process is on its chips, it gets its
+    own. If several can, the others still run on their chips. The container then gets
+    chips without any claim. None: the caller may be a pod without a claim, or no
+    container waits.
     """
-    lost = waiting(ledger, len(ids))
-    if not lost or _claimless(ledger, len(ids)):
+    picks = find_picks(ledger, len(ids))
+    if not picks or _has_claimless_pod(ledger, len(ids)):
         return None
-    reads = any(pick.slot.shape.reads_annotation for pick in lost)
-    if len(lost) == 1 and not lost[0].pool & ledger.busy:
-        return replace(lost[0], anew=True)
-    fresh = chip_sets.choose(ledger.product, occupancy.unclaimed(ledger), len(ids))
-    if not fresh or reads:
+    reads_annotation = any(pick.slot.shape.reads_annotation for pick in picks)
+    if len(picks) == 1 and not picks[0].pool & ledger.busy:
+        return replace(picks[0], recreated=True)
+    fresh = chip_sets.choose(
+        ledger.product, occupancy.unclaimed_chips(ledger), len(ids)
+    )
+    if not fresh or reads_annotation:
         return (
-            f"{len(lost)} running containers have lost their "
+            f"{len(picks)} running containers have lost their "
             f"{ledger.product.resource} devices in the kubelet and it cannot be "
             "told which of them asks; delete their pods to have them started anew"
         )
-    uid = values.fresh_uid(ledger.sequence + 1)
-    slot = replace(lost[0].slot, uid=uid, chips=fresh)
+    uid = values.make_fresh_uid(ledger.sequence + 1)
+    slot = replace(picks[0].slot, uid=uid, chips=fresh)
     return Pick(
         slot=slot,
-        need=lost[0].need,
+        need=picks[0].need,
         reused=0,
         pool=fresh,
         rechosen=True,
-        anew=True,
+        recreated=True,
     )
 
 
-def _claimless(ledger: Ledger, count: int) -> bool:
-    """Tell whether a pod without a claim may be the one who asks."""
+def _has_claimless_pod(ledger: Ledger, count: int) -> bool:
+    """Tell whether a pod without a claim can be the caller of this Allocate."""
     return any(
         not pod.terminal
         and pod.uid not in ledger.slots

@@ -1,9 +1,8 @@
-"""Which chips, when there is no scheduler of ours: by the core's rules, late.
+"""Choose chips on a node without a scheduler of ours, by the core's rules.
 
-A pod of a node without a scheduler has a slot like any other, but no chips in it:
-they are chosen when the kubelet asks, on the state of that moment, for the pod as a
-whole where that can be, else for the one container. From then on the slot is like
-one that a scheduler has filled.
+A pod of such a node has a slot without chips. They are chosen when the kubelet asks, on
+the state of that moment. The choice is for the whole pod where possible, else for one
+container. From then on the slot equals one that a scheduler has filled.
 """
 
 from collections.abc import Iterator
@@ -17,36 +16,36 @@ from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
-#: So many pods can be created in one second and still be served in their order.
+#: Highest number of pods of one second that are still served in their order.
 _PER_SECOND = 1_000_000
-#: Of a time, to the second.
+#: Digits of a creation time, to the second.
 _DIGITS = len("20261121173000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """One container of a pod that gets chips now."""
+    """Counts of chips that a pod needs, now and later."""
 
-    given: int  #: mask: what the pod has already
-    now: int  #: how many more this container needs
-    later: int  #: how many the pod's other containers need after that
+    chips_held: int  #: mask of chips given to the pod before
+    count_now: int  #: number of chips that this container still needs
+    count_later: int  #: number of chips that the containers after it need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Chips that were chosen here."""
+    """Chips chosen for a container of a standalone pod."""
 
-    now: int  #: mask: for this container
-    whole: int  #: mask: for this container and those after it
+    for_container: int  #: mask of chips for this container
+    for_pod: int  #: mask of chips for this container and those after it
 
 
-def slot_of(ledger: Ledger, pod: NpuPod) -> Slot:
-    """Open what a pod is to be served from; its chips are chosen later.
+def make_slot(ledger: Ledger, pod: NpuPod) -> Slot:
+    """Return a slot without chips for a pod; they are chosen at its Allocate.
 
-    The kubelet admits pods in about the order in which they were created.
+    The kubelet admits pods in about the order of their creation.
     """
     second = int("".join(filter(str.isdecimal, pod.created))[:_DIGITS] or 0)
-    before = sum(
+    earlier_count = sum(
         slot.predicate_time // _PER_SECOND == second
         for slot in ledger.slots.values()
         if slot.unplanned
@@ -56,17 +55,17 @@ def slot_of(ledger: Ledger, pod: NpuPod) -> Slot:
         shape=pod.shape,
         needs=pod.needs,
         chips=0,
-        predicate_time=second * _PER_SECOND + before,
+        predicate_time=second * _PER_SECOND + earlier_count,
         unplanned=True,
     )
 
 
-def slot_of_nobody(ledger: Ledger, count: int) -> Slot:
-    """Open a slot for a container whose pod nobody has shown us yet."""
+def make_ownerless_slot(ledger: Ledger, count: int) -> Slot:
+    """Return a slot for one container whose pod has not been shown yet."""
     need = ContainerNeed(name="", kind=ContainerKind.APP, count=count)
     shape = Shape(resource=ledger.product.resource, needs=((ContainerKind.APP, count),))
     return Slot(
-        uid=values.fresh_uid(ledger.sequence + 1),
+        uid=values.make_fresh_uid(ledger.sequence + 1),
         shape=shape,
         needs=(need,),
         chips=0,
@@ -75,99 +74,109 @@ def slot_of_nobody(ledger: Ledger, count: int) -> Slot:
     )
 
 
-def wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
-    """Say what a container of a slot needs now.
+def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
+    """Return how many chips a container needs now, and its pod later.
 
     Args:
-        slot: What it is served from.
-        count: How many chips it asks for.
-        lasting: What the pod's containers have for good.
-        reusable: What its init containers had, which the kubelet gives it first.
+        slot: The slot that serves the container.
+        count: How many chips the container asks for.
+        lasting: Mask of the chips of the pod's lasting containers.
+        reusable: Mask of the chips of its init containers, which the kubelet gives
+            first.
     """
-    given = lasting | reusable
-    now = max(0, count - (reusable & ~lasting).bit_count())
-    rest = shapes.total(slot.shape.needs) - given.bit_count()
-    return Wish(given=given, now=now, later=max(0, rest - now))
+    chips_held = lasting | reusable
+    count_now = max(0, count - (reusable & ~lasting).bit_count())
+    unserved_count = shapes.total(slot.shape.needs) - chips_held.bit_count()
+    return Wish(
+        chips_held=chips_held,
+        count_now=count_now,
+        count_later=max(0, unserved_count - count_now),
+    )
 
 
-def plan(ledger: Ledger, slot: Slot, wished: Wish, domains: tuple[int, ...]) -> Plan:
-    """Choose chips for one container, thinking of those that come after it.
+def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Plan:
+    """Choose chips for one container, with regard to the containers after it.
 
     Args:
         ledger: The state.
-        slot: What it is served from; chips that were planned in it stay, if they can.
-        wished: What is needed.
-        domains: Where to look, in this order: masks.
+        slot: The slot that serves the container; its planned chips stay if they can.
+        wish: How many chips are needed.
+        domains: Masks of chips to choose from, in this order.
 
     Returns:
-        The best that can be had: legal for the whole pod, else for this container,
-        else any. Both masks are 0 when there are too few chips.
+        The best choice: legal for the whole pod, else for this container, else any.
+        Both
+        masks are 0 when there are too few chips.
     """
-    free = occupancy.unclaimed(ledger, but=[slot.uid])
+    free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     places = [domain & free for domain in domains]
-    each = _plans(ledger, wished, slot.chips & ~wished.given, free, places)
-    return next(each, Plan(now=0, whole=0))
+    plans = _plans(ledger, wish, slot.chips & ~wish.chips_held, free, places)
+    return next(plans, Plan(for_container=0, for_pod=0))
 
 
 def _plans(
-    ledger: Ledger, wished: Wish, planned: int, free: int, places: list[int]
+    ledger: Ledger, wish: Wish, planned: int, free: int, places: list[int]
 ) -> Iterator[Plan]:
-    """Yield what can be had, the best first."""
-    if not wished.now:
-        yield Plan(now=0, whole=planned)
-    if planned.bit_count() == wished.now + wished.later and not planned & ~free:
+    """Yield possible choices, the best first."""
+    if not wish.count_now:
+        yield Plan(for_container=0, for_pod=planned)
+    if planned.bit_count() == wish.count_now + wish.count_later and not planned & ~free:
         for place in places:
-            yield from _from(place & planned, wished.now, planned)
-    yield from _legal(ledger, wished, free, places)
+            yield from _plan_from(place & planned, wish.count_now, planned)
+    yield from _legal_plans(ledger, wish, free, places)
     for place in places:
-        rest = _near_each_other(ledger.product, place, wished.now)
-        yield from _from(rest, wished.now, rest)
+        rest = _choose_near(ledger.product, place, wish.count_now)
+        yield from _plan_from(rest, wish.count_now, rest)
 
 
-def _legal(
-    ledger: Ledger, wished: Wish, free: int, places: list[int]
+def _legal_plans(
+    ledger: Ledger, wish: Wish, free: int, places: list[int]
 ) -> Iterator[Plan]:
-    """Yield what is legal: for the pod as a whole, then for the container alone."""
-    product, given = ledger.product, wished.given
+    """Yield legal choices: for the whole pod, then for the container alone."""
+    product, chips_held = ledger.product, wish.chips_held
     for place in places:
-        whole = chip_sets.complete(product, place, given, wished.now + wished.later)
-        if whole:
-            yield Plan(now=_lowest(whole, wished.now), whole=whole)
-    fitting = [chip_sets.choose(product, place, wished.now) for place in places]
-    for now in filter(None, fitting):
-        more = chip_sets.complete(product, free, given | now, wished.later)
-        if more:
-            yield Plan(now=now, whole=now | more)
-    for now in filter(None, fitting):
-        yield Plan(now=now, whole=now)
+        for_pod = chip_sets.complete(
+            product, place, chips_held, wish.count_now + wish.count_later
+        )
+        if for_pod:
+            yield Plan(for_container=_lowest(for_pod, wish.count_now), for_pod=for_pod)
+    fitting = [chip_sets.choose(product, place, wish.count_now) for place in places]
+    for chips in filter(None, fitting):
+        later_chips = chip_sets.complete(
+            product, free, chips_held | chips, wish.count_later
+        )
+        if later_chips:
+            yield Plan(for_container=chips, for_pod=chips | later_chips)
+    for chips in filter(None, fitting):
+        yield Plan(for_container=chips, for_pod=chips)
 
 
-def _near_each_other(product: Product, place: int, count: int) -> int:
-    """Return chips of one group where one has so many, the tightest; else any."""
-    groups = [place & group for group in product.groups]
+def _choose_near(product: Product, domain: int, count: int) -> int:
+    """Return `count` chips of the tightest group that has them, else any."""
+    groups = [domain & group for group in product.groups]
     roomy = [group for group in groups if group.bit_count() >= count]
-    return _lowest(min(roomy, key=int.bit_count, default=place), count)
+    return _lowest(min(roomy, key=int.bit_count, default=domain), count)
 
 
-def _from(mask: int, count: int, whole: int) -> Iterator[Plan]:
+def _plan_from(mask: int, count: int, for_pod: int) -> Iterator[Plan]:
     if mask.bit_count() >= count:
-        yield Plan(now=_lowest(mask, count), whole=whole)
+        yield Plan(for_container=_lowest(mask, count), for_pod=for_pod)
 
 
 def _lowest(mask: int, count: int) -> int:
     return chip_sets.mask_of(chip_sets.ids_of(mask)[:count])
 
 
-def are_apart(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether what a pod holds lies in more groups than it would have to.
+def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
+    """Tell whether a pod's chips lie in more groups than necessary.
 
-    Not where the product's rules want it so, as for chips that are given out one by
+    False where the product's rules want it so, as for chips that are given out one by
     one over all cards.
     """
     product = ledger.product
-    held = chip_sets.mask_of(
+    chips = chip_sets.mask_of(
         chip for hold in values.holds_of_pod(ledger, pod.uid) for chip in hold.chips
     )
-    fewest = -(-held.bit_count() // product.group_size)
-    used = sum(bool(held & group) for group in product.groups)
-    return used > fewest and not chip_sets.is_legal(product, held)
+    fewest = -(-chips.bit_count() // product.group_size)
+    group_count = sum(bool(chips & group) for group in product.groups)
+    return group_count > fewest and not chip_sets.is_legal(product, chips)

@@ -1,8 +1,7 @@
-"""The one place where the ledger changes, and how others learn of it.
+"""The owner of a product line's ledger: applies events and wakes the readers.
 
-Latest value wins: a reader that was busy sees the newest ledger, not each one
-on the way to it. Everything runs on the one event loop, so `apply` is atomic
-and there is no lock.
+A busy reader sees the newest ledger only, not each one before it. All callers run on
+one event loop, so `apply` is atomic without a lock.
 """
 
 import asyncio
@@ -13,15 +12,15 @@ from agent.claims.events import Effect, Event
 from agent.claims.values import Ledger
 
 
-class Current:
-    """Protects the ledger of this node: one value, one version, many readers."""
+class LedgerStore:
+    """The ledger of one product line: one value, its version, many readers."""
 
     def __init__(self, ledger: Ledger, observe: Callable[[Effect], None]) -> None:
-        """Begin with a ledger.
+        """Start with a ledger.
 
         Args:
             ledger: The first value.
-            observe: Told each effect once (metrics, events); must not block.
+            observe: Called once with each effect (metrics, events); must not block.
         """
         self.ledger = ledger
         self.version = 0
@@ -29,7 +28,7 @@ class Current:
         self._changed = asyncio.Event()
 
     def apply(self, event: Event) -> tuple[Effect, ...]:
-        """Take in one event and return its effects."""
+        """Apply one event, pass each effect to the observer and return the effects."""
         ledger, effects = ledgers.step(self.ledger, event)
         self.replace(ledger)
         for effect in effects:
@@ -37,20 +36,20 @@ class Current:
         return effects
 
     def replace(self, ledger: Ledger) -> None:
-        """Put another ledger in place; wakes all readers if it differs."""
-        # compared by value: a pass that finds all as it was would wake everybody
+        """Replace the ledger; wake all readers if the new one differs."""
+        # compared by value: a pass that changes nothing must not wake every reader
         if ledger is not self.ledger and ledger != self.ledger:
             self.ledger = ledger
             self.wake()
 
     def wake(self) -> None:
-        """Let all readers look again."""
+        """Raise the version and wake all readers, even with the ledger unchanged."""
         self.version += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def changed(self, since: int) -> int:
-        """Wait until there is something newer than a version; return its own."""
+        """Wait until the version is newer than `since`; return the newer version."""
         while self.version == since:
             await self._changed.wait()
         return self.version

@@ -1,13 +1,13 @@
-"""What the ledger knows: pods, the slots of chips they claimed, and holds.
+"""State of the ledger: pods, the slots of chips they claim, and holds.
 
-A *slot* is what a pod of this node is to be served from: the chips of its
-claim. When it turns out that a pod of equal shape was served from another
-pod's slot, the two exchange their chips.
+A *slot* is the set of chips from which one pod of this node is served: the chips of its
+claim. Two pods of equal shape can be served from each other's slots. They then exchange
+the chips of their slots.
 
-A *hold* is what one Allocate gave out: some chips of one slot, to a container
-that is unknown until pod-resources has named it.
+A *hold* is the result of one Allocate: some chips of one slot, given to one container.
+The container is unknown until pod-resources names it.
 
-Everything is frozen; a change makes a new value. Sets of chips are bit masks
+Every value is frozen; a change makes a new value. Sets of chips are bit masks
 (`scheduler_core.node.chips`).
 """
 
@@ -25,7 +25,7 @@ _FRESH = "fresh-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The container that was found to hold something."""
+    """The container that pod-resources named as the owner of a hold."""
 
     uid: str
     namespace: str
@@ -35,93 +35,94 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """The chips that a pod is to be served from, and its containers."""
+    """The chips from which a pod is served, and the pod's containers."""
 
-    uid: str  #: of the pod
+    uid: str  #: of the pod, or made by `make_fresh_uid`
     shape: Shape
     needs: tuple[ContainerNeed, ...]
-    chips: int  #: mask
-    predicate_time: int  #: unit: what the scheduler wrote; only compared
-    #: no scheduler has chosen the chips: they are chosen when the kubelet asks
+    chips: int  #: mask; 0 while `unplanned` and not chosen
+    predicate_time: int  #: unit: as the scheduler wrote it; only compared
+    #: no scheduler chose the chips: the agent chooses them during Allocate
     unplanned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """What one Allocate gave out."""
+    """The chips that one Allocate gave to one container."""
 
     sequence: int  #: strictly increasing per node
     kubelet_ids: tuple[str, ...]
     chips: tuple[int, ...]  #: parallel to `kubelet_ids`, as mounted
-    slot: str  #: uid of the pod whose slot it was taken from; the owner's, once known
+    slot: str  #: uid of the slot that the chips come from; the owner's, once known
     need: int  #: index into that pod's needs
     owner: Owner | None = None
-    #: chips that may be mounted too: found without a journal after a crash
+    #: chips that may be mounted too: the hold was restored without a journal
     reserved: tuple[int, ...] = ()
-    freed: bool = False  #: the kubelet has offered these ids to somebody again
+    reoffered: bool = False  #: the kubelet has offered these ids to another container
     lost: bool = False  #: the kubelet no longer knows that its owner has them
-    #: it was given to a running container, which was made anew by itself: what the
-    #: init containers of its pod had, the kubelet has forgotten
-    anew: bool = False
-    misses: int = 0  #: passes in a row in which nobody alive could be the owner
-    #: all chips that nobody else may get while this hold lasts
+    #: its container was recreated by itself while the pod ran: the kubelet has
+    #: forgotten which ids the init containers of the pod had
+    recreated: bool = False
+    misses: int = 0  #: passes in a row in which no living pod could be the owner
+    #: mask of `chips` and `reserved`: no other container may get these chips
     mask: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Reckon the mask once: it is asked for some hundred times after each event."""
+        # once: it is read some hundred times after each event
         mask = chip_sets.mask_of((*self.chips, *self.reserved))
         object.__setattr__(self, "mask", mask)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What pod-resources last said about one pod."""
+    """The last answer of pod-resources about one pod."""
 
     #: {container: its device ids}; None: the kubelet does not know the pod
     containers: Mapping[str, frozenset[str]] | None
-    #: every hold up to this sequence had been answered when the reading began
+    #: every Allocate up to this sequence had been answered when the reading began
     as_of: int
     #: no Allocate was under way from its beginning to its end
     quiet: bool
 
     @property
     def ids(self) -> frozenset[str]:
-        """All device ids that were shown for the pod."""
+        """All device ids that pod-resources showed for the pod."""
         return frozenset[str]().union(*(self.containers or {}).values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All that the agent knows about who has which chip of its node.
+    """Pods, slots and holds of one product line: which container has which chips.
 
-    Source of truth of each part: pods and slots: the API server; holds: our
-    own answers to Allocate, kept in the journal; shown: pod-resources;
-    unhealthy and busy: the driver; left: the kernel.
+    Source of truth of each part. Pods and slots: the API server. Holds: our own answers
+    to Allocate, kept in the journal. Evidence: pod-resources. Unhealthy and busy: the
+    driver. Stray processes: the kernel.
     """
 
     product: Product
     node: str
-    #: there is no scheduler of ours: pods without a claim are served as well
+    #: the node has no scheduler of ours: pods without a claim are served too
     standalone: bool = False
-    pods: Mapping[str, NpuPod] = field(default_factory=dict)  #: by uid
-    slots: Mapping[str, Slot] = field(default_factory=dict)  #: by pod uid
-    holds: Mapping[int, Hold] = field(default_factory=dict)  #: by sequence
-    shown: Mapping[str, Evidence] = field(default_factory=dict)  #: by pod uid
+    pods: Mapping[str, NpuPod] = field(default_factory=dict)  #: {uid: pod}
+    slots: Mapping[str, Slot] = field(default_factory=dict)  #: {pod uid: slot}
+    holds: Mapping[int, Hold] = field(default_factory=dict)  #: {sequence: hold}
+    #: {pod uid: last answer of pod-resources}
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
     #: {pod uid: why its claim cannot be read}
     problems: Mapping[str, str] = field(default_factory=dict)
-    #: uids of pods that only the kubelet has shown: its list can be older than
-    #: what the API server has told, and nobody will ever say that they have gone
-    unproven: frozenset[str] = frozenset()
-    #: pods that run although no device was ever given to them
+    #: uids of pods that only the kubelet has listed. Its list can be older than the
+    #: watch, and no event will report their deletion
+    kubelet_only: frozenset[str] = frozenset()
+    #: uids of pods that run although no device was ever given to them
     bare: frozenset[str] = frozenset()
     sequence: int = 0
     unhealthy: int = 0  #: mask
     busy: int = 0  #: mask: chips on which the driver sees a process
-    #: {uid of a pod that has gone and holds something: processes that it has left,
-    #: or none when nobody could tell}
-    left: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    #: what `holds_of_pod` has found, each ledger its own: {pod uid: its holds}
-    owned: dict[str, tuple[Hold, ...]] = field(
+    #: {uid of a deleted pod with a hold: pids that it has left behind; empty when the
+    #: kernel could not tell}
+    stray_processes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: {pod uid: its holds}, filled by the first `holds_of_pod` of this ledger
+    holds_by_pod: dict[str, tuple[Hold, ...]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
@@ -133,39 +134,45 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
 
 
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether the kubelet is known to have a pod: this one, not its name only."""
-    return pod.admitted or pod.phase == "Running" or pod.uid in ledger.unproven
+    """Tell whether the kubelet is known to have this very pod, not only its name."""
+    return pod.admitted or pod.phase == "Running" or pod.uid in ledger.kubelet_only
 
 
 def holds_of_slot(ledger: Ledger, slot_uid: str) -> tuple[Hold, ...]:
-    """Return what was given out from one slot, oldest first."""
+    """Return the holds taken from one slot, oldest first."""
     return tuple(hold for hold in ledger.holds.values() if hold.slot == slot_uid)
 
 
 def holds_by_slot(ledger: Ledger) -> Mapping[str, tuple[Hold, ...]]:
-    """Return what was given out from each slot, oldest first; not those without."""
-    found: dict[str, list[Hold]] = {}
+    """Return {slot uid: its holds, oldest first}, without slots that have none."""
+    holds_by_uid: dict[str, list[Hold]] = {}
     for hold in ledger.holds.values():
-        found.setdefault(hold.slot, []).append(hold)
-    return {uid: tuple(holds) for uid, holds in found.items()}
+        holds_by_uid.setdefault(hold.slot, []).append(hold)
+    return {uid: tuple(holds) for uid, holds in holds_by_uid.items()}
 
 
 def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
-    """Return what one pod is known to hold, oldest first.
+    """Return the holds whose known owner is a container of one pod, oldest first.
 
-    Cost: O(holds) for the first pod of a ledger, O(1) for the others: it is asked for
-    every pod after every event, and a node may have sixty.
+    Cost:
+        O(holds) for the first pod of a ledger, O(1) for the others. It is called for
+        every
+        pod after every event, and a node may have sixty pods.
     """
-    if ledger.holds and not ledger.owned:
-        found: dict[str, list[Hold]] = {"": []}  # known to have been looked for
+    if ledger.holds and not ledger.holds_by_pod:
+        holds_by_uid: dict[str, list[Hold]] = {
+            "": []
+        }  # not empty: marks the index as filled
         for hold in ledger.holds.values():
             if hold.owner is not None:
-                found.setdefault(hold.owner.uid, []).append(hold)
-        ledger.owned.update((owner, tuple(holds)) for owner, holds in found.items())
-    return ledger.owned.get(uid, ())
+                holds_by_uid.setdefault(hold.owner.uid, []).append(hold)
+        ledger.holds_by_pod.update(
+            (owner, tuple(holds)) for owner, holds in holds_by_uid.items()
+        )
+    return ledger.holds_by_pod.get(uid, ())
 
 
-def held(ledger: Ledger) -> int:
+def held_chips(ledger: Ledger) -> int:
     """Return the mask of all chips that were given out and not released."""
     mask = 0
     for hold in ledger.holds.values():
@@ -173,59 +180,59 @@ def held(ledger: Ledger) -> int:
     return mask
 
 
-def releasing(ledger: Ledger) -> int:
-    """Return the chips on which a process runs that no living pod explains.
+def releasing_chips(ledger: Ledger) -> int:
+    """Return the mask of chips with a process that belongs to no living pod.
 
-    A chip whose pod has gone is not free before its last process has ended
-    (seed 004, "Concurrency Considerations", 2): neither one that the driver sees,
-    nor one of the pod's own, which may open the chip again.
+    A chip of a deleted pod is not free before its last process has ended (seed 004,
+    "Concurrency Considerations", 2). That is a process that the driver sees, or a
+    process of the pod, which may open the chip again.
     """
-    explained, used = 0, ledger.busy
+    explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():
         if hold.owner is None or is_alive(ledger, hold.owner.uid):
             explained |= hold.mask
-        elif hold.owner.uid in ledger.left:
-            used |= hold.mask
+        elif hold.owner.uid in ledger.stray_processes:
+            busy_chips |= hold.mask
     for uid in ledger.bare & ledger.slots.keys():
         explained |= ledger.slots[uid].chips
-    return used & ~explained
+    return busy_chips & ~explained
 
 
-def slot_of_served(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
-    """Return the slot of a pod that was served long ago: the chips that it holds.
+def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
+    """Return a slot with the chips held by a pod whose claim was consumed long ago.
 
     Args:
         ledger: The state.
-        pod: A pod whose claim was consumed before this agent began.
-        also: Holds of it that are no longer in the ledger.
+        pod: Served before this agent started.
+        also: Holds of the pod that are no longer in the ledger.
     """
-    held_by_it = (*holds_of_pod(ledger, pod.uid), *also)
+    holds = (*holds_of_pod(ledger, pod.uid), *also)
     return Slot(
         uid=pod.uid,
         shape=pod.shape,
         needs=pod.needs,
-        chips=chip_sets.mask_of({chip for hold in held_by_it for chip in hold.chips}),
+        chips=chip_sets.mask_of({chip for hold in holds for chip in hold.chips}),
         predicate_time=annotations.SERVED,
     )
 
 
-def fresh_uid(sequence: int) -> str:
-    """Return the uid of a slot that was made for one hold, for no known pod."""
+def make_fresh_uid(sequence: int) -> str:
+    """Return the uid of a slot made for one hold whose pod is unknown."""
     return f"{_FRESH}{sequence}"
 
 
 def is_fresh(slot: Slot) -> bool:
-    """Tell whether a slot was made for one hold, for no known pod."""
+    """Tell whether a slot was made for one hold whose pod is unknown."""
     return slot.uid.startswith(_FRESH)
 
 
 def is_init(slot: Slot, need: int) -> bool:
-    """Tell whether a need is an ordinary init container's."""
+    """Tell whether container `need` of a slot is an ordinary init container."""
     return slot.needs[need].kind is ContainerKind.INIT
 
 
-def is_settled(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether every container that can be confirmed is."""
+def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
+    """Tell whether pod-resources has named all lasting containers of a pod."""
     holds = holds_of_pod(ledger, pod.uid)
     names = {hold.owner.container for hold in holds if hold.owner and not hold.lost}
     return all(
@@ -233,22 +240,22 @@ def is_settled(ledger: Ledger, pod: NpuPod) -> bool:
     )
 
 
-def with_hold(ledger: Ledger, hold: Hold) -> Ledger:
-    """Return the ledger with a hold, in place of the one of its sequence."""
+def put_hold(ledger: Ledger, hold: Hold) -> Ledger:
+    """Return the ledger with a hold in place of the one with its sequence."""
     return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
 
 
-def owner_of(pod: NpuPod, container: str) -> Owner:
-    """Return a container of a pod as the owner of what it holds."""
+def make_owner(pod: NpuPod, container: str) -> Owner:
+    """Return a container of a pod as the owner of a hold."""
     return Owner(
         uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
     )
 
 
-def is_of_late_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether a hold was taken for that of a pod that has gone since.
+def is_of_gone_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
+    """Tell whether the owner of a hold is a deleted pod with the name of `pod`.
 
-    The name of a pod can belong to another one before the watch says so.
+    A new pod can have the name before the watch reports the deletion of the old one.
     """
     owner = hold.owner
     return (

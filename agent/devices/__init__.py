@@ -1,9 +1,13 @@
-"""What the hardware says, and how it is asked.
+"""Read the hardware of a node, through one of several drivers.
 
-Belongs here: the values that a driver reports (`reading`), the contract that
-every driver keeps (`driver`), the drivers themselves (`simulated`), and the one
-task that asks a driver in turn without ever waiting for it too long (`poller`).
+Here: the values of a reading (`reading`), the contract of every driver (`driver`), the
+drivers themselves (`dcmi`, `simulated`), the choice between them (`detect`), and the
+task that asks the driver in turn without waiting too long (`poller`). Also processes,
+which the kernel is asked for (`processes`).
 
-Does not belong here: what a fault means for a chip (`agent.health`), and who was
-given which chip (`agent.claims`).
+Not here: the health of a chip (`agent.health`), and which pod has which chip
+(`agent.claims`).
+
+Open `reading` first, then `driver`. Decision record in docs/adr: 17 (the driver's
+library has a process of its own).
 """

@@ -1,4 +1,4 @@
-"""The row of the table of products that a server's chips of one line are. Pure."""
+"""Fit rows of the product table to the chips of one server. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,29 +11,30 @@ from scheduler_core.products.table import GroupKind, Product
 
 
 class UnknownMachineError(ValueError):
-    """No row of the table of products is like these chips."""
+    """No row of the product table fits these chips."""
 
 
-def sized(key: str, highest: int, others: int = 0) -> Product:
-    """A row of the table, cut to the chips of this server where the row is a limit.
+def fit_row(key: str, highest: int, others: int = 0) -> Product:
+    """Return a row of the table, cut to the chips of this server where it is a limit.
 
-    Servers of cards have as many chips as somebody has put in: their row says how
-    many there may be, and the kubelet must not be told of more than there are.
-    Nor of ids that are another line's: each id of a server is one chip's.
+    Servers of cards have as many chips as somebody has installed. Their row gives the
+    most possible, and the kubelet must not be told of more chips than there are. It
+    must not be told of ids of another product line either: each id of a server is one
+    chip's.
 
     Args:
-        key: Of the row.
+        key: Key of the row.
         highest: The highest physical id that was seen.
         others: Mask of the ids of the server's other product lines.
 
     Raises:
         UnknownMachineError: There is no such row, or it has no such chip.
     """
-    return _sized(key, highest, others)
+    return _fit_row_cached(key, highest, others)
 
 
 @cache
-def _sized(key: str, highest: int, others: int) -> Product:
+def _fit_row_cached(key: str, highest: int, others: int) -> Product:
     try:
         row = table.by_key(key)
     except UnknownProductError as error:
@@ -57,8 +58,8 @@ def _sized(key: str, highest: int, others: int) -> Product:
     )
 
 
-def ordered(rows: Iterable[Product]) -> tuple[Product, ...]:
-    """The rows of one server: the one with the most chips first, then by resource."""
+def order_rows(rows: Iterable[Product]) -> tuple[Product, ...]:
+    """Return the rows of one server: most chips first, then by resource."""
     return tuple(
         sorted(rows, key=lambda row: (-row.all_chips.bit_count(), row.resource))
     )

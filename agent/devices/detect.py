@@ -1,4 +1,4 @@
-"""Which driver knows the chips of this node."""
+"""Choose the driver that reads the chips of this node."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,64 +15,66 @@ KINDS = (AUTO, DCMI, SIMULATED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What we were told about the driver."""
+class DriverSettings:
+    """Settings of the driver, as given on the command line."""
 
     #: One of KINDS.
     kind: str
-    #: Of the simulated driver.
+    #: File of the simulated driver.
     file: Path
-    #: How often that is looked at. Unit: seconds.
+    #: Longest time between two checks of that file. Unit: seconds.
     poll_s: float
-    #: The libdcmi.so; None to look for it.
+    #: Path of libdcmi.so; None to search for it.
     library: Path | None
-    #: Key of the row of the table; "" to tell it from the chips.
+    #: Key of the row of the product table; "" to detect it from the chips.
     product: str
-    #: How long one call of the library may take. Unit: seconds.
+    #: Longest time of one call of the library. Unit: seconds.
     call_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A driver, and in words which it is and why."""
+    """The chosen driver, its kind, and the reason for the choice."""
 
     driver: Driver
     kind: str
-    why: str
+    reason: str
 
 
-def choose(
-    wish: Wish,
+def choose_driver(
+    settings: DriverSettings,
     *,
     wall_ms: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> Choice:
-    """Take the driver that was asked for; of `auto`, libdcmi where there is one.
+    """Return the requested driver; for `auto` libdcmi if it is installed.
 
     Args:
-        wish: What we were told.
-        wall_ms: Unix milliseconds now.
-        environment: Ours: where libraries are looked for, and what they find.
+        settings: Settings of the driver.
+        wall_ms: Returns Unix milliseconds now.
+        environment: Environment variables of the agent: where libraries are searched.
     """
-    library = wish.library or find_library.found(environment)
-    if wish.kind == SIMULATED or (wish.kind == AUTO and library is None):
-        looked = ", ".join(map(str, find_library.folders(environment)))
+    library = settings.library or find_library.locate(environment)
+    if settings.kind == SIMULATED or (settings.kind == AUTO and library is None):
+        searched = ", ".join(map(str, find_library.search_folders(environment)))
         return Choice(
-            driver=SimulatedDriver(wish.file, poll_s=wish.poll_s, wall_ms=wall_ms),
+            driver=SimulatedDriver(
+                settings.file, poll_s=settings.poll_s, wall_ms=wall_ms
+            ),
             kind=SIMULATED,
-            why="as told"
-            if wish.kind == SIMULATED
-            else f"no {find_library.LIBRARY} in {looked}",
+            reason="as told"
+            if settings.kind == SIMULATED
+            else f"no {find_library.LIBRARY} in {searched}",
         )
     library = library or find_library.FOLDERS[0] / find_library.LIBRARY
     return Choice(
         driver=DcmiDriver(
             library,
-            product=wish.product,
-            call_s=wish.call_s,
+            product=settings.product,
+            call_s=settings.call_s,
             wall_ms=wall_ms,
-            environment=find_library.with_libraries(environment),
+            environment=find_library.make_environment(environment),
         ),
         kind=DCMI,
-        why=str(library),
+        reason=str(library),
     )

@@ -1,9 +1,9 @@
-"""The contract between the agent and whatever knows the chips.
+"""The contract between the agent and a driver, which reads the chips of the node.
 
-    DriverError              the driver could not be asked, or made no sense
-    └── DriverFileError      the file of a simulated driver is not usable
+    DriverError              the driver did not answer, or its answer made no sense
+    └── DriverFileError      the file of a simulated driver is unusable
 
-A driver that cannot answer raises; it never answers with less than it knows.
+A driver without an answer raises; it never leaves out what it knows.
 """
 
 from dataclasses import dataclass
@@ -13,47 +13,47 @@ from agent.devices.reading import Reading
 
 
 class Driver(Protocol):
-    """Whatever can say which chips there are and how they are."""
+    """A source of readings of the node's chips."""
 
     async def read(self) -> Reading:
-        """Look once, without blocking the event loop.
+        """Return a reading of the chips, without blocking the event loop.
 
         Raises:
-            DriverError: the hardware or its description cannot be read now.
+            DriverError: The hardware or its description cannot be read now.
         """
         ...  # the body of a protocol method
 
-    async def news(self, within_s: float) -> bool:
-        """Wait until there may be something new to read, but no longer than so.
+    async def wait_for_news(self, within_s: float) -> bool:
+        """Wait until there may be a new reading, at most `within_s`.
 
         Args:
-            within_s: Unit: seconds, above 0.
+            within_s: Longest wait. Unit: seconds, above 0.
 
         Returns:
-            Whether there may be; else all is as it was last read.
+            Whether there may be a new reading; else nothing has changed since the last.
         """
         ...  # the body of a protocol method
 
     async def close(self) -> None:
-        """Let go of what the driver has; it is not used any more."""
+        """Release the resources of the driver; it must not be used afterwards."""
         ...  # the body of a protocol method
 
 
 class DriverError(Exception):
-    """The driver could not be asked, or its answer made no sense."""
+    """The driver did not answer, or its answer made no sense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One thing that is wrong in a document, and where."""
+    """One error in a document, with its place."""
 
-    #: Path inside the document ("faults[1].chip"); "" is the document itself.
+    #: Path inside the document ("faults[1].chip"); "" for the document itself.
     at: str
     expected: str
     found: str
 
     def __str__(self) -> str:
-        """One line: where, what was expected, what was found."""
+        """Return one line: place, expected and found content."""
         where = f"{self.at}: " if self.at else ""
         return f"{where}expected {self.expected}, found {self.found}"
 

@@ -1,11 +1,11 @@
-"""Who is a process, and which processes has a pod left? Asked of the kernel.
+"""Ask the kernel for the names of processes, and for processes left by deleted pods.
 
-Only what the kernel tells everybody is read, so it takes no capability; but a
-container sees the host's processes only with the host's numbers (`hostPID`). What is
-not seen is said to be unknown, or to be nobody.
+Only files that every process may read are used, so no capability is necessary. But a
+container sees the host's processes only with the host's numbers (`hostPID`). A process
+that is not seen is reported as unknown, or not at all.
 
-A process that hangs in a driver can make whoever asks for its arguments hang as well.
-So a thread asks, and nobody waits for it for long.
+A process that hangs in a driver can block the reader of its arguments too. So a thread
+asks, and the caller waits for at most a deadline.
 """
 
 import asyncio
@@ -23,79 +23,82 @@ from service.worker import Worker
 T = TypeVar("T")
 
 PROC = Path("/proc")
-#: A thousand processes take some 20 ms.
+#: Longest wait for an answer; a thousand processes take some 20 ms. Unit: seconds.
 DEADLINE_S = 1.0
-#: Of a pod's processes, the first are told.
+#: Highest number of returned processes of one pod.
 _MOST_OF_A_POD = 8
 _NAME_CHARACTERS = 64
-#: How both cgroup drivers of the kubelet name a pod's group, whole or as seen from
+#: Name of a pod's group with both cgroup drivers of the kubelet, whole or as seen from
 #: another group: `…/pod<uid>/…`, `…-pod<uid with _>.slice/…`.
 _GROUP = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """A process on a chip, as far as it is known."""
+    """A process on a chip, with name and user if known."""
 
     pid: int
-    #: "" when it cannot be told
+    #: "" when unknown
     name: str = ""
-    #: Number of the user whose it is; None when it cannot be told.
+    #: Number of its user; None when unknown.
     user: int | None = None
 
     def __str__(self) -> str:
-        """What a person reads: `4711 (python3, uid 1000)`."""
-        known = [self.name] if self.name else []
-        known += [] if self.user is None else [f"uid {self.user}"]
-        return f"{self.pid} ({', '.join(known)})" if known else str(self.pid)
+        """Return the text for people: `4711 (python3, uid 1000)`."""
+        facts = [self.name] if self.name else []
+        facts += [] if self.user is None else [f"uid {self.user}"]
+        return f"{self.pid} ({', '.join(facts)})" if facts else str(self.pid)
 
 
 class Processes:
-    """Protects the thread that asks, and what it is being asked."""
+    """The thread that asks the kernel, and its call in flight."""
 
     def __init__(self, proc: Path = PROC, *, deadline_s: float = DEADLINE_S) -> None:
         """Ask nothing yet.
 
         Args:
             proc: Where the kernel shows groups of processes.
-            deadline_s: How long an answer may take. Unit: seconds.
+            deadline_s: Longest wait for an answer. Unit: seconds.
         """
         self._proc = proc
         self._deadline_s = deadline_s
         self._worker = Worker("processes")
         self._last: asyncio.Future[Any] | None = None
 
-    async def known(self, pids: Collection[int]) -> Mapping[int, Occupant]:
-        """Say who these processes are; of those that cannot be told, the number."""
-        found = await self._asked(_known, tuple(pids))
-        return {pid: Occupant(pid=pid) for pid in pids} | (found or {})
+    async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
+        """Return {pid: name and user}; an unknown process has its pid only."""
+        occupants = await self._call(_describe, tuple(pids))
+        return {pid: Occupant(pid=pid) for pid in pids} | (occupants or {})
 
-    async def of_pods(self, uids: Collection[str]) -> Mapping[str, tuple[int, ...]]:
-        """Find the processes in the groups of these pods.
+    async def pids_of_pods(
+        self, uids: Collection[str]
+    ) -> Mapping[str, tuple[int, ...]]:
+        """Return the processes in the groups of these pods.
 
         Returns:
-            {uid: pids, the lowest first}, without pods that have none. When nobody
-            answers in time every pod is in it, without pids: it may have some.
+            {uid: pids, the lowest first}, without pods that have none. Without an
+            answer in time
+            it has every pod with no pids: each may have some.
         """
-        found = await self._asked(_of_pods, self._proc, frozenset(uids))
-        return dict.fromkeys(uids, ()) if found is None else found
+        pids_by_uid = await self._call(_find_pids, self._proc, frozenset(uids))
+        return dict.fromkeys(uids, ()) if pids_by_uid is None else pids_by_uid
 
-    async def _asked(self, function: Callable[..., T], *args: object) -> T | None:
-        """Have a function called, unless the thread is caught by an earlier one."""
+    async def _call(self, function: Callable[..., T], *args: object) -> T | None:
+        """Call a function in the thread; None if the thread hangs or is too slow."""
         until = clock.loop_s() + self._deadline_s
-        if self._last is not None and not await _done(self._last, until):
+        if self._last is not None and not await _is_done(self._last, until):
             return None
         call = self._worker.call(function, *args)
         self._last = call
-        return call.result() if await _done(call, until) else None
+        return call.result() if await _is_done(call, until) else None
 
 
-async def _done(call: "asyncio.Future[T]", until: float) -> bool:
+async def _is_done(call: "asyncio.Future[T]", until: float) -> bool:
     done, _ = await asyncio.wait({call}, timeout=max(0.0, until - clock.loop_s()))
     return bool(done)
 
 
-def _known(pids: tuple[int, ...]) -> dict[int, Occupant]:
+def _describe(pids: tuple[int, ...]) -> dict[int, Occupant]:
     return {occupant.pid: occupant for occupant in map(_occupant, pids)}
 
 
@@ -103,29 +106,31 @@ def _occupant(pid: int) -> Occupant:
     try:
         process = psutil.Process(pid)
         name, user = process.name(), process.uids().real
-    except psutil.Error:  # it has gone, or is none that we can see
+    except psutil.Error:  # it has ended, or is not visible to the agent
         return Occupant(pid=pid)
-    # whoever runs a program names it, with any bytes
+    # a program's name can have any bytes
     shown = "".join(c if c.isprintable() else "?" for c in name)
     return Occupant(pid=pid, name=shown[:_NAME_CHARACTERS], user=user)
 
 
-def _of_pods(proc: Path, uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, list[int]] = {}
-    for pid, uid in _grouped(proc):
+def _find_pids(proc: Path, uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
+    pids_by_uid: dict[str, list[int]] = {}
+    for pid, uid in _iterate_groups(proc):
         if uid in uids:
-            found.setdefault(uid, []).append(pid)
-    return {uid: tuple(sorted(pids)[:_MOST_OF_A_POD]) for uid, pids in found.items()}
+            pids_by_uid.setdefault(uid, []).append(pid)
+    return {
+        uid: tuple(sorted(pids)[:_MOST_OF_A_POD]) for uid, pids in pids_by_uid.items()
+    }
 
 
-def _grouped(proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield each process that is in a pod's group, and the pod's uid."""
+def _iterate_groups(proc: Path) -> Iterator[tuple[int, str]]:
+    """Yield (pid, pod uid) of each process in a pod's group."""
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue
         try:
             text = (folder / "cgroup").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         group = _GROUP.search(text)
         if group is not None:

@@ -1,9 +1,8 @@
-"""What one look at the hardware of a node shows.
+"""The values of one reading of the node's hardware.
 
-A `Reading` is a fact without a verdict: which chips answered, which faults they
-report, which processes use them. `agent.health.conditions` turns faults into
-conditions. Two readings of an unchanged machine are equal, so that a change is a
-comparison.
+A `Reading` is a fact without a verdict: which chips answered, their faults, and the
+processes on them. `agent.health.conditions` turns faults into conditions. Two readings
+of an unchanged machine are equal, so a comparison shows a change.
 """
 
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from scheduler_core.products.table import Product
 
 
 class Level(Enum):
-    """How serious a fault is, from none to worst: the order of the members.
+    """Level of a fault, from none to worst in the members' order.
 
     The values are the wire names of MindCluster's fault configuration.
     """
@@ -31,14 +30,14 @@ class Level(Enum):
     MANUALLY_SEPARATE = "ManuallySeparateNPU"
 
 
-#: Of a fault that nobody has given one: a chip that may be broken is not given out.
-UNSAID = Level.SEPARATE
+#: Level of a fault without one: a chip that may be broken is not given out.
+UNKNOWN_LEVEL = Level.SEPARATE
 
 _RANK = {level: rank for rank, level in enumerate(Level)}
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """The most serious of some levels; none at all is `Level.NORMAL`."""
+    """Return the worst of some levels; `Level.NORMAL` for none."""
     return max(levels, key=_RANK.__getitem__, default=Level.NORMAL)
 
 
@@ -49,36 +48,36 @@ class ChipFault:
     chip: int
     #: Upper-case hexadecimal, as the fault configuration writes it.
     code: str
-    #: None: whoever reported it did not say, and the fault configuration does.
+    #: None: the driver gave no level, and the fault configuration decides.
     level: Level | None = None
-    #: What the driver makes of it: 0 a warning, 1 minor, 2 major, 3 critical; None
-    #: when it did not say. Decides for codes that no configuration names.
+    #: The driver's own: 0 warning, 1 minor, 2 major, 3 critical; None when not given.
+    #: Decides for codes that no configuration names.
     severity: int | None = None
-    #: A fault of the parameter-plane network, not of the chip itself.
+    #: True for a fault of the parameter-plane network, False for one of the chip.
     network: bool = False
     #: When it was first seen. Unit: Unix milliseconds.
     since_ms: int = 0
 
     @property
     def seriousness(self) -> Level:
-        """Its level, or `UNSAID`."""
-        return UNSAID if self.level is None else self.level
+        """The level, or `UNKNOWN_LEVEL` for a fault without one."""
+        return UNKNOWN_LEVEL if self.level is None else self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchFault:
-    """One fault of a switch of a SuperPoD node, as the reference describes it."""
+    """One fault of a switch of a SuperPoD node, in the reference's terms."""
 
     #: As the fault configuration writes it: `[0x08520003,na,L2,na]`.
     code: str
     event_type: int = 0
-    #: What the port leads to: 0 a CPU, 1 an NPU, 2 another switch, 65535 nothing.
+    #: Peer of the port: 0 a CPU, 1 an NPU, 2 another switch, 65535 none.
     peer: int = 65535
     peer_port: int = 0
-    #: The switch chip, and its port.
+    #: Number of the switch chip, and of its port.
     chip: int = 0
     port: int = 0
-    #: 0 a warning, 1 minor, 2 major, 3 critical.
+    #: 0 warning, 1 minor, 2 major, 3 critical.
     severity: int = 0
     #: When it was first seen. Unit: Unix milliseconds.
     since_ms: int = 0
@@ -86,26 +85,26 @@ class SwitchFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process that uses a chip, whoever started it."""
+    """One process that uses a chip."""
 
     chip: int
     pid: int
 
 
-#: The driver has no such number, or does not say it. Also the wire's.
+#: Number that the driver does not have or give; also used on the wire.
 UNKNOWN = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipDetails:
-    """What a chip has besides its number."""
+    """Numbers, address and memory of a chip."""
 
     chip: int
     #: The driver's own order.
     logic_id: int
-    #: In the parameter plane; "" when it has none.
+    #: Address in the parameter plane; "" when it has none.
     ip: str = ""
-    #: Of its own; 0 when unknown. Unit: MB.
+    #: Size of the chip's own memory; 0 when unknown. Unit: MB.
     memory_mb: int = 0
     #: Its number within the SuperPoD.
     super_device_id: int = UNKNOWN
@@ -113,28 +112,28 @@ class ChipDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevice:
-    """A part of a chip, cut before we came: a device of its own to the kubelet."""
+    """A part of a chip, created before the agent started: a device to the kubelet."""
 
-    #: The chip that it is a part of: its parent.
+    #: Physical id of its chip.
     chip: int
-    #: The driver's number for it, which no other on the node has.
+    #: The driver's number for it, unique on the node.
     number: int
-    #: How much of a chip it is, as resources and names have it ("4c.3cpu").
+    #: Its share of a chip, as in names of resources ("4c.3cpu").
     kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A chip of which this look could not tell everything: the rest is older."""
+    """A chip that one reading could not read completely; the rest is older."""
 
     chip: int
-    #: For a person: which call, and what came of it.
-    why: str
+    #: The failed call and its error, for people.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Everything that one look at the hardware shows."""
+    """One reading of the hardware: chips of one product line, and other lines."""
 
     product: Product
     #: Model of the chips as the driver names it ("910A"); "" when unknown.
@@ -145,45 +144,48 @@ class Reading:
     chips: tuple[int, ...]
     #: NUMA node of each chip by physical id, vanished ones too; () when unknown.
     numa: tuple[int, ...] = ()
-    #: Under what name the cards are sold ("Atlas 300I Duo"); "" when unknown.
+    #: Name under which the cards are sold ("Atlas 300I Duo"); "" when unknown.
     product_type: str = ""
     #: Ordered by chip; () when there are none.
     details: tuple[ChipDetails, ...] = ()
-    #: Which SuperPoD the server belongs to; -1 when it could and does not.
+    #: Id of the server's SuperPoD; -1 when it belongs to none.
     super_pod_id: int = UNKNOWN
-    #: Which server of it.
+    #: Index of the server in its SuperPoD.
     server_index: int = UNKNOWN
-    #: "" when unknown.
+    #: Version of the driver; "" when unknown.
     driver_version: str = ""
-    #: Ordered by chip. Faults and processes of these are from an earlier look.
+    #: Ordered by chip. Faults and processes of these chips are from an earlier reading.
     unread: tuple[Unread, ...] = ()
     #: Ordered by chip, then as reported.
     faults: tuple[ChipFault, ...] = ()
-    #: Chips whose parameter-plane network the driver's own check finds broken, with or
+    #: Chips with a broken parameter-plane network in the driver's own check, with or
     #: without a fault code, ascending.
     unreachable: tuple[int, ...] = ()
-    #: Of the node's own switches, which A3 servers have.
+    #: Faults of the node's own switches, which A3 servers have.
     switch_faults: tuple[SwitchFault, ...] = ()
     #: Ordered by chip, then pid.
     processes: tuple[Process, ...] = ()
     #: Ordered by number. A chip with any of them is not given out whole.
     virtual: tuple[VirtualDevice, ...] = ()
-    #: What the same look shows of the node's other product lines, each its own chips
-    #: and what is said of them; of no further ones in turn.
-    beside: tuple["Reading", ...] = ()
-    #: Device of the host that containers get in the place of each chip's own; "" where
-    #: the container runtime mounts the chips.
+    #: Readings of the node's other product lines, each with its own chips; their
+    #: `other_lines` are empty.
+    other_lines: tuple["Reading", ...] = ()
+    #: Host device that containers get instead of each chip's own; "" where the
+    #: container runtime mounts the chips.
     stand_in: str = ""
 
     @property
     def lines(self) -> tuple["Reading", ...]:
-        """What it shows of each product line: the first, and those beside it."""
-        return (replace(self, beside=()) if self.beside else self, *self.beside)
+        """Readings of all product lines: this one first, then the others."""
+        return (
+            replace(self, other_lines=()) if self.other_lines else self,
+            *self.other_lines,
+        )
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
-        """The faults of one chip, in the order in which they were reported."""
+        """Return the faults of one chip, in the order of the report."""
         return tuple(fault for fault in self.faults if fault.chip == chip)
 
     def pids_of(self, chip: int) -> tuple[int, ...]:
-        """The processes on one chip, ascending."""
-        return tuple(use.pid for use in self.processes if use.chip == chip)
+        """Return the processes on one chip, ascending."""
+        return tuple(process.pid for process in self.processes if process.chip == chip)

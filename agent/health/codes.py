@@ -1,6 +1,6 @@
-"""The built-in fault codes: which level each has when the cluster says nothing else.
+"""Built-in levels of fault codes, for a cluster without its own lists.
 
-One entry for each level, in hexadecimal; `8F180200-19` stands for all codes from
+Each level has an entry of codes in hexadecimal. `8F180200-19` stands for all codes from
 8F180200 to 8F180219. A code in two entries has the worse level (A2301001).
 
 Source: MindCluster's device plugin, `build/faultCode.json` (at 22bb3d98).
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from agent.devices.reading import Level
 
-#: Faults of the parameter-plane network, whichever entry they stand in: link down,
+#: Codes of parameter-plane network faults, whatever their entry: link down,
 #: UnifiedBus port down, and two that network monitoring adds.
 #: Source: `pkg/common/fault_code.go`.
 NETWORK: frozenset[str] = frozenset({"81078603", "81078607", "110000002", "110001024"})
@@ -93,20 +93,20 @@ _LISTED: Mapping[Level, str] = {
 }
 
 
-def listed() -> Mapping[Level, tuple[str, ...]]:
-    """Return the codes of each level, as they are spelled in the source."""
+def codes_by_level() -> Mapping[Level, tuple[str, ...]]:
+    """Return {level: its codes}, as the source spells them."""
     return {level: tuple(_codes(text)) for level, text in _LISTED.items()}
 
 
 def canonical(code: str) -> str:
-    """Return a code as tables know it: `020001002` and `20001002` are one code."""
+    """Return a code without leading zeros: `020001002` and `20001002` are one code."""
     return code.upper().lstrip("0")
 
 
 def _codes(text: str) -> Iterator[str]:
     for word in text.split():
         first, _, last = word.partition("-")
-        # the last two digits of the end are enough: no range is longer
+        # the last two digits of the end are enough: no range is longer than 256
         end = int(first[:-2] + last, 16) if last else int(first, 16)
         for code in range(int(first, 16), end + 1):
             yield f"{code:0{len(first)}X}"

@@ -1,16 +1,16 @@
-"""What the faults of a chip mean: a pure state machine over readings.
+"""Condition of each chip over time: a pure state machine over readings of the driver.
 
-A chip is in one of four conditions. A reading gives each chip a finding, the
-table says which condition follows, and each condition has a way back:
+A chip is in one of four conditions. A reading gives each chip a finding, a table gives
+the condition that follows, and each condition has a way back:
 
     HEALTHY            in service
-    UNHEALTHY          a fault takes it out of service, or it no longer answers
+    UNHEALTHY          a fault takes it out of service, or it does not answer
     NETWORK_UNHEALTHY  in service, but its parameter-plane network has a fault
-    RECOVERING         its faults are gone, but not yet for long enough
+    RECOVERING         its faults are gone, but not yet for the hold-off
 
-The hold-off keeps a flapping fault from offering a chip again and again. A
-network fault clears without RECOVERING: the chip was in service all along, and
-taking it out in order to recover would be the only harm done.
+The hold-off keeps a flapping fault from offering a chip again and again. A network
+fault clears without RECOVERING: the chip was in service all along, and taking it out
+would only do harm.
 
 Source: MindCluster's device plugin, `pkg/common/fault_code.go` (at 22bb3d98).
 """
@@ -26,7 +26,7 @@ from scheduler_core.node import chips as chip_sets
 
 
 class Condition(Enum):
-    """How a chip is."""
+    """Condition of a chip; the values are shown to people and metrics."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -35,9 +35,9 @@ class Condition(Enum):
 
 
 class Finding(Enum):
-    """What one reading says about one chip.
+    """Result of one reading for one chip.
 
-    STEADY: the same was found at each reading for the whole hold-off.
+    STEADY: every reading of the whole hold-off had this result.
     """
 
     FAULTY = "faulty"
@@ -48,15 +48,15 @@ class Finding(Enum):
 
 
 class Tolerance(Enum):
-    """Whether a chip with a fault of some level stays in service."""
+    """Whether a chip with a fault of a level stays in service."""
 
     ALWAYS = "always"
     IN_USE = "while a pod uses it"
     NEVER = "never"
 
 
-#: Faults of the chip itself. FreeRestartNPU is tolerated by the reference only
-#: with its grace tolerance, a part of hot reset, which we do not have.
+#: {level of a chip's own fault: tolerance}. The reference tolerates FreeRestartNPU
+#: only with its grace tolerance, a part of hot reset, which the agent does not have.
 TOLERANCE: Mapping[Level, Tolerance] = MappingProxyType(
     {
         Level.NORMAL: Tolerance.ALWAYS,
@@ -72,8 +72,8 @@ TOLERANCE: Mapping[Level, Tolerance] = MappingProxyType(
     }
 )
 
-#: Network faults: whether the network counts as healthy. The restart levels make
-#: no sense for a link and count as NotHandleFault.
+#: {level of a network fault: whether the network counts as healthy}. The restart
+#: levels make no sense for a link and count as NotHandleFault.
 NETWORK_TOLERATED: Mapping[Level, bool] = MappingProxyType(
     {
         Level.NORMAL: True,
@@ -113,16 +113,16 @@ def _table() -> dict[tuple[Condition, Finding], Condition]:
     }
 
 
-#: {(condition, finding): condition that follows}. Every pair is in it.
+#: {(condition, finding): next condition}, for every pair.
 TRANSITIONS: Mapping[tuple[Condition, Finding], Condition] = MappingProxyType(_table())
 
-#: Reason of a chip that the machine should have and that does not answer.
+#: Reason of a chip that the product has and that does not answer.
 VANISHED = "vanished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipHealth:
-    """One chip: its condition, and what was last found."""
+    """Condition of one chip, and the finding of the last reading."""
 
     condition: Condition = Condition.HEALTHY
     finding: Finding = Finding.CLEAR
@@ -134,13 +134,13 @@ class ChipHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """All chips of the product; none is ever forgotten."""
+    """Health of all chips of the product; no chip is ever dropped."""
 
-    #: {physical id: how the chip is}
+    #: {physical id: health}
     chips: Mapping[int, ChipHealth] = field(default_factory=dict)
 
-    def having(self, *conditions: Condition) -> tuple[int, ...]:
-        """The chips in any of these conditions, ascending."""
+    def chips_in(self, *conditions: Condition) -> tuple[int, ...]:
+        """Return the chips in any of these conditions, ascending."""
         return tuple(
             chip
             for chip, health in sorted(self.chips.items())
@@ -149,62 +149,62 @@ class Health:
 
     @property
     def in_service(self) -> tuple[int, ...]:
-        """The chips that the kubelet may give out, ascending."""
-        return self.having(Condition.HEALTHY, Condition.NETWORK_UNHEALTHY)
+        """Chips that the kubelet may give out, ascending."""
+        return self.chips_in(Condition.HEALTHY, Condition.NETWORK_UNHEALTHY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One chip changed its condition."""
+    """Change of one chip's condition."""
 
     chip: int
     before: Condition
     after: Condition
-    #: What caused it: level and codes, "vanished", or "faults cleared".
+    #: Cause: level and codes, "vanished", or "faults cleared".
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One event: what was read, and what decides how to take it."""
+class ReadingTaken:
+    """Event: a reading of the driver, and what decides about its faults."""
 
     reading: Reading
-    #: Chips that a pod uses now: some faults are tolerated on those.
+    #: Chips that a pod uses now: some levels are tolerated on these.
     in_use: frozenset[int] = frozenset()
     #: The hold-off. Unit: seconds, 0 or more.
     recover_s: float = 1.0
 
 
 def step(
-    state: Health, look: Look, now: float
+    state: Health, event: ReadingTaken, now: float
 ) -> tuple[Health, tuple[Transition, ...]]:
-    """What the chips are after one more look, and which of them changed.
+    """Apply one reading; return the health of all chips and the transitions.
 
-    A chip that is seen for the first time counts as healthy until this look; one that
-    the product has and nobody has ever seen is as bad as one that has vanished.
+    A chip counts as healthy before its first reading. A chip that the product has and
+    no reading has shown is as bad as a vanished one.
 
     Args:
-        state: How the chips were. Starts as `Health()`.
-        look: The reading, with chips in use and hold-off.
+        state: Health before; starts as `Health()`.
+        event: The reading, with chips in use and hold-off.
         now: Loop time of the reading. Unit: seconds; never decreases.
 
     Returns:
-        The new state and the transitions, ordered by chip.
+        The new health, and the transitions ordered by chip.
     """
     chips: dict[int, ChipHealth] = {}
     transitions: list[Transition] = []
-    all_chips = chip_sets.ids_of(look.reading.product.all_chips)
-    for chip in sorted({*all_chips, *state.chips, *look.reading.chips}):
-        before = state.chips.get(chip, ChipHealth())
-        after = _chip_step(before, chip, look, now)
-        chips[chip] = after
-        if after.condition is not before.condition:
+    all_chips = chip_sets.ids_of(event.reading.product.all_chips)
+    for chip in sorted({*all_chips, *state.chips, *event.reading.chips}):
+        old_health = state.chips.get(chip, ChipHealth())
+        new_health = _chip_step(old_health, chip, event, now)
+        chips[chip] = new_health
+        if new_health.condition is not old_health.condition:
             transitions.append(
                 Transition(
                     chip=chip,
-                    before=before.condition,
-                    after=after.condition,
-                    reason=_cause(after),
+                    before=old_health.condition,
+                    after=new_health.condition,
+                    reason=_cause(new_health),
                 )
             )
     return Health(chips=MappingProxyType(chips)), tuple(transitions)
@@ -218,12 +218,12 @@ _STEADY = MappingProxyType(
 )
 
 
-def is_settled(state: Health, reading: Reading) -> bool:
-    """Whether nothing would come of the same reading later, whatever pods do.
+def is_stable(state: Health, reading: Reading) -> bool:
+    """Tell whether the same reading later would change nothing, whatever pods do.
 
     Args:
-        state: What has come of it now.
-        reading: That was looked at.
+        state: Health after the reading.
+        reading: The reading last applied.
     """
     is_steady = all(
         TRANSITIONS[health.condition, finding] is health.condition
@@ -235,30 +235,32 @@ def is_settled(state: Health, reading: Reading) -> bool:
     )
 
 
-def _chip_step(before: ChipHealth, chip: int, look: Look, now: float) -> ChipHealth:
-    finding = _finding(chip, look)
-    since = before.found_since if finding is before.finding else now
-    held_off = now - since >= look.recover_s
-    event = _STEADY.get(finding, finding) if held_off else finding
+def _chip_step(
+    old_health: ChipHealth, chip: int, taken: ReadingTaken, now: float
+) -> ChipHealth:
+    finding = _finding(chip, taken)
+    since = old_health.found_since if finding is old_health.finding else now
+    held_off = now - since >= taken.recover_s
+    effective_finding = _STEADY.get(finding, finding) if held_off else finding
     return ChipHealth(
-        condition=TRANSITIONS[before.condition, event],
+        condition=TRANSITIONS[old_health.condition, effective_finding],
         finding=finding,
         found_since=since,
-        reason=_reason(chip, look.reading),
+        reason=_reason(chip, taken.reading),
     )
 
 
 def _cause(after: ChipHealth) -> str:
-    # A fault that is tolerated may remain; it is not why the chip came back.
+    # a tolerated fault may remain; it is not why the chip came back
     return "faults cleared" if after.finding is Finding.CLEAR else after.reason
 
 
-def _finding(chip: int, look: Look) -> Finding:
-    if chip not in look.reading.chips:
+def _finding(chip: int, taken: ReadingTaken) -> Finding:
+    if chip not in taken.reading.chips:
         return Finding.FAULTY
-    faults = look.reading.faults_of(chip)
-    own = worst(fault.seriousness for fault in faults if not fault.network)
-    if not _is_tolerated(own, in_use=chip in look.in_use):
+    faults = taken.reading.faults_of(chip)
+    worst_level = worst(fault.seriousness for fault in faults if not fault.network)
+    if not _is_tolerated(worst_level, in_use=chip in taken.in_use):
         return Finding.FAULTY
     if all(NETWORK_TOLERATED[fault.seriousness] for fault in faults if fault.network):
         return Finding.CLEAR

@@ -1,13 +1,13 @@
-"""Faults that grow worse by returning or by staying: a pure state machine.
+"""Upgrades of faults that return or stay: a pure state machine.
 
-A code that comes several times within a window, or that stays longer than its
-time-out, gives its chip an *upgrade*: a level that lasts until its way back is
-walked. Of a duration, that is when the code has been gone for long enough; of a
-frequency, when it has been gone for the release window, or, where there is none,
-when a person takes the chip's name out of `ManuallySeparateNPU` (`Pardoned`).
+A code that comes several times within a window, or stays longer than its time-out,
+gives its chip an *upgrade*: a higher level. An upgrade by duration ends when the code
+has been gone for long enough. An upgrade by frequency ends when the code has been gone
+for the release window. Without such a window it ends when a person takes the chip's
+name out of `ManuallySeparateNPU` (`SeparationLifted`).
 
-Only codes that have a rule are followed, and only on chips that answer: of a chip
-that is silent nobody knows what it would say.
+Only codes with a rule are followed, and only on chips that answer: the faults of a
+silent chip are unknown.
 
 Source: MindCluster's device plugin, `faultCustomization.json` and
 `pkg/common/fault_code.go` (at 22bb3d98).
@@ -23,24 +23,24 @@ from agent.health.rules import FaultConfig
 
 
 class Kind(Enum):
-    """Why a fault has another level than its code. The values are wire names."""
+    """Cause of a level that differs from the code's own. The values are wire names."""
 
     FREQUENCY = "FaultFrequency"
     DURATION = "FaultDuration"
-    #: Separated by hand; never made here.
+    #: Separated by hand; `monitor` makes these.
     AUTOFILL = "FaultAutofill"
 
 
-#: Chip and canonical code.
+#: (chip, canonical code)
 Key = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """A level that a fault has got by returning or by staying."""
+    """A level that a fault got by returning or by staying."""
 
     chip: int
-    #: Canonical.
+    #: Canonical code.
     code: str
     level: Level
     kind: Kind
@@ -49,219 +49,231 @@ class Upgrade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
-    """How one code has come and gone on one chip. Times are loop seconds."""
+class CodeHistory:
+    """Arrivals of one code on one chip. Times are in seconds of the loop clock."""
 
     is_present: bool = False
-    #: Since when it is present, or gone.
+    #: Since when the code is present, or gone.
     since: float
-    #: When it came, the oldest first; none older than the window of its rule.
-    came: tuple[float, ...] = ()
+    #: Times of its arrivals, oldest first; none older than the window of its rule.
+    arrivals_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Courses of codes that have rules, and the upgrades in force."""
+    """Histories of codes that have rules, and the upgrades in force."""
 
-    courses: Mapping[Key, Course] = field(default_factory=dict)
+    histories: Mapping[Key, CodeHistory] = field(default_factory=dict)
     #: Ordered by chip, code and kind.
     upgrades: tuple[Upgrade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """Event: what the chips report now."""
+class FaultsRead:
+    """Event: the faults that the chips report now."""
 
-    #: Chips that answered.
+    #: Chips that answered the driver.
     chips: frozenset[int]
     #: (chip, canonical code) of all faults.
     present: frozenset[Key]
     config: FaultConfig
-    #: Unix milliseconds.
+    #: Time of the reading. Unit: Unix milliseconds.
     now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """Event: these upgrades were in force when the agent before us ended."""
+class UpgradesRestored:
+    """Event: upgrades that were in force when the last agent ended."""
 
     upgrades: tuple[Upgrade, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pardoned:
-    """Event: a person has released a chip; what led to its separation is forgotten."""
+class SeparationLifted:
+    """Event: a person released a chip; the faults that separated it are forgotten."""
 
     chip: int
 
 
-Event = Looked | Restored | Pardoned
+Event = FaultsRead | UpgradesRestored | SeparationLifted
 
 
 @dataclass(frozen=True, slots=True)
-class Upgraded:
-    """Effect: a fault has become worse."""
+class UpgradeStarted:
+    """Effect: a fault got a higher level."""
 
     upgrade: Upgrade
 
 
 @dataclass(frozen=True, slots=True)
-class Eased:
-    """Effect: an upgrade has ended by itself."""
+class UpgradeEnded:
+    """Effect: an upgrade ended without a person."""
 
     upgrade: Upgrade
 
 
-Effect = Upgraded | Eased
+Effect = UpgradeStarted | UpgradeEnded
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """What follows from one event.
+    """Apply one event; return the next state and the upgrades that start or end.
 
     Args:
         state: Starts as `State()`.
-        event: What happened.
+        event: One of the events above.
         now: Loop time. Unit: seconds; never decreases.
     """
     match event:
-        case Looked():
-            return _looked(state, event, now)
-        case Restored(upgrades):
-            return _restored(state, upgrades, now), ()
-        case Pardoned(chip):
-            return _pardoned(state, chip), ()
+        case FaultsRead():
+            return _apply_faults(state, event, now)
+        case UpgradesRestored(upgrades):
+            return _restore(state, upgrades, now), ()
+        case SeparationLifted(chip):
+            return _lift_separation(state, chip), ()
 
 
-def _looked(state: State, look: Looked, now: float) -> tuple[State, tuple[Effect, ...]]:
-    if not look.present and not state.courses:
-        return state, ()  # the rule, and it is asked at each look
-    ruled = {key for key in look.present if _has_rule(key[1], look.config)}
-    courses = {
-        key: _course(state.courses.get(key), key, look, now)
-        for key in sorted(state.courses.keys() | ruled)
+def _apply_faults(
+    state: State, read: FaultsRead, now: float
+) -> tuple[State, tuple[Effect, ...]]:
+    if not read.present and not state.histories:
+        return state, ()  # the common case, at each reading
+    keys_with_rule = {key for key in read.present if _has_rule(key[1], read.config)}
+    histories = {
+        key: _extend_history(state.histories.get(key), key, read, now)
+        for key in sorted(state.histories.keys() | keys_with_rule)
     }
-    before = {_name(upgrade): upgrade for upgrade in state.upgrades}
-    after = {
+    old_upgrades = {_name_of(upgrade): upgrade for upgrade in state.upgrades}
+    upgrades = {
         name: upgrade
-        for name, upgrade in before.items()
-        if _lasts(upgrade, courses, look, now)
+        for name, upgrade in old_upgrades.items()
+        if _is_lasting(upgrade, histories, read, now)
     }
-    eased = [before[name] for name in before if name not in after]
-    made = [
+    ended = [old_upgrades[name] for name in old_upgrades if name not in upgrades]
+    started = [
         upgrade
-        for key, course in courses.items()
-        for upgrade in _due(key, course, look, now)
-        if _name(upgrade) not in after
+        for key, history in histories.items()
+        for upgrade in _met_upgrades(key, history, read, now)
+        if _name_of(upgrade) not in upgrades
     ]
-    after |= {_name(upgrade): upgrade for upgrade in made}
-    courses = {
-        key: course
-        for key, course in courses.items()
-        if not _is_forgotten(key, course, after.values())
+    upgrades |= {_name_of(upgrade): upgrade for upgrade in started}
+    histories = {
+        key: history
+        for key, history in histories.items()
+        if not _is_closed(key, history, upgrades.values())
     }
     state = State(
-        courses=MappingProxyType(courses),
-        upgrades=tuple(after[name] for name in sorted(after)),
+        histories=MappingProxyType(histories),
+        upgrades=tuple(upgrades[name] for name in sorted(upgrades)),
     )
-    return state, (*map(Eased, eased), *map(Upgraded, made))
+    return state, (*map(UpgradeEnded, ended), *map(UpgradeStarted, started))
 
 
-def _course(before: Course | None, key: Key, look: Looked, now: float) -> Course:
+def _extend_history(
+    old_history: CodeHistory | None, key: Key, read: FaultsRead, now: float
+) -> CodeHistory:
     chip, code = key
-    course = before or Course(since=now)
-    is_present = key in look.present
-    if chip in look.chips and is_present is not course.is_present:
-        came = (*course.came, now) if is_present else course.came
-        course = replace(course, is_present=is_present, since=now, came=came)
-    rule = look.config.frequency.get(code)
+    history = old_history or CodeHistory(since=now)
+    is_present = key in read.present
+    if chip in read.chips and is_present is not history.is_present:
+        arrivals_s = (*history.arrivals_s, now) if is_present else history.arrivals_s
+        history = replace(
+            history, is_present=is_present, since=now, arrivals_s=arrivals_s
+        )
+    rule = read.config.frequency.get(code)
     oldest = now - rule.window_s if rule else now
-    return replace(course, came=tuple(at for at in course.came if at > oldest))
+    return replace(
+        history, arrivals_s=tuple(at for at in history.arrivals_s if at > oldest)
+    )
 
 
-def _due(key: Key, course: Course, look: Looked, now: float) -> Iterable[Upgrade]:
-    """Return the upgrades whose condition is met; they may be in force already."""
+def _met_upgrades(
+    key: Key, history: CodeHistory, read: FaultsRead, now: float
+) -> Iterable[Upgrade]:
+    """Yield the upgrades whose condition is met; they may be in force already."""
     chip, code = key
-    often = look.config.frequency.get(code)
-    if often and course.is_present and len(course.came) >= often.times:
+    frequency = read.config.frequency.get(code)
+    if frequency and history.is_present and len(history.arrivals_s) >= frequency.times:
         yield Upgrade(
             chip=chip,
             code=code,
-            level=often.level,
+            level=frequency.level,
             kind=Kind.FREQUENCY,
-            at_ms=look.now_ms,
+            at_ms=read.now_ms,
         )
-    long = look.config.duration.get(code)
-    if long and course.is_present and now - course.since > long.timeout_s:
+    duration = read.config.duration.get(code)
+    if duration and history.is_present and now - history.since > duration.timeout_s:
         yield Upgrade(
             chip=chip,
             code=code,
-            level=long.level,
+            level=duration.level,
             kind=Kind.DURATION,
-            at_ms=look.now_ms,
+            at_ms=read.now_ms,
         )
 
 
-def _lasts(
-    upgrade: Upgrade, courses: Mapping[Key, Course], look: Looked, now: float
+def _is_lasting(
+    upgrade: Upgrade, histories: Mapping[Key, CodeHistory], read: FaultsRead, now: float
 ) -> bool:
-    course = courses.get((upgrade.chip, upgrade.code))
-    if course is None or course.is_present or upgrade.chip not in look.chips:
+    history = histories.get((upgrade.chip, upgrade.code))
+    if history is None or history.is_present or upgrade.chip not in read.chips:
         return True
-    gone_s = now - course.since
+    gone_s = now - history.since
     if upgrade.kind is Kind.DURATION:
-        long = look.config.duration.get(upgrade.code)
-        return long is not None and gone_s <= long.recover_s
-    often = look.config.frequency.get(upgrade.code)
-    if often is None:  # the rule has been taken away; people have separated nothing
+        duration = read.config.duration.get(upgrade.code)
+        return duration is not None and gone_s <= duration.recover_s
+    frequency = read.config.frequency.get(upgrade.code)
+    if frequency is None:  # the rule was removed, and no person has released the chip
         return upgrade.level is Level.MANUALLY_SEPARATE
-    return not often.release_s or gone_s <= often.release_s
+    return not frequency.release_s or gone_s <= frequency.release_s
 
 
-def _is_forgotten(key: Key, course: Course, upgrades: Iterable[Upgrade]) -> bool:
-    """Tell whether nothing can follow from a course any more."""
-    if course.is_present or course.came:
+def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> bool:
+    """Tell whether a history can lead to no upgrade any more, nor end one."""
+    if history.is_present or history.arrivals_s:
         return False
     return all((upgrade.chip, upgrade.code) != key for upgrade in upgrades)
 
 
-def _restored(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
-    """Take in upgrades of a predecessor; their codes count as gone from now on."""
-    known = {_name(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)}
-    courses = {(chip, code): Course(since=now) for chip, code, kind in known} | dict(
-        state.courses
-    )
+def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
+    """Add upgrades of the last agent; their codes count as gone from now on."""
+    upgrade_by_name = {
+        _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)
+    }
+    histories = {
+        (chip, code): CodeHistory(since=now) for chip, code, kind in upgrade_by_name
+    } | dict(state.histories)
     return State(
-        courses=MappingProxyType(courses),
-        upgrades=tuple(known[name] for name in sorted(known)),
+        histories=MappingProxyType(histories),
+        upgrades=tuple(upgrade_by_name[name] for name in sorted(upgrade_by_name)),
     )
 
 
-def _pardoned(state: State, chip: int) -> State:
-    """Forget the upgrades that separated a chip, and the courses that led to them.
+def _lift_separation(state: State, chip: int) -> State:
+    """Drop the upgrades that separated a chip, and the arrivals that led to them.
 
-    A code that is still there is not held against the chip once more, but its coming
-    back is.
+    A code that is still present is not counted against the chip again, but its next
+    arrival is.
     """
-    led = {
+    keys = {
         (upgrade.chip, upgrade.code)
         for upgrade in state.upgrades
         if upgrade.chip == chip and upgrade.level is Level.MANUALLY_SEPARATE
     }
-    courses = {
-        key: replace(course, came=()) if key in led else course
-        for key, course in state.courses.items()
+    histories = {
+        key: replace(history, arrivals_s=()) if key in keys else history
+        for key, history in state.histories.items()
     }
-    kept = tuple(
+    remaining = tuple(
         upgrade
         for upgrade in state.upgrades
         if upgrade.chip != chip or upgrade.level is not Level.MANUALLY_SEPARATE
     )
-    return State(courses=MappingProxyType(courses), upgrades=kept)
+    return State(histories=MappingProxyType(histories), upgrades=remaining)
 
 
 def _has_rule(code: str, config: FaultConfig) -> bool:
     return code in config.frequency or code in config.duration
 
 
-def _name(upgrade: Upgrade) -> tuple[int, str, str]:
+def _name_of(upgrade: Upgrade) -> tuple[int, str, str]:
     return upgrade.chip, upgrade.code, upgrade.kind.value

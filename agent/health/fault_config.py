@@ -1,12 +1,12 @@
-"""Read the cluster's fault configuration: the ConfigMap `mindx-dl-fault-config`.
+"""Parse the cluster's fault configuration, the ConfigMap `mindx-dl-fault-config`.
 
     faultCode.json            {"NotHandleFaultCodes": ["80E21007", …], …}
     faultCustomization.json   {"FaultFrequency": […], "FaultDuration": […], …}
     SwitchFaultCode.json      for switches, see `agent.health.switches`
-    PollInterval              how often others read it; we follow it by a watch
+    PollInterval              how often MindCluster reads it; the agent watches it
 
-A key that is absent stands for its built-in content. Strict: a mistyped key would be
-a fault that is silently taken for harmless. All flaws are told at once.
+An absent key stands for its built-in content. Parsing is strict: a mistyped key would
+make a fault look harmless. All flaws are reported at once.
 """
 
 import json
@@ -19,9 +19,9 @@ from typing import TypeVar
 from agent.devices.driver import Flaw
 from agent.devices.reading import Level
 from agent.health import rules, switches
+from agent.health.levels import BUILT_IN, Table, make_table
 from agent.health.rules import Duration, FaultConfig, Frequency
-from agent.health.table import BUILT_IN, Table, table
-from service.quote import shown
+from service.quote import quote_value
 
 T = TypeVar("T")
 
@@ -31,9 +31,9 @@ CUSTOM_KEY = "faultCustomization.json"
 SWITCH_KEY = "SwitchFaultCode.json"
 POLL_KEY = "PollInterval"
 
-#: Far more than all known codes need. Unit: characters.
+#: Longest text of a key, far more than all known codes need. Unit: characters.
 _MOST = 1 << 20
-#: Nobody reads more than this many errors.
+#: Highest number of flaws in one message.
 _MOST_FLAWS = 100
 _CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
 _SWITCH_CODE = re.compile(r"\[0x[0-9A-Fa-f]{8},(\d+|na),(cpu|npu|L2|na),(\d+|na)\]")
@@ -41,8 +41,9 @@ _LEVELS = {level.value: level for level in Level if level is not Level.NORMAL}
 _LISTS = tuple(
     level for level in _LEVELS.values() if level is not Level.MANUALLY_SEPARATE
 )
-#: Keys of releases before ours: they have no meaning any more.
+#: Keys of older releases of MindCluster, without meaning now.
 _FORMER = re.compile(r"(LargeModel\w+|RecoverRestartBusiness)Codes")
+#: {key of GraceTolerance: (least, most)}. Unit: seconds.
 _GRACE: Mapping[str, tuple[int, int]] = {
     "WaitProcessReadCMTime": (5, 90),
     "WaitDeviceResetTime": (60, 180),
@@ -52,26 +53,25 @@ _GRACE: Mapping[str, tuple[int, int]] = {
 
 
 class FaultConfigError(ValueError):
-    """The fault configuration is not usable; carries every flaw."""
+    """The fault configuration is unusable; `flaws` has every place."""
 
     def __init__(self, flaws: Iterable[Flaw]) -> None:
-        """Keep the facts, a hundred at most; the text is made from them."""
-        found = tuple(dict.fromkeys(flaws))
-        self.flaws = found[:_MOST_FLAWS]
+        unique = tuple(dict.fromkeys(flaws))
+        self.flaws = unique[:_MOST_FLAWS]
         texts = [str(flaw) for flaw in self.flaws]
-        if len(found) > _MOST_FLAWS:
-            texts.append(f"and {len(found) - _MOST_FLAWS} more")
+        if len(unique) > _MOST_FLAWS:
+            texts.append(f"and {len(unique) - _MOST_FLAWS} more")
         super().__init__("; ".join(texts))
 
 
 def parse(data: Mapping[str, str]) -> FaultConfig:
-    """Return what a ConfigMap's data says.
+    """Return the levels and rules of a ConfigMap's data.
 
     Args:
-        data: Of the ConfigMap; keys that are not ours are left alone.
+        data: The data of the ConfigMap; foreign keys are ignored.
 
     Raises:
-        FaultConfigError: Something is wrong, with every place.
+        FaultConfigError: At least one flaw; it has all of them.
     """
     reader = _Reader()
     config = FaultConfig(
@@ -88,13 +88,13 @@ def parse(data: Mapping[str, str]) -> FaultConfig:
 
 
 class _Reader:
-    """Collects flaws while it walks the documents, so that all come at once."""
+    """Parser of the documents, which collects all flaws before they are reported."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
 
     def flaw(self, at: str, expected: str, value: object) -> None:
-        found = "nothing" if value is None else shown(value)
+        found = "nothing" if value is None else quote_value(value)
         self.flaws.append(Flaw(at=at, expected=expected, found=found))
 
     def section(
@@ -104,30 +104,30 @@ class _Reader:
         read: Callable[[str, Mapping[str, object]], T],
         otherwise: T,
     ) -> T:
-        """Read one document of the ConfigMap; built-in if it is absent or wrong."""
+        """Read one document of the ConfigMap; return `otherwise` if absent or wrong."""
         if key not in data:
             return otherwise
-        document = self._loaded(key, data[key])
+        document = self._load(key, data[key])
         return otherwise if document is None else read(key, document)
 
-    def _loaded(self, key: str, text: str) -> Mapping[str, object] | None:
+    def _load(self, key: str, text: str) -> Mapping[str, object] | None:
         if len(text) > _MOST:
             self.flaw(key, f"at most {_MOST} characters", len(text))
             return None
         try:
-            found = json.loads(text, object_pairs_hook=partial(self._object, key))
+            document = json.loads(text, object_pairs_hook=partial(self._object, key))
         except (ValueError, RecursionError) as error:
             flaw = Flaw(at=key, expected="JSON", found=str(error))
             self.flaws.append(flaw)
             return None
-        if not isinstance(found, dict):
-            self.flaw(key, "a JSON object", found)
+        if not isinstance(document, dict):
+            self.flaw(key, "a JSON object", document)
             return None
-        return found
+        return document
 
     def _object(self, at: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = Counter(key for key, _ in pairs)
-        for key in sorted(key for key, count in found.items() if count > 1):
+        key_counts = Counter(key for key, _ in pairs)
+        for key in sorted(key for key, count in key_counts.items() if count > 1):
             self.flaw(at, "each key once", key)
         return dict(pairs)
 
@@ -136,9 +136,9 @@ class _Reader:
     def codes(self, key: str, document: Mapping[str, object]) -> Table:
         chip = {f"{level.value}Codes": level for level in _LISTS}
         network = {f"{level.value}NetworkCodes": level for level in _LISTS}
-        known = {name for name in document if _FORMER.fullmatch(name)}
-        self._known(key, document, {*chip, *network, *known})
-        return table(
+        former = {name for name in document if _FORMER.fullmatch(name)}
+        self._check_keys(key, document, {*chip, *network, *former})
+        return make_table(
             {
                 level: self._code_list(f"{key}.{name}", document.get(name))
                 for name, level in chip.items()
@@ -152,11 +152,11 @@ class _Reader:
     def _code_list(
         self, at: str, value: object, pattern: re.Pattern[str] = _CODE
     ) -> tuple[str, ...]:
-        wanted = '"80E01801"' if pattern is _CODE else '"[0x00f1fef5,155913,cpu,na]"'
+        example = '"80E01801"' if pattern is _CODE else '"[0x00f1fef5,155913,cpu,na]"'
         items = self._list(at, value)
         for index, item in enumerate(items):
             if not isinstance(item, str) or not pattern.fullmatch(item):
-                self.flaw(f"{at}[{index}]", f"a fault code like {wanted}", item)
+                self.flaw(f"{at}[{index}]", f"a fault code like {example}", item)
         return tuple(item for item in items if isinstance(item, str))
 
     # SwitchFaultCode.json
@@ -165,8 +165,8 @@ class _Reader:
         self, key: str, document: Mapping[str, object]
     ) -> Mapping[str, switches.SwitchLevel]:
         lists = {f"{level.value}Codes": level for level in switches.SwitchLevel}
-        self._known(key, document, lists.keys())
-        return switches.table(
+        self._check_keys(key, document, lists.keys())
+        return switches.make_table(
             {
                 level: self._code_list(
                     f"{key}.{name}", document.get(name), _SWITCH_CODE
@@ -180,33 +180,33 @@ class _Reader:
     def frequency(
         self, key: str, document: Mapping[str, object]
     ) -> Mapping[str, Frequency]:
-        self._known(
+        self._check_keys(
             key, document, {"GraceTolerance", "FaultFrequency", "FaultDuration"}
         )
-        self._grace(f"{key}.GraceTolerance", document.get("GraceTolerance", {}))
+        self._check_grace(f"{key}.GraceTolerance", document.get("GraceTolerance", {}))
         at = f"{key}.FaultFrequency"
-        found = [
+        frequency_rules = [
             self._frequency_rule(f"{at}[{index}]", item)
             for index, item in enumerate(self._list(at, document.get("FaultFrequency")))
         ]
-        return rules.by_code(rule for rule in found if rule)
+        return rules.index_by_code(rule for rule in frequency_rules if rule)
 
     def duration(
         self, key: str, document: Mapping[str, object]
     ) -> Mapping[str, Duration]:
         at = f"{key}.FaultDuration"
-        found = [
+        duration_rules = [
             self._duration_rule(f"{at}[{index}]", item)
             for index, item in enumerate(self._list(at, document.get("FaultDuration")))
         ]
-        return rules.by_code(rule for rule in found if rule)
+        return rules.index_by_code(rule for rule in duration_rules if rule)
 
-    def _grace(self, at: str, value: object) -> None:
-        """Check what only a hot reset would use."""
+    def _check_grace(self, at: str, value: object) -> None:
+        """Check the values of GraceTolerance, which only a hot reset would use."""
         if not isinstance(value, dict):
             self.flaw(at, "an object", value)
             return
-        self._known(at, value, _GRACE)
+        self._check_keys(at, value, _GRACE)
         for name, (least, most) in _GRACE.items():
             if name in value:
                 self._number(f"{at}.{name}", value[name], least, most)
@@ -218,7 +218,7 @@ class _Reader:
             self.flaw(at, "an object", value)
             return None
         names = ("EventId", "TimeWindow", "Times", "FaultHandling", "ReleaseTimeWindow")
-        self._known(at, value, names)
+        self._check_keys(at, value, names)
         level = self._level(f"{at}.FaultHandling", value.get("FaultHandling"))
         release = value.get("ReleaseTimeWindow", 0)
         if release != 0:
@@ -243,7 +243,7 @@ class _Reader:
             self.flaw(at, "an object", value)
             return None
         names = ("EventId", "FaultTimeout", "RecoverTimeout", "FaultHandling")
-        self._known(at, value, names)
+        self._check_keys(at, value, names)
         level = self._level(f"{at}.FaultHandling", value.get("FaultHandling"))
         if level is Level.MANUALLY_SEPARATE:
             self.flaw(
@@ -262,7 +262,7 @@ class _Reader:
 
     # parts
 
-    def _known(
+    def _check_keys(
         self, at: str, document: Mapping[str, object], names: Iterable[str]
     ) -> None:
         allowed = sorted(names)

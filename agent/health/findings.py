@@ -1,6 +1,6 @@
 """Facts about faults that a reading of the driver does not contain.
 
-`monitor` makes them, `report` and `status` show them.
+`agent.monitor` makes them, `agent.report` and `agent.status` show them.
 """
 
 from dataclasses import dataclass, field
@@ -8,35 +8,35 @@ from dataclasses import dataclass, field
 from agent.health.conditions import Transition
 from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
 
-#: Changes of chips that are remembered.
+#: Highest number of remembered changes of chips.
 MOST_CHANGES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Separated:
-    """What is to stand under `MANUAL_KEY`."""
+class SeparatedNames:
+    """Names of separated chips, for the key `MANUAL_KEY` of the node's ConfigMap."""
 
     text: str = ""
-    #: The text that was read when this was decided; None before any. Over another
-    #: text, which somebody has written since, nothing is written.
+    #: The text under the key when `text` was computed; None before any. If the key
+    #: has another text by now, a person wrote it, and `text` is not written.
     read: str | None = field(default=None, compare=False)
-    #: The names of the chips of one product line that are to stand in it.
+    #: Names of the separated chips of one product line.
     names: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What is known of faults beyond the reading."""
+    """Separated chips, upgrades and switch faults: all beyond the reading."""
 
-    separated: Separated = field(default_factory=Separated)
+    separated: SeparatedNames = field(default_factory=SeparatedNames)
     upgrades: tuple[UpgradeReason, ...] = ()
     switch: SwitchInfo = field(default_factory=SwitchInfo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A chip came into another condition."""
+    """Change of a chip's condition, and its time."""
 
-    #: Unix milliseconds.
+    #: Unit: Unix milliseconds.
     at_ms: int
     transition: Transition

@@ -1,9 +1,8 @@
-"""The verdict on one reading: every fault with its level, and those that only we see.
+"""Give every fault of a reading its level, and add faults that no driver reports.
 
-A driver reports codes. What comes of this is a reading whose faults all have levels:
-by the lists, or what they have become by returning or staying; and beside them the
-chips whose network the driver's own check finds broken, and those that were separated
-by name.
+A driver reports codes. The lists give each code a level, and returning or staying can
+raise it. Faults are added for chips with a broken network in the driver's own check,
+and for chips that were separated by name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,13 +11,13 @@ from dataclasses import replace
 from agent.devices.reading import ChipFault, Level, Reading, worst
 from agent.health import codes
 from agent.health.escalation import Key, Upgrade
-from agent.health.table import Table
+from agent.health.levels import Table
 
 
-def followed(reading: Reading) -> frozenset[Key]:
-    """Return chip and canonical code of the faults that rules are applied to.
+def keys_under_rules(reading: Reading) -> frozenset[Key]:
+    """Return (chip, canonical code) of the faults to which rules apply.
 
-    A fault whose level its reporter has given is what it is.
+    A fault whose reporter has given its level is exempt.
     """
     return frozenset(
         (fault.chip, codes.canonical(fault.code))
@@ -27,36 +26,35 @@ def followed(reading: Reading) -> frozenset[Key]:
     )
 
 
-def judged(
+def apply_levels(
     reading: Reading,
     table: Table,
     *,
     upgrades: Iterable[Upgrade] = (),
     separated: Iterable[int] = (),
 ) -> Reading:
-    """Return a reading whose faults all have their level.
+    """Return a reading in which every fault has its level.
 
     Args:
-        reading: What the driver says.
-        table: Which level a code has.
-        upgrades: Levels that faults have got by returning or staying.
-        separated: Chips that were taken out of service by name, or by a rule that
-            works as if they were.
+        reading: As the driver gave it.
+        table: Levels of codes.
+        upgrades: Levels that faults got by returning or staying.
+        separated: Chips separated by name, or by a rule that works like a name.
     """
     upgrades, separated = tuple(upgrades), frozenset(separated)
     if not (reading.faults or reading.unreachable or upgrades or separated):
-        return reading  # the rule, and it is asked at each look
-    found = [
-        *(_leveled(fault, table) for fault in reading.faults),
-        *_unreachable(reading, table),
+        return reading  # the common case, at each reading
+    faults = [
+        *(_with_level(fault, table) for fault in reading.faults),
+        *_network_faults(reading, table),
     ]
     for upgrade in upgrades:
-        found = _upgraded(found, upgrade, table)
-    found += _without_code(found, separated)
-    return replace(reading, faults=tuple(sorted(found, key=lambda fault: fault.chip)))
+        faults = _apply_upgrade(faults, upgrade, table)
+    faults += _separation_faults(faults, separated)
+    return replace(reading, faults=tuple(sorted(faults, key=lambda fault: fault.chip)))
 
 
-def _leveled(fault: ChipFault, table: Table) -> ChipFault:
+def _with_level(fault: ChipFault, table: Table) -> ChipFault:
     return replace(
         fault,
         code=table.spelled(fault.code),
@@ -65,46 +63,46 @@ def _leveled(fault: ChipFault, table: Table) -> ChipFault:
     )
 
 
-def _unreachable(reading: Reading, table: Table) -> Iterator[ChipFault]:
-    """Yield a fault for each chip whose network is broken without a code of its own."""
+def _network_faults(reading: Reading, table: Table) -> Iterator[ChipFault]:
+    """Yield a fault for each chip with a broken network but no network code."""
     coded = {fault.chip for fault in reading.faults if table.is_network(fault)}
     for chip in reading.unreachable:
         if chip not in coded:
             yield ChipFault(chip=chip, code="", level=Level.PRE_SEPARATE, network=True)
 
 
-def _upgraded(
+def _apply_upgrade(
     faults: list[ChipFault], upgrade: Upgrade, table: Table
 ) -> list[ChipFault]:
-    """Give a fault the level of an upgrade; add it where its code has gone.
+    """Return faults with the level of an upgrade, which is added if its code has gone.
 
-    Separation takes out the chip, also when it is the network that has flapped.
+    A separation takes the chip itself out, also when its network has flapped.
     """
-    bare = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
-    network = table.is_network(bare) and upgrade.level is not Level.MANUALLY_SEPARATE
-    mine = [
+    plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
+    network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE
+    matching = [
         index
         for index, fault in enumerate(faults)
         if fault.chip == upgrade.chip
         and codes.canonical(fault.code) == upgrade.code
         and fault.network is network
     ]
-    after = list(faults)
-    for index in mine:
-        fault = after[index]
+    faults_after = list(faults)
+    for index in matching:
+        fault = faults_after[index]
         level = worst((upgrade.level, fault.seriousness))
-        after[index] = replace(fault, level=level)
-    if not mine:
-        after.append(
-            replace(bare, level=upgrade.level, network=network, since_ms=upgrade.at_ms)
+        faults_after[index] = replace(fault, level=level)
+    if not matching:
+        faults_after.append(
+            replace(plain, level=upgrade.level, network=network, since_ms=upgrade.at_ms)
         )
-    return after
+    return faults_after
 
 
-def _without_code(
+def _separation_faults(
     faults: Iterable[ChipFault], separated: frozenset[int]
 ) -> list[ChipFault]:
-    """Return a fault for each chip that was separated without one."""
+    """Return a fault for each separated chip that has none of that level."""
     explained = {
         fault.chip for fault in faults if fault.level is Level.MANUALLY_SEPARATE
     }

@@ -1,4 +1,4 @@
-"""Which faults grow worse by returning or by staying: values, and the built-in ones."""
+"""Rules that raise the level of returning or staying faults, and the built-in ones."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,55 +7,56 @@ from typing import TypeVar
 
 from agent.devices.reading import Level
 from agent.health import codes
+from agent.health.levels import BUILT_IN, Table
 from agent.health.switches import BUILT_IN as BUILT_IN_SWITCHES
 from agent.health.switches import SwitchLevel
-from agent.health.table import BUILT_IN, Table
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequency:
-    """A code that comes `times` times within a window has another level."""
+    """Rule: a code that comes `times` times within a window gets another level."""
 
     #: Unit: seconds.
     window_s: float
     times: int
     level: Level
-    #: The level goes when the code has been gone for so long; 0: never by itself.
+    #: Time without the code after which the level ends; 0: never by itself.
+    #: Unit: seconds.
     release_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """A code that stays longer than a time-out has another level."""
+    """Rule: a code that stays longer than a time-out gets another level."""
 
     #: Unit: seconds.
     timeout_s: float
-    #: The level goes when the code has been gone for longer than this.
+    #: The level ends once the code has been gone for longer. Unit: seconds.
     recover_s: float
     level: Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultConfig:
-    """All that decides what the faults of chips mean."""
+    """Levels and rules that decide about the faults of chips and switches."""
 
     table: Table
-    #: By canonical code.
+    #: {canonical code: rule}
     frequency: Mapping[str, Frequency]
     duration: Mapping[str, Duration]
-    #: Of switches, by code in lower case.
+    #: {switch fault code in lower case: level}
     switch: Mapping[str, SwitchLevel]
 
 
-def by_code(rules: Iterable[tuple[Iterable[str], T]]) -> Mapping[str, T]:
-    """Return the rule of each code; of two for one code the first counts."""
-    found: dict[str, T] = {}
-    for listed, rule in rules:
-        for code in listed:
-            found.setdefault(codes.canonical(code), rule)
-    return MappingProxyType(found)
+def index_by_code(rules: Iterable[tuple[Iterable[str], T]]) -> Mapping[str, T]:
+    """Return {canonical code: rule}; of two rules for one code the first counts."""
+    rule_by_code: dict[str, T] = {}
+    for codes_of_rule, rule in rules:
+        for code in codes_of_rule:
+            rule_by_code.setdefault(codes.canonical(code), rule)
+    return MappingProxyType(rule_by_code)
 
 
 _TWICE_A_DAY = (
@@ -68,7 +69,7 @@ _TWICE_A_DAY = (
 _DAY_S = 86400.0
 
 #: Source: MindCluster's device plugin, `build/faultCustomization.json` (at 22bb3d98).
-FREQUENCY = by_code(
+FREQUENCY = index_by_code(
     [
         (
             _TWICE_A_DAY.split(),
@@ -89,7 +90,7 @@ FREQUENCY = by_code(
         ),
     ]
 )
-DURATION = by_code(
+DURATION = index_by_code(
     [
         (
             ("81078603",),

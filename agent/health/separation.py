@@ -1,13 +1,14 @@
-"""Chips that people have taken out of service by name: a pure state machine.
+"""Chips that are separated by name, by people or by a rule: a pure state machine.
 
-The key `ManuallySeparateNPU` of the node's ConfigMap has two writers. A person adds
-a name to separate a chip and removes it to release the chip; we add the chips that a
-frequency rule separates, and remove them when the rule lets them go. So a name that
-is missing is a release only if it has once stood there; and we never write on top of
-a text that we have not read.
+The key `ManuallySeparateNPU` of the node's ConfigMap has two writers. A person adds a
+name to separate a chip and removes it to release the chip. The agent adds chips that a
+frequency rule separates, and removes them when the rule releases them.
 
-Source: MindCluster's documents on `ManuallySeparateNPU`. There a name that is added
-by hand counts only after a restart; here it counts at once.
+So a missing name is a release only if it stood in the ConfigMap before. And the agent
+never writes over a text that it has not read.
+
+Source: MindCluster's documents on `ManuallySeparateNPU`. There a name added by hand
+counts only after a restart; here it counts at once.
 """
 
 from collections.abc import Iterable
@@ -16,106 +17,111 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Which chips are separated, and what the ConfigMap says of them."""
+    """Separated chips, and how the ConfigMap names them."""
 
-    #: In force.
+    #: Separated now.
     separated: frozenset[int] = frozenset()
-    #: Of those in force, the ones whose names have stood in the ConfigMap.
+    #: The part of `separated` that the ConfigMap has named.
     confirmed: frozenset[int] = frozenset()
-    #: Released by a rule; their names may stand in the ConfigMap still.
+    #: Released by a rule; the ConfigMap may still name them.
     leaving: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamesRead:
     """Event: the ConfigMap names these chips, in a version newer than any before."""
 
     chips: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Unnamed:
-    """Event: there is no ConfigMap, or no such key: nobody has said anything."""
+class NamesAbsent:
+    """Event: the ConfigMap or the key is missing, so no chip is named or released."""
 
 
 @dataclass(frozen=True, slots=True)
-class Separated:
+class RuleSeparated:
     """Event: a rule separates a chip."""
 
     chip: int
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """Event: the rule that separated a chip lets it go."""
+class RuleReleased:
+    """Event: the rule that separated a chip releases it."""
 
     chip: int
 
 
-Event = Named | Unnamed | Separated | Released
+Event = NamesRead | NamesAbsent | RuleSeparated | RuleReleased
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOut:
-    """Effect: a person has separated these chips."""
+class ChipsSeparated:
+    """Effect: a person separated these chips."""
 
     chips: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LetBack:
-    """Effect: a person has released these chips."""
+class ChipsReleased:
+    """Effect: a person released these chips."""
 
     chips: tuple[int, ...]
 
 
-Effect = TakenOut | LetBack
+Effect = ChipsSeparated | ChipsReleased
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
-    """What follows from one event.
+    """Apply one event; return the next state and the changes made by people.
 
     Args:
         state: Starts as `State()`.
-        event: What happened.
+        event: One of the events above.
     """
     match event:
-        case Named(chips):
-            return _named(state, chips)
-        case Unnamed():
+        case NamesRead(chips):
+            return _apply_names(state, chips)
+        case NamesAbsent():
             return replace(state, confirmed=frozenset(), leaving=frozenset()), ()
-        case Separated(chip):
+        case RuleSeparated(chip):
             state = replace(
                 state,
                 separated=state.separated | {chip},
                 leaving=state.leaving - {chip},
             )
-        case Released(chip) if chip in state.separated:
+        case RuleReleased(chip) if chip in state.separated:
             state = replace(
                 state,
                 separated=state.separated - {chip},
                 confirmed=state.confirmed - {chip},
                 leaving=state.leaving | {chip},
             )
-        case Released():
+        case RuleReleased():
             pass
     return state, ()
 
 
-def _named(state: State, chips: frozenset[int]) -> tuple[State, tuple[Effect, ...]]:
-    added = chips - state.separated - state.leaving
-    freed = state.confirmed - chips
-    separated = (state.separated | added) - freed
+def _apply_names(
+    state: State, chips: frozenset[int]
+) -> tuple[State, tuple[Effect, ...]]:
+    separated_chips = chips - state.separated - state.leaving
+    released_chips = state.confirmed - chips
+    separated = (state.separated | separated_chips) - released_chips
     after = State(
         separated=separated,
         confirmed=separated & chips,
         leaving=state.leaving & chips,
     )
-    return after, (*_told(TakenOut, added), *_told(LetBack, freed))
+    return after, (
+        *_make_effects(ChipsSeparated, separated_chips),
+        *_make_effects(ChipsReleased, released_chips),
+    )
 
 
-def _told(
-    effect: type[TakenOut] | type[LetBack], chips: Iterable[int]
+def _make_effects(
+    effect: type[ChipsSeparated] | type[ChipsReleased], chips: Iterable[int]
 ) -> tuple[Effect, ...]:
-    ordered = tuple(sorted(chips))
-    return (effect(ordered),) if ordered else ()
+    sorted_chips = tuple(sorted(chips))
+    return (effect(sorted_chips),) if sorted_chips else ()

@@ -1,7 +1,7 @@
-"""What faults of a SuperPoD node's switches mean for the node.
+"""Level of a SuperPoD node by the faults of its switches.
 
-A switch has a fault code of its own: `[0x00f1fef5,155913,cpu,na]` names event, alarm,
-what the port leads to, and a port. The level of a node is that of its worst fault.
+A switch fault has a code of its own: `[0x00f1fef5,155913,cpu,na]` gives event, alarm,
+peer of the port, and port. The level of a node is that of its worst fault.
 
 Source: MindCluster's device plugin, `build/SwitchFaultCode.json`,
 `pkg/common/device.go` (at 22bb3d98).
@@ -15,9 +15,9 @@ from agent.devices.reading import SwitchFault
 
 
 class SwitchLevel(Enum):
-    """How serious a fault of a switch is, from least to worst: the members' order.
+    """Level of a switch fault, from least to worst in the members' order.
 
-    The values are the wire names; with `Codes` behind, those of the lists.
+    The values are wire names; with `Codes` appended, they are the names of the lists.
     """
 
     NOT_HANDLED = "NotHandleFault"
@@ -27,13 +27,14 @@ class SwitchLevel(Enum):
     SEPARATE = "SeparateFault"
 
 
-_RANK = {level: rank for rank, level in enumerate(SwitchLevel)}
-#: Of a code in no list, as in the reference.
-_UNSAID = SwitchLevel.NOT_HANDLED
-#: What a port leads to: another switch.
+_RANK = {level_of: rank for rank, level_of in enumerate(SwitchLevel)}
+#: Level of a code in no list, as in the reference.
+_UNLISTED = SwitchLevel.NOT_HANDLED
+#: Peer of a port that leads to another switch.
 _TO_SWITCH = 2
-#: Ports of one switch chip towards the second layer. All of them down cut it off.
+#: Number of ports of a switch chip to the second layer. With all down it is cut off.
 _PORTS_UP = 16
+#: Event: the port is down.
 _DOWN = "0x08520003"
 
 _LISTED: Mapping[SwitchLevel, str] = {
@@ -58,38 +59,38 @@ _LISTED: Mapping[SwitchLevel, str] = {
 }
 
 
-def table(
+def make_table(
     lists: Mapping[SwitchLevel, Iterable[str]],
 ) -> Mapping[str, SwitchLevel]:
-    """Return the level of each code; one in two lists has the worse."""
-    found: dict[str, SwitchLevel] = {}
+    """Return {code in lower case: level}; a code in two lists has the worse level."""
+    level_by_code: dict[str, SwitchLevel] = {}
     for level in sorted(lists, key=_RANK.__getitem__):
-        found |= {code.lower(): level for code in lists[level]}
-    return MappingProxyType(found)
+        level_by_code |= {code.lower(): level for code in lists[level]}
+    return MappingProxyType(level_by_code)
 
 
-BUILT_IN = table({level: text.split() for level, text in _LISTED.items()})
+BUILT_IN = make_table({level_of: text.split() for level_of, text in _LISTED.items()})
 
 
-def level(fault: SwitchFault, levels: Mapping[str, SwitchLevel]) -> SwitchLevel:
-    """Return the level of one fault by itself."""
-    return levels.get(fault.code.lower(), _UNSAID)
+def level_of(fault: SwitchFault, levels: Mapping[str, SwitchLevel]) -> SwitchLevel:
+    """Return the level of one switch fault by itself."""
+    return levels.get(fault.code.lower(), _UNLISTED)
 
 
-def worst(
+def worst_level(
     faults: Iterable[SwitchFault], levels: Mapping[str, SwitchLevel]
 ) -> SwitchLevel | None:
     """Return the level of a node with these faults; None without any.
 
-    A switch chip all of whose ports to the second layer are down is cut off, although
-    each of them by itself is nothing.
+    A switch chip with all ports to the second layer down is cut off, although each of
+    these faults alone needs no handling.
     """
     faults = tuple(faults)
-    found = {level(fault, levels) for fault in faults}
-    down: dict[int, set[int]] = {}
+    found_levels = {level_of(fault, levels) for fault in faults}
+    down_ports: dict[int, set[int]] = {}
     for fault in faults:
         if fault.peer == _TO_SWITCH and fault.code.lower().startswith(f"[{_DOWN},"):
-            down.setdefault(fault.chip, set()).add(fault.port)
-    if any(len(ports) >= _PORTS_UP for ports in down.values()):
-        found.add(SwitchLevel.SEPARATE)
-    return max(found, key=_RANK.__getitem__, default=None)
+            down_ports.setdefault(fault.chip, set()).add(fault.port)
+    if any(len(ports) >= _PORTS_UP for ports in down_ports.values()):
+        found_levels.add(SwitchLevel.SEPARATE)
+    return max(found_levels, key=_RANK.__getitem__, default=None)

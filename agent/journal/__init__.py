@@ -1,1 +1,11 @@
-"""Holds on disk, so that a restarted agent knows them."""
+"""Keep the holds of this node on its own disk, so a restarted agent has them.
+
+Here: the file format with its safe replacement (`file`), and the task that keeps the
+file equal to the ledgers (`writer`).
+
+Not here: the meaning of a hold (`agent.claims`), and the annotations on pods, which the
+API server keeps (`agent.pods`).
+
+Open `file` first: its docstring has the format. Decision record in docs/adr: 5 (a
+journal before each answer, without fsync).
+"""

@@ -1,20 +1,21 @@
-"""The holds of this node on its own disk, so that they survive the agent.
+"""The journal file: all holds of this node, safe against the death of the agent.
 
-A journal holds all entries, written anew each time: a temporary file beside it,
-the old journal renamed to `<name>.old`, the new one renamed into its place, the old
-one removed. Whenever the agent dies, the file of that name, or in its absence the
-`.old` one, is the last journal that was acknowledged, or a newer one. (A rename over
-the old journal would do in one step, but ext4 then starts to write the file out,
-which takes longer than all the rest.) There is no fsync: a journal must survive the
-agent's death, not the machine's, which ends the containers too. The file is one
-header line and a body:
+Each write replaces the whole journal. It creates a temporary file beside it, renames
+the old journal to `<name>.old`, renames the new one into its place, and removes the old
+one. At every moment the file of that name, or in its absence the `.old` one, is the
+last acknowledged journal or a newer one.
+
+A rename over the old journal would need one step only. But ext4 then starts to write
+the file out, which takes longer than all other steps together. There is no fsync: a
+journal must survive the death of the agent, not that of the machine, which ends the
+containers too. The file is one header line and a body:
 
     ascend-affinity-journal <version> <CRC-32 of the body> <length of the body>
     {"node":…,"boot_id":…,"entries":[…]}
 
-The version stands outside the body, so that a newer program's journal is told from
-a damaged one. What cannot be used is set aside as `<name>.bad-<n>`, the newest of
-those is the only witness of who holds what; older ones go when there are too many.
+The version is outside the body, so a newer program's journal differs from a damaged
+one. An unusable journal is set aside as `<name>.bad-<n>`: the newest of these is the
+only record of the holds. The oldest are removed when there are more than `KEPT_ASIDE`.
 """
 
 import os
@@ -31,57 +32,58 @@ from typing import Annotated
 
 import msgspec
 
-from service.decoding import UNDECODABLE, undecodable
-from service.quote import shown
+from service.decoding import DECODE_ERRORS, describe_decode_error
+from service.quote import quote_value
 
 _MAGIC = "ascend-affinity-journal"
 _VERSION = 1
 
-#: More than 100,000 holds need. Unit: bytes.
+#: Longest journal, more than 100,000 holds need. Unit: bytes.
 _MAX_BYTES = 64 << 20
 
-#: Journals that could not be used and are kept for a person to look at: each reboot
-#: leaves one, and a disk is not to fill with them.
+#: Number of unusable journals kept for people. Each reboot leaves one, and they must
+#: not fill the disk.
 KEPT_ASIDE = 10
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
 
-#: Larger than any chip of any product. A hold of the chip 10^12 would be a mask of so
-#: many bits.
+#: A chip id, below a limit above all products: a hold of chip 10^12 would need a mask
+#: of that many bits.
 _Chip = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEntry:
-    """One hold: what one Allocate has given out, and to whom as far as is known."""
+    """One hold in the journal: the chips of one Allocate, and the owner if known."""
 
     #: Place in the order of all holds of this node; unique.
     sequence: Annotated[int, msgspec.Meta(ge=0)]
-    #: What the kubelet asked for, in its order; an id can stand there twice.
+    #: Ids that the kubelet asked for, in its order; an id can occur twice.
     kubelet_ids: tuple[str, ...]
-    #: Physical ids of the chips that were given, parallel to `kubelet_ids`; other in
-    #: number where a hold was found without a journal, and not all of it is certain.
+    #: Physical ids of the given chips, parallel to `kubelet_ids`. Their number differs
+    #: in a hold that was restored without a journal, where not all is certain.
     chips: tuple[_Chip, ...]
-    #: The pod whose claim was consumed; "" when there was none.
+    #: Uid of the pod whose claim was consumed; "" when there was none.
     claim_uid: str
-    #: The pod that holds the chips; "" while unconfirmed.
+    #: Uid of the pod that holds the chips; "" while unconfirmed.
     pod_uid: str
     namespace: str
     pod: str
     container: str
-    #: Which of the claiming pod's containers it served, counted from 0; -1: all.
+    #: Index of the served container among the claiming pod's; -1: all.
     need: int
-    #: Chips that may be mounted as well, because that is not known for certain.
+    #: Chips that may be mounted too; it is not certain.
     reserved: tuple[_Chip, ...] = ()
-    #: Whether the kubelet was found to know no longer that the pod has its ids.
+    #: Whether the kubelet has lost the ids of the pod.
     lost: bool = False
-    #: Whether it was given to a container that ran already, and asked by itself.
+    #: Whether it was given to a running container that asked by itself
+    #: (`Hold.recreated`).
     anew: bool = False
-    #: The machine's boot in which the hold was made.
+    #: Id of the machine's boot in which the hold was made.
     boot_id: str
 
 
 class ProblemKind(Enum):
-    """Why a journal cannot be used."""
+    """Reason why a journal cannot be used."""
 
     ABSENT = "absent"
     UNREADABLE = "unreadable"
@@ -94,41 +96,41 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContents:
-    """A journal of this node and this boot, whole and unharmed."""
+    """Entries of a whole, undamaged journal of this node and this boot."""
 
     entries: tuple[HoldEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
-    """There is no usable journal, and why."""
+    """Why there is no usable journal."""
 
     kind: ProblemKind
     path: str
-    #: What was expected and what was found.
+    #: The expected content and the content found.
     text: str
-    #: Where the file was put; "" when there was none, or it could not be moved.
+    #: New path of the unusable file; "" if there was none, or it could not be moved.
     set_aside: str = ""
 
     def __str__(self) -> str:
-        """One line for a log."""
+        """Return one line for a log."""
         moved = f", kept as {self.set_aside}" if self.set_aside else ""
         return f"{self.path}: {self.text}{moved}"
 
 
 class JournalError(Exception):
-    """The journal could not be written; the old one is untouched."""
+    """A journal was not written; the old one is unchanged."""
 
 
 class Journal:
-    """One node's journal file. Protects which of two writes is the newer."""
+    """The journal file of one node; of two concurrent writes the newer one wins."""
 
     def __init__(self, path: Path, *, boot_id: str, node: str) -> None:
-        """Touches nothing yet.
+        """Touch nothing yet.
 
         Args:
             path: The file; its directory must exist.
-            boot_id: Of the machine now (/proc/sys/kernel/random/boot_id).
+            boot_id: Id of the machine's present boot (/proc/sys/kernel/random/boot_id).
             node: The Kubernetes node that this agent serves.
         """
         self._path = path
@@ -139,17 +141,17 @@ class Journal:
         self._newest = 0
 
     def write(self, entries: Sequence[HoldEntry]) -> None:
-        """Replace the journal by these entries; all of them or none.
+        """Replace the journal by these entries: all of them, or none on an error.
 
-        May be called from a worker thread. When a write hangs (a stalled disk) and
-        another begins meanwhile, the older one gives up before its rename.
+        A worker thread may call this. When a write hangs (a stalled disk) and another
+        begins meanwhile, the older one gives up before its rename.
 
         Raises:
             JournalError: The disk refused; the journal is as before.
 
         Cost:
-            One file created, two renamed, one removed, no fsync: about 0.1 ms for
-            64 holds.
+            One file created, two renamed, one removed, no fsync: about 0.1 ms for 64
+            holds.
         """
         number = next(self._numbers)
         self._newest = number
@@ -166,10 +168,10 @@ class Journal:
             raise JournalError(f"{self._path}: {error.strerror}") from error
 
     def read(self) -> JournalContents | JournalProblem:
-        """Read the journal; one that cannot be used is set aside.
+        """Read the journal; set an unusable one aside and return the problem.
 
-        Called once, at start and before any write: it also clears away what a
-        predecessor that died while writing has left.
+        Call it once, at start and before any write. It also removes temporary files of
+        an agent that died while writing.
         """
         for leftover in self._path.parent.glob(f"{self._path.name}.tmp-*"):
             _remove(str(leftover))
@@ -178,7 +180,7 @@ class Journal:
         except FileNotFoundError:
             return self._problem(ProblemKind.ABSENT, "there is no journal")
         except OSError as error:
-            # aside with it: the next write would be made over the only witness
+            # set aside: the next write would replace the only record of the holds
             problem = self.not_read(str(error.strerror))
             return replace(problem, set_aside=self.set_aside())
         try:
@@ -193,20 +195,20 @@ class Journal:
             if os.path.lexists(self._path):
                 self._clear_old()
             else:
-                self._old.rename(self._path)  # died between two renames
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC  # a link is none of ours
+                self._old.rename(self._path)  # the last agent died between two renames
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC  # the agent makes no link
         with open(os.open(self._path, flags), "rb") as file:  # noqa: PTH123  # flags
             return file.read(_MAX_BYTES)
 
     def _clear_old(self) -> None:
-        """Remove what would be in the way of the next write."""
+        """Remove or move away the `.old` file, which would block the next write."""
         _remove(str(self._old))
-        if os.path.lexists(self._old):  # a directory, of whomever
+        if os.path.lexists(self._old):  # a directory, not made by the agent
             self._old.rename(self._next_aside())
 
     def _swap(self, temporary: str) -> None:
-        # os and not pathlib: this is in Allocate's path.
-        with suppress(FileNotFoundError):  # the first journal has none before it
+        # os and not pathlib: Allocate waits for this
+        with suppress(FileNotFoundError):  # the first journal replaces none
             os.rename(self._path, self._old)  # noqa: PTH104
         os.rename(temporary, self._path)  # noqa: PTH104
         _remove(str(self._old))
@@ -218,21 +220,21 @@ class Journal:
             kind=kind, path=str(self._path), text=text, set_aside=set_aside
         )
 
-    def not_read(self, why: str) -> JournalProblem:
-        """Return the problem that the disk has not let the journal be read."""
-        return self._problem(ProblemKind.UNREADABLE, why)
+    def not_read(self, reason: str) -> JournalProblem:
+        """Return the problem of a disk that did not let the journal be read."""
+        return self._problem(ProblemKind.UNREADABLE, reason)
 
     def set_aside(self) -> str:
-        """Move the file to the next name and return that; "" if it cannot be moved.
+        """Move the file to the next free name; return it, or "" if it cannot be moved.
 
-        Two agents never share a journal. Of those that were set aside before, the
-        newest few are kept.
+        Two agents never share a journal. Of the files set aside before, the newest few
+        stay.
         """
         target = self._next_aside()
         try:
             self._path.rename(target)
         except OSError:
-            return ""  # the problem's text then names no place; the next write wins
+            return ""  # the problem then names no path, and the next write replaces it
         for old in self._aside()[:-KEPT_ASIDE]:
             _remove(str(self._path.with_name(f"{self._path.name}.bad-{old}")))
         return str(target)
@@ -242,18 +244,17 @@ class Journal:
         return self._path.with_name(f"{self._path.name}.bad-{number}")
 
     def _aside(self) -> list[int]:
-        """Return the numbers of what was set aside, ascending."""
-        beginning = f"{self._path.name}.bad-"
-        found = self._path.parent.glob(f"{beginning}*")
-        numbers = (path.name.removeprefix(beginning) for path in found)
+        """Return the numbers of the files set aside, ascending."""
+        prefix = f"{self._path.name}.bad-"
+        paths = self._path.parent.glob(f"{prefix}*")
+        numbers = (path.name.removeprefix(prefix) for path in paths)
         return sorted(int(n) for n in numbers if _NUMBER.fullmatch(n))
 
 
 class UnusableError(Exception):
-    """The bytes are not a journal that this agent can use."""
+    """Bytes that are no journal which this agent can use."""
 
     def __init__(self, kind: ProblemKind, *, expected: str, found: str) -> None:
-        """Keep the kind; the text is made from the facts."""
         self.kind = kind
         super().__init__(f"{kind.value}: expected {expected}, found {found}")
 
@@ -270,37 +271,41 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 def encode(entries: Sequence[HoldEntry], *, boot_id: str, node: str) -> bytes:
-    """The journal's bytes."""
+    """Return the bytes of a journal with these entries."""
     body = _ENCODER.encode(_Body(node, boot_id, tuple(entries)))
     header = f"{_MAGIC} {_VERSION} {zlib.crc32(body):08x} {len(body)}\n"
     return header.encode() + body
 
 
 def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
-    """The entries of a journal that this node wrote in this boot.
+    """Return the entries of a journal that this node wrote in this boot.
 
     Raises:
         UnusableError: Torn, damaged, or not of this version, node or boot.
     """
     try:
         body = _DECODER.decode(_checked_body(content))
-    except UNDECODABLE as error:
+    except DECODE_ERRORS as error:
         raise UnusableError(
-            ProblemKind.DAMAGED, expected="entries", found=undecodable("body", error)
+            ProblemKind.DAMAGED,
+            expected="entries",
+            found=describe_decode_error("body", error),
         ) from error
     if body.node != node:
         raise UnusableError(
-            ProblemKind.OTHER_NODE, expected=repr(node), found=shown(body.node)
+            ProblemKind.OTHER_NODE, expected=repr(node), found=quote_value(body.node)
         )
     if body.boot_id != boot_id:
         raise UnusableError(
-            ProblemKind.OTHER_BOOT, expected=repr(boot_id), found=shown(body.boot_id)
+            ProblemKind.OTHER_BOOT,
+            expected=repr(boot_id),
+            found=quote_value(body.boot_id),
         )
     return body.entries
 
 
 def _checked_body(content: bytes) -> bytes:
-    """The body, after all that the header says about it has held."""
+    """Return the body after checking the header against it."""
     header, newline, body = content.partition(b"\n")
     fields = header.decode(errors="replace").split(" ")
     if not newline:
@@ -325,11 +330,15 @@ def _check(fields: list[str], body: bytes) -> None:
     expected = [f"{zlib.crc32(body):08x}", str(len(body))]
     if fields == expected:
         return
-    announced = fields[1] if len(fields) == 2 else ""
-    is_length = announced.isdecimal() and len(announced) <= len(str(sys.maxsize))
-    if is_length and len(body) < int(announced):
+    announced_length = fields[1] if len(fields) == 2 else ""
+    is_length = announced_length.isdecimal() and len(announced_length) <= len(
+        str(sys.maxsize)
+    )
+    if is_length and len(body) < int(announced_length):
         raise UnusableError(
-            ProblemKind.TORN, expected=f"{announced} bytes", found=f"{len(body)} bytes"
+            ProblemKind.TORN,
+            expected=f"{announced_length} bytes",
+            found=f"{len(body)} bytes",
         )
     raise UnusableError(
         ProblemKind.DAMAGED,
@@ -349,5 +358,5 @@ def _create(path: str, content: bytes) -> None:
 
 
 def _remove(path: str) -> None:
-    with suppress(OSError):  # a leftover is cleared away at the next start
+    with suppress(OSError):  # the next start removes a leftover
         os.unlink(path)  # noqa: PTH108  # as _swap

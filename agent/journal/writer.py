@@ -1,8 +1,8 @@
-"""Keep the journal equal to the ledgers' holds, and read it at the start.
+"""Keep the journal equal to the holds of the ledgers, and read it at the start.
 
-Before Allocate is answered its hold is on disk, but an Allocate never waits
-longer than WITHIN_S for that: the pod of the kubelet waits with it. What could
-not be written is tried again, and said.
+A hold is on disk before Allocate is answered. But an Allocate waits for that at most
+WITHIN_S, because the kubelet's pod waits with it. A failed write is logged and tried
+again.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Owner
 from agent.journal.file import (
     HoldEntry,
@@ -23,15 +23,18 @@ from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from service.worker import Worker
 
+#: Longest wait of an Allocate for a write. Unit: seconds.
 WITHIN_S = 0.2
+#: Pause before a failed write is tried again. Unit: seconds.
 AGAIN_S = 5.0
-#: At the start no Allocate waits, but the node has no plugin until then; and without
-#: a journal it is not certain which pod has which chips. So longer than for a write.
+#: Longest wait for the read at the start. Unit: seconds. No Allocate waits then, but
+#: the node has no plugin until then. Longer than for a write, because without a journal
+#: it is not certain which pod has which chips.
 READ_WITHIN_S = 3.0
 
 
-class Holdbook:
-    """Protects which holds are known to be on disk."""
+class JournalWriter:
+    """The holds that are known to be on disk, and the thread that writes them."""
 
     def __init__(
         self,
@@ -45,52 +48,54 @@ class Holdbook:
 
         Args:
             journal: The file.
-            boot_id: Of this boot of the machine; stands in each entry.
-            observe_s: Told how long each write took.
-            on_failure: Told why a hold is not on disk.
+            boot_id: Id of this boot of the machine, for each entry.
+            observe_s: Called with the duration of each write. Unit: seconds.
+            on_failure: Called with the reason why a hold is not on disk.
         """
-        #: one for each product line, in the order in which the journal has them
-        self._currents: list[Current] = []
-        #: of product lines that are not served now
-        self._kept: tuple[HoldEntry, ...] = ()
+        #: one for each product line, in the order of the journal's entries
+        self._stores: list[LedgerStore] = []
+        #: entries of product lines that are not served now
+        self._unserved: tuple[HoldEntry, ...] = ()
         self._journal = journal
         self._boot_id = boot_id
         self._observe_s = observe_s
         self._on_failure = on_failure
-        # a disk that hangs takes this one thread and nothing else
+        # a hanging disk blocks this thread only
         self._worker = Worker("journal")
         self._call: asyncio.Future[None] | None = None
         self._on_disk: tuple[Mapping[int, Hold], ...] = ()
 
-    def follow(self, current: Current) -> None:
-        """Keep the holds of this ledger too; before anything is read or written."""
-        self._currents.append(current)
+    def follow(self, store: LedgerStore) -> None:
+        """Write the holds of this ledger too; call it before any read or write."""
+        self._stores.append(store)
         self._on_disk = (*self._on_disk, {})
 
     def keep(self, entries: Iterable[HoldEntry]) -> None:
-        """Have entries stay in the journal that no ledger of ours has."""
-        self._kept = tuple(entries)
+        """Preserve entries in the journal that no ledger of this agent has."""
+        self._unserved = tuple(entries)
 
     async def read(self) -> JournalContents | JournalProblem:
-        """Read what the last agent wrote, or give up in time.
+        """Read what the last agent wrote, or give up after READ_WITHIN_S.
 
-        Called once, before any write. A journal that was not read in time is set
-        aside as soon as the disk answers, before the first write: it is the only
-        witness of who holds what.
+        Call it once, before any write. A journal that was not read in time is set aside
+        as soon as the disk answers, before the first write: it is the only record of
+        the holds.
         """
         call = self._worker.call(self._journal.read)
-        call.add_done_callback(_take_note)
+        call.add_done_callback(_consume_outcome)
         try:
             async with asyncio.timeout(READ_WITHIN_S):
                 return await asyncio.shield(call)
         except TimeoutError:
-            self._worker.call(self._journal.set_aside).add_done_callback(_take_note)
+            self._worker.call(self._journal.set_aside).add_done_callback(
+                _consume_outcome
+            )
             return self._journal.not_read(
                 f"the disk did not answer within {READ_WITHIN_S:g} s"
             )
 
     async def write(self) -> None:
-        """Put the holds on disk if they are not, or give up in time and say so."""
+        """Write the holds to disk if they differ; report a failure or a time-out."""
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self._write_newest()
@@ -100,47 +105,51 @@ class Holdbook:
             self._on_failure(str(error))
 
     async def _write_newest(self) -> None:
-        """Write the holds as they are once no other write is under way."""
+        """Write the present holds, after any other write has ended."""
         while self._call is not None and not self._call.done():
             await asyncio.wait({self._call})
         if self._is_written():
             return
-        holds = tuple(current.ledger.holds for current in self._currents)
+        holds = tuple(store.ledger.holds for store in self._stores)
         entries = [
-            *self._kept,
-            *(entry(hold, self._boot_id) for each in holds for hold in each.values()),
+            *self._unserved,
+            *(
+                make_entry(hold, self._boot_id)
+                for holds_of_line in holds
+                for hold in holds_of_line.values()
+            ),
         ]
         started = time.perf_counter()
         self._call = self._worker.call(self._journal.write, entries)
-        self._call.add_done_callback(_take_note)
+        self._call.add_done_callback(_consume_outcome)
         await asyncio.shield(self._call)
         self._on_disk = holds
         self._observe_s(time.perf_counter() - started)
 
     def _is_written(self) -> bool:
         """Tell whether the holds on disk are those of the ledgers."""
-        pairs = zip(self._currents, self._on_disk, strict=True)
-        return all(current.ledger.holds is written for current, written in pairs)
+        pairs = zip(self._stores, self._on_disk, strict=True)
+        return all(store.ledger.holds is written for store, written in pairs)
 
     async def run(self) -> None:
-        """Write what changes outside of Allocate, and what has failed, for ever."""
+        """Write changes made outside of Allocate, and retry failed writes, for ever."""
         async with asyncio.TaskGroup() as tasks:
-            for current in self._currents:
-                tasks.create_task(self._keep_up(current))
+            for store in self._stores:
+                tasks.create_task(self._keep_up(store))
 
-    async def _keep_up(self, current: Current) -> NoReturn:
+    async def _keep_up(self, store: LedgerStore) -> NoReturn:
         while True:
-            version = current.version
+            version = store.version
             await self.write()
             try:
                 async with asyncio.timeout(None if self._is_written() else AGAIN_S):
-                    await current.changed(version)
+                    await store.changed(version)
             except TimeoutError:
                 continue
 
 
-def entry(hold: Hold, boot_id: str) -> HoldEntry:
-    """Render a hold for the journal."""
+def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
+    """Return the journal entry of a hold."""
     owner = hold.owner or Owner(uid="", namespace="", pod="", container="")
     return HoldEntry(
         sequence=hold.sequence,
@@ -148,7 +157,7 @@ def entry(hold: Hold, boot_id: str) -> HoldEntry:
         chips=hold.chips,
         reserved=hold.reserved,
         lost=hold.lost,
-        anew=hold.anew,
+        anew=hold.recreated,
         claim_uid=hold.slot,
         need=hold.need,
         pod_uid=owner.uid,
@@ -159,10 +168,10 @@ def entry(hold: Hold, boot_id: str) -> HoldEntry:
     )
 
 
-def is_of(written: HoldEntry, product: Product) -> bool:
-    """Tell whether a hold is of a product line: by its ids, or else by its chips.
+def is_of_line(written: HoldEntry, product: Product) -> bool:
+    """Tell whether an entry is of a product line: by its ids, else by its chips.
 
-    No id is left of one of whose chips only some that are reserved are still in use.
+    A hold can have no id left while some of its reserved chips are still in use.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
@@ -170,8 +179,8 @@ def is_of(written: HoldEntry, product: Product) -> bool:
     return bool(chips & product.all_chips)
 
 
-def hold(written: HoldEntry) -> Hold:
-    """Read a hold back."""
+def restore_hold(written: HoldEntry) -> Hold:
+    """Return the hold of a journal entry."""
     owner = Owner(
         uid=written.pod_uid,
         namespace=written.namespace,
@@ -184,17 +193,17 @@ def hold(written: HoldEntry) -> Hold:
         chips=written.chips,
         reserved=written.reserved,
         lost=written.lost,
-        anew=written.anew,
+        recreated=written.anew,
         slot=written.claim_uid,
         need=written.need,
         owner=owner if written.pod_uid else None,
     )
 
 
-def _take_note(call: asyncio.Future[Any]) -> None:
-    """Look at an outcome that nobody may wait for any more.
+def _consume_outcome(call: asyncio.Future[Any]) -> None:
+    """Retrieve the outcome of a call without a waiter, so asyncio logs no error.
 
-    What was not written is written again by `run`.
+    `run` repeats a failed write.
     """
     if not call.cancelled():
         call.exception()

@@ -1,4 +1,4 @@
-"""What is the matter with the chips: each reading, judged, and what follows from it.
+"""Turn readings of the driver into the health of one product line's chips.
 
 driver ----------------> judged -> health -> ledger
 fault configuration -------^
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from agent.claims import values
 from agent.claims.events import ChipsRead
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.devices.poller import Observation
 from agent.devices.reading import Level, Reading
 from agent.health import codes, escalation, rules, separation, switches
-from agent.health.conditions import Health, Look, is_settled, step
-from agent.health.escalation import Eased, Kind, Upgrade, Upgraded
-from agent.health.findings import MOST_CHANGES, Change, Findings, Separated
-from agent.health.judge import followed, judged
+from agent.health.conditions import Health, ReadingTaken, is_stable, step
+from agent.health.escalation import Kind, Upgrade, UpgradeEnded, UpgradeStarted
+from agent.health.findings import MOST_CHANGES, Change, Findings, SeparatedNames
+from agent.health.judge import apply_levels, keys_under_rules
 from agent.health.rules import FaultConfig
-from agent.observe.announcer import News
+from agent.observe.announcer import Announcer
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import Product
 from scheduler_core.wire import faults
@@ -30,7 +30,7 @@ from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The two times that a diagnosis needs."""
+    """Two clocks: of the event loop, and of the day."""
 
     #: The event loop's. Unit: seconds.
     loop_s: Callable[[], float]
@@ -38,171 +38,177 @@ class Clocks:
     wall_ms: Callable[[], int]
 
 
-class Diagnosis:
-    """Protects the health of the chips, and what is known of their faults over time.
+class ChipMonitor:
+    """Health of the chips of one product line, and the history of their faults.
 
-    Chips that are separated by name are the ConfigMap's to remember, and so are the
-    levels that faults have got: both are read from it after a restart.
+    The node's ConfigMap stores the names of separated chips and the raised levels of
+    faults. Both are read from it after a restart.
     """
 
     def __init__(
         self,
-        current: Current,
+        store: LedgerStore,
         *,
         reading: Reading,
         recover_s: float,
-        news: News,
+        announcer: Announcer,
         clocks: Clocks,
-        beside: Sequence[Product] = (),
+        other_products: Sequence[Product] = (),
     ) -> None:
-        """Take a first look.
+        """Begin with a first reading; nothing is judged yet.
 
         Args:
-            current: The ledger, which is told of chips that cannot be given out.
-            reading: The first look at the hardware.
-            recover_s: The hold-off. Unit: seconds.
-            news: Who is told of changes.
-            clocks: Where times come from.
-            beside: The node's other product lines: people name their chips as well.
+            store: Ledger that learns which chips cannot be given out.
+            reading: First reading of the driver.
+            recover_s: How long a chip stays without faults before it is in service
+                again. Unit: seconds.
+            announcer: Announces transitions, separations and raised levels.
+            clocks: Sources of time.
+            other_products: The node's other product lines. The ConfigMap names
+                separated chips of all product lines in one text.
         """
         self.product = reading.product
-        self._beside = tuple(beside)
-        self._current = current
+        self._other_products = tuple(other_products)
+        self._store = store
         self._recover_s = recover_s
-        self._news = news
+        self._announcer = announcer
         self._clocks = clocks
         self._config: FaultConfig = rules.DEFAULT
-        #: Whether nothing more would come of what was read last, by time or by pods.
+        #: Whether the last reading, judged again later, would give the same health.
         self._is_at_rest = False
-        #: As the driver gave it.
+        #: Last reading as the driver gave it, with the levels of the driver.
         self._raw = reading
         self._courses = escalation.State()
         self._named = separation.State()
-        #: What the ConfigMap says of separated chips; None: nothing was read yet.
-        self._read: str | None = None
-        self._has_read = False
-        #: {chip that people have separated: since when, in Unix milliseconds}
+        #: Text of the ConfigMap that names separated chips; None: none was read yet.
+        self._separated_text: str | None = None
+        self._has_read_configmap = False
+        #: {chip that people have separated: Unix milliseconds since when}
         self._by_hand_ms: dict[int, int] = {}
-        #: With the levels of all faults.
+        #: Last reading with the levels that fault configuration and rules give.
         self.reading = reading
         self.health = Health()
-        #: The newest last.
+        #: Last transitions, the newest last.
         self.changes: deque[Change] = deque(maxlen=MOST_CHANGES)
 
-    # What is told from outside
+    # Inputs
 
-    def observed(self, seen: Observation) -> bool:
-        """Take in a look at the hardware.
+    def observe(self, observation: Observation) -> bool:
+        """Judge the chips by a new observation of the driver.
 
         Returns:
-            Whether the next is wanted soon, though the hardware has no news: chips
-            recover by time passing, and faults grow worse by it.
+            Whether another observation is needed soon, even if the driver reports no
+            change: with time, chips recover and faults rise in level.
         """
-        if seen.reading is None or seen.is_stale:
+        if observation.reading is None or observation.is_stale:
             return True
-        if seen.reading != self._raw or not self._is_at_rest:
-            self._raw = seen.reading
-            self.look()
+        if observation.reading != self._raw or not self._is_at_rest:
+            self._raw = observation.reading
+            self.judge_again()
         return not self._is_at_rest
 
-    def configured(self, config: FaultConfig) -> None:
-        """Judge by another fault configuration from now on."""
+    def apply_fault_config(self, config: FaultConfig) -> None:
+        """Judge the chips by another fault configuration from now on."""
         self._config = config
-        self.look()
+        self.judge_again()
 
-    def reported(self, data: Mapping[str, str] | None) -> None:
-        """Take in what the node's ConfigMap says.
+    def apply_configmap(self, data: Mapping[str, str] | None) -> None:
+        """Separate and release chips as a version of the node's ConfigMap names them.
 
         Args:
-            data: Its data, of each version in turn; None when there is none.
+            data: Data of each version in turn; None when there is no ConfigMap.
         """
-        is_first, self._has_read = not self._has_read, True
+        is_first, self._has_read_configmap = not self._has_read_configmap, True
         text = None if data is None else data.get(faults.SEPARATED_KEY)
         try:
             chips = self._chips_in(text)
         except WireError as error:
-            # whoever mistypes a name has not released the chips that he did not name
-            self._news.separation(str(error))
+            # a mistyped name releases no chip: the other names may be missing, too
+            self._announcer.separation_problem(str(error))
             chips = None
         else:
-            self._news.separation("")
-            self._read = text
+            self._announcer.separation_problem("")
+            self._separated_text = text
         if is_first:
             self._restore(data or {}, chips)
         elif text is None:
-            self._step_named(separation.Unnamed())
+            self._step_separation(separation.NamesAbsent())
         elif chips is not None:
-            self._step_named(separation.Named(chips))
-        self.look()
+            self._step_separation(separation.NamesRead(chips))
+        self.judge_again()
 
     def _chips_in(self, text: str | None) -> frozenset[int]:
-        named = faults.parse_separated(text or "", self.product, self._beside)
-        return frozenset(named)
+        chips = faults.parse_separated(text or "", self.product, self._other_products)
+        return frozenset(chips)
 
-    def look(self) -> None:
-        """Judge what was read last, and tell the ledger what it has to know."""
+    def judge_again(self) -> None:
+        """Judge the last reading, and tell the ledger which chips it may give out."""
         before = self.reading
-        self._follow()
-        self.reading = judged(
+        self._step_escalation()
+        self.reading = apply_levels(
             self._raw,
             self._config.table,
             upgrades=self._courses.upgrades,
             separated=self._named.separated,
         )
-        look = Look(
+        look = ReadingTaken(
             reading=self.reading,
-            in_use=frozenset(chip_sets.ids_of(values.held(self._current.ledger))),
+            in_use=frozenset(chip_sets.ids_of(values.held_chips(self._store.ledger))),
             recover_s=self._recover_s,
         )
         self.health, transitions = step(self.health, look, self._clocks.loop_s())
-        self._news.transitions(
-            transitions, self.health, line=self.reading.product.resource
+        self._announcer.chips_changed(
+            transitions, self.health, resource=self.reading.product.resource
         )
         now_ms = self._clocks.wall_ms()
-        self.changes += (Change(at_ms=now_ms, transition=each) for each in transitions)
-        # a chip that is given out in parts is not given out whole
+        self.changes += (
+            Change(at_ms=now_ms, transition=transition) for transition in transitions
+        )
+        # a chip that is cut into virtual devices is not given out whole
         cut = {part.chip for part in self.reading.virtual}
         whole = set(self.health.in_service) - cut
         event = ChipsRead(
             unhealthy=chip_sets.mask_of(set(self.health.chips) - whole),
             busy=chip_sets.mask_of(
-                use.chip for use in self.reading.processes if use.chip not in cut
+                process.chip
+                for process in self.reading.processes
+                if process.chip not in cut
             ),
         )
-        ledger = self._current.ledger
+        ledger = self._store.ledger
         if (event.unhealthy, event.busy) != (ledger.unhealthy, ledger.busy):
-            self._current.apply(event)
+            self._store.apply(event)
         elif transitions or before != self.reading:
-            self._current.wake()  # the report says more than the ledger
-        self._is_at_rest = not self._courses.courses and is_settled(
+            self._store.wake()  # the node report shows what the ledger does not hold
+        self._is_at_rest = not self._courses.histories and is_stable(
             self.health, self.reading
         )
 
-    # What others read
+    # Outputs
 
     @property
     def findings(self) -> Findings:
-        """What is to be published of faults beside the reading."""
+        """What the node report says of faults in addition to the reading."""
         by_rule = {
-            upgrade.chip for upgrade in self._courses.upgrades if _takes(upgrade)
+            upgrade.chip for upgrade in self._courses.upgrades if _separates(upgrade)
         }
         by_hand = sorted(self._named.separated - by_rule)
         return Findings(
-            separated=self._separated(),
+            separated=self._separated_names(),
             upgrades=(
                 *(self._reason(upgrade) for upgrade in self._courses.upgrades),
                 *(_by_hand(chip, self._by_hand_ms.get(chip, 0)) for chip in by_hand),
             ),
-            switch=self._switch(),
+            switch=self._switch_info(),
         )
 
-    def _separated(self) -> Separated:
-        """Return the names of separated chips, spelled as they stand if they do."""
-        wanted, read = self._named.separated, self._read
-        names = faults.render_separated(wanted, self.product)
-        if read is None or wanted != self._chips_in(read):
-            return Separated(text=names, read=read, names=names)
-        return Separated(text=read, read=read, names=names)
+    def _separated_names(self) -> SeparatedNames:
+        """Return the names of separated chips, in the ConfigMap's spelling if right."""
+        chips, text = self._named.separated, self._separated_text
+        names = faults.render_separated(chips, self.product)
+        if text is None or chips != self._chips_in(text):
+            return SeparatedNames(text=names, read=text, names=names)
+        return SeparatedNames(text=text, read=text, names=names)
 
     def _reason(self, upgrade: Upgrade) -> UpgradeReason:
         return UpgradeReason(
@@ -213,9 +219,9 @@ class Diagnosis:
             time_ms=upgrade.at_ms,
         )
 
-    def _switch(self) -> SwitchInfo:
-        found, levels = self._raw.switch_faults, self._config.switch
-        worst = switches.worst(found, levels)
+    def _switch_info(self) -> SwitchInfo:
+        switch_faults, levels = self._raw.switch_faults, self._config.switch
+        worst = switches.worst_level(switch_faults, levels)
         return SwitchInfo(
             level=worst.value if worst else "",
             events=tuple(
@@ -227,84 +233,84 @@ class Diagnosis:
                     chip=fault.chip,
                     port=fault.port,
                     severity=fault.severity,
-                    level=switches.level(fault, levels).value,
+                    level=switches.level_of(fault, levels).value,
                     time_ms=fault.since_ms,
                 )
-                for fault in found
+                for fault in switch_faults
             ),
         )
 
-    # What follows
+    # Steps of the state machines
 
-    def _follow(self) -> None:
-        """Let faults grow worse by returning or staying, and let them ease."""
-        looked = escalation.Looked(
+    def _step_escalation(self) -> None:
+        """Raise the levels of faults that return or stay, and lower them again."""
+        faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
-            present=followed(self._raw),
+            present=keys_under_rules(self._raw),
             config=self._config,
             now_ms=self._clocks.wall_ms(),
         )
         self._courses, effects = escalation.step(
-            self._courses, looked, self._clocks.loop_s()
+            self._courses, faults_read, self._clocks.loop_s()
         )
         for effect in effects:
             upgrade = effect.upgrade
-            self._news.escalation(
-                self._reason(upgrade), is_over=effect == Eased(upgrade)
+            self._announcer.fault_level_changed(
+                self._reason(upgrade), is_over=effect == UpgradeEnded(upgrade)
             )
-            if not _takes(upgrade):
+            if not _separates(upgrade):
                 continue
-            if isinstance(effect, Upgraded):
-                self._step_named(separation.Separated(upgrade.chip))
+            if isinstance(effect, UpgradeStarted):
+                self._step_separation(separation.RuleSeparated(upgrade.chip))
             elif not any(
-                _takes(other) and other.chip == upgrade.chip
+                _separates(other) and other.chip == upgrade.chip
                 for other in self._courses.upgrades
             ):
-                self._step_named(separation.Released(upgrade.chip))
+                self._step_separation(separation.RuleReleased(upgrade.chip))
 
-    def _step_named(self, event: separation.Event) -> None:
+    def _step_separation(self, event: separation.Event) -> None:
         self._named, effects = separation.step(self._named, event)
         for effect in effects:
             match effect:
-                case separation.TakenOut(chips):
+                case separation.ChipsSeparated(chips):
                     now_ms = self._clocks.wall_ms()
                     self._by_hand_ms |= dict.fromkeys(chips, now_ms)
-                    self._news.separated(chips)
-                case separation.LetBack(chips):
-                    self._news.released(chips)
-                    self._pardon(chips)
+                    self._announcer.chips_separated(chips)
+                case separation.ChipsReleased(chips):
+                    self._announcer.chips_released(chips)
+                    self._lift_separation(chips)
 
-    def _pardon(self, chips: tuple[int, ...]) -> None:
+    def _lift_separation(self, chips: tuple[int, ...]) -> None:
         for chip in chips:
-            event = escalation.Pardoned(chip)
+            event = escalation.SeparationLifted(chip)
             self._courses, _ = escalation.step(
                 self._courses, event, self._clocks.loop_s()
             )
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
-        """Take over what was in force when the agent before us ended.
+        """Take over separations and raised levels of the agent before the restart.
 
         Args:
             data: Of the ConfigMap.
-            chips: Those that it names; None: its text cannot be read, and whatever a
-                rule has separated stays so, and what can be read in it.
+            chips: Separated chips that it names. None: the text cannot be parsed; then
+                chips separated by a rule stay so, and the names that are readable.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
-            reasons = faults.parse_upgrades(text, self.product, self._beside)
+            reasons = faults.parse_upgrades(text, self.product, self._other_products)
         except WireError as error:
-            self._news.not_restored(str(error))
+            self._announcer.fault_levels_not_restored(str(error))
             reasons = ()
         upgrades = tuple(
             upgrade
             for upgrade in (_upgrade(reason) for reason in reasons if _is_ours(reason))
-            # released while nobody was there
-            if not _takes(upgrade) or chips is None or upgrade.chip in chips
+            # people released the chip while no agent ran
+            if not _separates(upgrade) or chips is None or upgrade.chip in chips
         )
-        by_rule = {upgrade.chip for upgrade in upgrades if _takes(upgrade)}
+        by_rule = {upgrade.chip for upgrade in upgrades if _separates(upgrade)}
         if chips is None:
             text = data.get(faults.SEPARATED_KEY, "")
-            readable = frozenset(faults.readable_separated(text, self.product))
+            readable = frozenset(faults.parse_separated_names(text, self.product))
             self._named = separation.State(
                 separated=readable | by_rule, confirmed=readable
             )
@@ -316,11 +322,11 @@ class Diagnosis:
             if reason.type == Kind.AUTOFILL.value
         }
         self._courses, _ = escalation.step(
-            self._courses, escalation.Restored(upgrades), self._clocks.loop_s()
+            self._courses, escalation.UpgradesRestored(upgrades), self._clocks.loop_s()
         )
 
 
-def _takes(upgrade: Upgrade) -> bool:
+def _separates(upgrade: Upgrade) -> bool:
     """Tell whether an upgrade separates its chip by name."""
     return upgrade.level is Level.MANUALLY_SEPARATE
 
@@ -336,7 +342,7 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Tell whether a reason of before can be followed further."""
+    """Tell whether a reason names a level and a rule of this agent."""
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}
     return reason.level in levels and reason.type in kinds

@@ -1,54 +1,56 @@
-"""What is seen of the hardware: counted, told, and given to each product line."""
+"""Count each observation of the driver, and give each product line its part of it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.devices.poller import Observation
 from agent.devices.reading import Reading
-from agent.monitor.chips import Diagnosis
-from agent.observe.announcer import News
+from agent.monitor.chips import ChipMonitor
+from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
 
 
-class Sight:
-    """Protects why the hardware cannot be read now."""
+class DriverMonitor:
+    """Receiver of observations; remembers why the driver cannot be read."""
 
     def __init__(
-        self, lines: Sequence[Diagnosis], *, news: News, metrics: Metrics
+        self,
+        chip_monitors: Sequence[ChipMonitor],
+        *,
+        announcer: Announcer,
+        metrics: Metrics,
     ) -> None:
-        """Have seen nothing yet.
-
-        Args:
-            lines: Of each product line.
-            news: Who is told.
-            metrics: What is counted.
-        """
-        self._lines = lines
-        self._news = news
+        self._chip_monitors = chip_monitors
+        self._announcer = announcer
         self._metrics = metrics
-        #: Why the hardware cannot be read; "" when it can.
+        #: Why the driver cannot be read; "" when it can.
         self.problem = ""
 
-    def observed(self, seen: Observation) -> bool:
-        """Take in a look at the hardware.
+    def observe(self, observation: Observation) -> bool:
+        """Count one observation of the driver and pass it to the chip monitors.
 
         Returns:
-            Whether the next is wanted soon, though the hardware has no news.
+            Whether another observation is needed soon, even if the driver reports no
+            change.
         """
-        self._metrics.driver_stale.set(seen.is_stale)
-        if seen.took_s is not None:
-            self._metrics.driver_read_s.observe(seen.took_s)
-        if seen.is_stale:
+        self._metrics.driver_stale.set(observation.is_stale)
+        if observation.took_s is not None:
+            self._metrics.driver_read_s.observe(observation.took_s)
+        if observation.is_stale:
             self._metrics.driver_failures.inc()
-        self._news.driver(seen.problem)
-        self.problem = seen.problem
-        found = {each.product.resource: each for each in _lines(seen)}
-        wanted = [
-            line.observed(replace(seen, reading=found.get(line.product.resource)))
-            for line in self._lines
+        self._announcer.driver_problem(observation.problem)
+        self.problem = observation.problem
+        readings = {
+            reading.product.resource: reading for reading in _lines(observation)
+        }
+        needs_more = [
+            monitor.observe(
+                replace(observation, reading=readings.get(monitor.product.resource))
+            )
+            for monitor in self._chip_monitors
         ]
-        return any(wanted)
+        return any(needs_more)
 
 
-def _lines(seen: Observation) -> Sequence[Reading]:
-    return seen.reading.lines if seen.reading is not None else ()
+def _lines(observation: Observation) -> Sequence[Reading]:
+    return observation.reading.lines if observation.reading is not None else ()

@@ -1,8 +1,8 @@
-"""Follow the cluster's fault configuration, and keep to the last that is usable.
+"""Watch the ConfigMap `mindx-dl-fault-config`, and apply each version that is usable.
 
-The ConfigMap `mindx-dl-fault-config` is written by people. One that is wrong changes
-nothing: what was right before stays in force, and the node's event says what was
-expected, what was found, and where. Without the ConfigMap the built-in one is right.
+People write it. If a version is wrong, the last usable one stays in force. An event on
+the Node then says what was expected, what was found, and where. Without the ConfigMap
+the built-in configuration applies.
 """
 
 import logging
@@ -19,12 +19,12 @@ from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 
 log = logging.getLogger(__name__)
 
-#: It is quiet for days: a watch of half an hour asks for little. Unit: seconds.
+#: The ConfigMap seldom changes, so a long watch saves requests. Unit: seconds.
 _LONGEST_WATCH_S = 3600
 
 
-class FaultWatch:
-    """Protects what was said of the configuration, so that it is said once."""
+class FaultConfigWatch:
+    """Watch of the cluster's fault configuration."""
 
     def __init__(
         self,
@@ -32,19 +32,20 @@ class FaultWatch:
         *,
         namespace: str,
         apply: Callable[[FaultConfig], None],
-        complain: Callable[[str], None],
+        on_problem: Callable[[str], None],
     ) -> None:
-        """Follow nothing yet; the built-in configuration holds.
+        """Create the watch without starting it.
 
         Args:
-            client: An open client.
-            namespace: Where the ConfigMap is.
-            apply: Told each configuration from which on it holds.
-            complain: Told in a sentence why one cannot be used; "" when one can.
+            client: Open; owned by the caller.
+            namespace: Of the ConfigMap.
+            apply: Called with each usable configuration.
+            on_problem: Called with a sentence why the ConfigMap cannot be used; with ""
+                when it can.
         """
         self._apply = apply
-        self._complain = complain
-        #: Public for its metrics.
+        self._on_problem = on_problem
+        #: Public: the metrics show its restarts and its age.
         self.watch: ListWatch[ConfigMap] = ListWatch(
             client,
             f"/api/v1/namespaces/{namespace}/configmaps",
@@ -54,31 +55,31 @@ class FaultWatch:
         )
 
     async def run(self) -> NoReturn:
-        """Follow for ever."""
+        """Watch the ConfigMap until cancelled."""
         await self.watch.run(self._changed)
 
     def _changed(self, change: Change[ConfigMap]) -> None:
         match change:
             case Upserted(obj):
-                self._take(obj)
+                self._apply_configmap(obj)
             case Deleted():
                 self._apply(rules.DEFAULT)
-                self._complain("")
+                self._on_problem("")
                 log.info("fault configuration deleted, the built-in one holds")
             case Synced():
                 pass
 
-    def _take(self, found: ConfigMap) -> None:
-        version = {keys.VERSION: found.metadata.resource_version}
+    def _apply_configmap(self, configmap: ConfigMap) -> None:
+        version = {keys.VERSION: configmap.metadata.resource_version}
         try:
-            config = fault_config.parse(found.data or {})
+            config = fault_config.parse(configmap.data or {})
         except FaultConfigError as error:
-            where = f"{found.metadata.namespace}/{fault_config.NAME}"
-            self._complain(
-                f"the fault configuration {where} cannot be used and the last one "
+            name = f"{configmap.metadata.namespace}/{fault_config.NAME}"
+            self._on_problem(
+                f"the fault configuration {name} cannot be used and the last one "
                 f"that could stays in force: {error}"
             )
             return
         self._apply(config)
-        self._complain("")
+        self._on_problem("")
         log.info("fault configuration applied", extra=version)

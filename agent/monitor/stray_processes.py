@@ -1,7 +1,7 @@
-"""Chips that are not free because of a process: who it is, and who is told.
+"""Stray processes: they use a chip without a pod, so that the chip is not free.
 
-A process that ends with its pod is seen a moment longer than the pod; only one that
-stays is news.
+The processes of an ended pod are seen a moment longer than the pod. So a process is
+announced only when it stays for STAYS_S.
 """
 
 import asyncio
@@ -10,102 +10,109 @@ from contextlib import suppress
 from typing import NoReturn
 
 from agent.claims import values
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from agent.devices.processes import Occupant, Processes
 from agent.devices.reading import Reading
-from agent.observe.announcer import News
+from agent.observe.announcer import Announcer
 from scheduler_core.node import chips as chip_sets
 from service import clock
 
-#: A driver is looked at each second, and the processes of a pod end one by one.
+#: The driver is read each second, and the processes of a pod end one by one.
+#: Unit: seconds.
 STAYS_S = 3.0
 
 
-class Leftovers:
-    """Protects since when each chip waits for its processes, and what was told."""
+class StrayProcesses:
+    """Monitor of the processes that keep chips of one product line from being free."""
 
     def __init__(
         self,
-        current: Current,
+        store: LedgerStore,
         *,
-        hardware: Callable[[], Reading],
+        last_reading: Callable[[], Reading],
         processes: Processes,
-        news: News,
+        announcer: Announcer,
     ) -> None:
-        """Know nothing yet.
-
-        Args:
-            current: The ledger, which knows the chips.
-            hardware: What the driver last said.
-            processes: Who can name them.
-            news: Who tells people.
-        """
-        self._current = current
-        self._hardware = hardware
-        self.processes = processes
-        self._news = news
+        self._store = store
+        self._last_reading = last_reading
+        self._processes = processes
+        self._announcer = announcer
+        #: {chip: loop time in seconds since which it waits for its processes}
         self._since: dict[int, float] = {}
-        self._told: set[int] = set()
-        #: {chip: its processes}; none are named where none can be seen
-        self.found: Mapping[int, tuple[Occupant, ...]] = {}
+        #: chips whose processes were announced
+        self._announced: set[int] = set()
+        #: {chip: its processes, empty where they cannot be seen}
+        self.occupants: Mapping[int, tuple[Occupant, ...]] = {}
 
     async def run(self) -> NoReturn:
-        """Follow the ledger until cancelled."""
+        """Check the chips after each change of the ledger, until cancelled."""
         while True:
-            version = self._current.version
-            await self.look()
+            version = self._store.version
+            await self.check()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._due_at()):
-                    await self._current.changed(version)
+                    await self._store.changed(version)
 
-    async def look(self) -> None:
-        """Take in what the ledger says now."""
-        ledger, reading = self._current.ledger, self._hardware()
+    async def check(self) -> None:
+        """Update the processes of releasing chips, and announce those that stay."""
+        ledger, reading = self._store.ledger, self._last_reading()
         now = clock.loop_s()
         users = {
-            chip: reading.pids_of(chip) or _left_on(ledger, chip)
-            for chip in chip_sets.ids_of(values.releasing(ledger))
+            chip: reading.pids_of(chip) or _pids_of_ended_pods(ledger, chip)
+            for chip in chip_sets.ids_of(values.releasing_chips(ledger))
         }
-        known = {who.pid: who for each in self.found.values() for who in each}
-        unknown = {pid for pids in users.values() for pid in pids} - known.keys()
-        if unknown:
-            known |= await self.processes.known(unknown)
-        found = {chip: tuple(known[p] for p in pids) for chip, pids in users.items()}
-        if found != self.found:
-            self.found = found
-            self._news.releasing(found, line=ledger.product.resource)
-        for chip in self._since.keys() - found.keys():
+        by_pid = {
+            occupant.pid: occupant
+            for occupants in self.occupants.values()
+            for occupant in occupants
+        }
+        new_pids = {pid for pids in users.values() for pid in pids} - by_pid.keys()
+        if new_pids:
+            by_pid |= await self._processes.describe(new_pids)
+        occupants_of = {
+            chip: tuple(by_pid[pid] for pid in pids) for chip, pids in users.items()
+        }
+        if occupants_of != self.occupants:
+            self.occupants = occupants_of
+            self._announcer.chips_releasing(
+                occupants_of, resource=ledger.product.resource
+            )
+        for chip in self._since.keys() - occupants_of.keys():
             del self._since[chip]
-            if chip in self._told:
-                self._told.remove(chip)
-                self._news.let_go(chip)
-        for chip, occupants in found.items():
+            if chip in self._announced:
+                self._announced.remove(chip)
+                self._announcer.chip_no_longer_used(chip)
+        for chip, occupants in occupants_of.items():
             stays = self._since.setdefault(chip, now) + STAYS_S <= now + clock.EARLY_S
-            if stays and chip not in self._told:
-                self._told.add(chip)
-                self._news.still_used(chip, _last_owner(ledger, chip), occupants)
+            if stays and chip not in self._announced:
+                self._announced.add(chip)
+                self._announcer.chip_still_used(
+                    chip, _last_owner(ledger, chip), occupants
+                )
 
     def _due_at(self) -> float | None:
-        """When the next chip has waited long enough to be told; None: none waits."""
-        waiting = (at for chip, at in self._since.items() if chip not in self._told)
+        """Return when the next chip is to be announced, as loop time; None: no chip."""
+        waiting = (
+            since for chip, since in self._since.items() if chip not in self._announced
+        )
         first = min(waiting, default=None)
         return None if first is None else first + STAYS_S
 
 
-def _left_on(ledger: Ledger, chip: int) -> tuple[int, ...]:
-    """The processes that pods which have gone have left, and that may use a chip."""
-    found = {
+def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
+    """Return the pids of processes of ended pods that may still use a chip."""
+    pids = {
         pid
         for hold in ledger.holds.values()
         if hold.owner is not None and chip in chip_sets.ids_of(hold.mask)
-        for pid in ledger.left.get(hold.owner.uid, ())
+        for pid in ledger.stray_processes.get(hold.owner.uid, ())
     }
-    return tuple(sorted(found))
+    return tuple(sorted(pids))
 
 
 def _last_owner(ledger: Ledger, chip: int) -> str:
-    """The pod that had a chip, as `namespace/pod`; "" when nobody is known."""
+    """Return the pod that had a chip, as `namespace/pod`; "" when none is known."""
     owners = [
         f"{hold.owner.namespace}/{hold.owner.pod}"
         for hold in ledger.holds.values()

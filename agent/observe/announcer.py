@@ -1,4 +1,7 @@
-"""Tell people: one fact, one log line, one count, one event where it helps."""
+"""Announce what happens on the node: log lines, metrics, and Kubernetes events.
+
+A fact is announced once, until it changes.
+"""
 
 import asyncio
 import logging
@@ -9,7 +12,7 @@ from typing import Any
 
 from agent.claims import values
 from agent.claims.events import Counted, Effect, Noted, Refused
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from agent.devices.processes import Occupant
 from agent.devices.reading import Level
@@ -23,13 +26,14 @@ from scheduler_core.wire.faults import UpgradeReason
 
 log = logging.getLogger(__name__)
 
-#: Stands for processes that are there and cannot be seen.
+#: Stands for a process that uses a chip and cannot be seen by the agent.
 _UNSEEN = Occupant(pid=0)
-#: What two can fight over: the kubelet's resource, the node's ConfigMap.
+#: Objects that a rival may serve or write, too: the kubelet's resource, the node's
+#: ConfigMap.
 RIVALS = ("kubelet", "configmap")
 
-#: {condition that a chip has come into: reason, text and type of the event}
-_TOLD: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
+#: {new condition of a chip: reason, text and type of the event}
+_EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
     {
         Condition.UNHEALTHY: (
             "NpuUnhealthy",
@@ -46,36 +50,31 @@ _TOLD: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
 )
 
 
-class News:
-    """Protects what was said last, so that nothing is said twice."""
+class Announcer:
+    """Log lines, metrics and events of one agent; remembers the last announcements."""
 
     def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
-        """Have said nothing yet.
-
-        Args:
-            metrics: What is counted.
-            recorder: Where events go.
-            node: The node that we serve.
-        """
-        # as the kubelet writes it: kubectl finds it by the name in the uid's place
+        # as the kubelet does: kubectl finds events by the name in the uid's place
         self._node = Regarding(kind="Node", name=node, uid=node)
         self._metrics = metrics
         self._recorder = recorder
-        #: of each product line
-        self._currents: list[Current] = []
+        #: ledger stores, one for each product line
+        self._stores: list[LedgerStore] = []
+        #: {resource: health of its chips}
         self._health: dict[str, Health] = {}
+        #: {resource: {chip: processes that keep it from being free}}
         self._releasing: dict[str, Mapping[int, tuple[Occupant, ...]]] = {}
         self._driver_problem = ""
         self._fault_config = self._separation = ""
-        #: {(what we have in common, product line): who}
+        #: {(one of RIVALS, resource or ""): text about the rival, "" without one}
         self._rivals: dict[tuple[str, str], str] = {}
-        for of in RIVALS:
-            metrics.rival.labels(of).set(0)
+        for scope in RIVALS:
+            metrics.rival.labels(scope).set(0)
 
-    def follow(self, current: Current) -> None:
-        """Count the claims and holds of this ledger too whenever metrics are read."""
-        self._currents.append(current)
-        if len(self._currents) > 1:
+    def count_ledger(self, store: LedgerStore) -> None:
+        """Add the claims and holds of a ledger to the metrics, at each scrape."""
+        self._stores.append(store)
+        if len(self._stores) > 1:
             return
         for state in ("open", "served", "unreadable", "bare"):
             self._metrics.claims.labels(state).set_function(
@@ -84,11 +83,11 @@ class News:
         for state in ("held", "confirmed", "lost"):
             self._metrics.holds.labels(state).set_function(partial(self._holds, state))
 
-    def watches(self, **watches: ListWatch[Any]) -> None:
-        """Show how these watches do whenever metrics are read.
+    def expose_watches(self, **watches: ListWatch[Any]) -> None:
+        """Expose restarts and age of the last event of watches, at each scrape.
 
         Args:
-            watches: By the name of the resource.
+            watches: {resource: its watch}.
         """
         now = asyncio.get_running_loop().time
         for name, watch in watches.items():
@@ -97,8 +96,8 @@ class News:
             age = self._metrics.watch_event_age_s.labels(name)
             age.set_function(partial(_age_s, watch, now))
 
-    def tell(self, effect: Effect) -> None:
-        """Tell one effect of the ledger."""
+    def ledger_effect(self, effect: Effect) -> None:
+        """Log, count and, where useful, emit an event for one ledger effect."""
         match effect:
             case Counted(identity=identity):
                 self._metrics.identity.labels(identity.value).inc()
@@ -110,101 +109,109 @@ class News:
                 pass
 
     def _note(self, note: Noted) -> None:
-        known = (current.ledger.pods.get(note.uid) for current in self._currents)
-        pod = next((pod for pod in known if pod is not None), None)
+        pods = (store.ledger.pods.get(note.uid) for store in self._stores)
+        pod = next((pod for pod in pods if pod is not None), None)
         extra = {keys.POD_UID: note.uid, keys.REASON: note.text}
         log.warning(note.reason, extra=extra)
         if pod is not None:
-            about = Regarding(
+            regarding = Regarding(
                 kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
             )
             self._recorder.record(
-                about, reason=note.reason, message=note.text, type="Warning"
+                regarding, reason=note.reason, message=note.text, type="Warning"
             )
 
-    def transitions(
-        self, changes: Iterable[Transition], health: Health, *, line: str
+    def chips_changed(
+        self, transitions: Iterable[Transition], health: Health, *, resource: str
     ) -> None:
-        """Tell which chips have changed their condition.
+        """Announce transitions of chips into another condition.
 
         Args:
-            changes: In their order.
-            health: After them.
-            line: The resource of these chips.
+            transitions: The oldest first.
+            health: Of all chips of the resource, after the transitions.
+            resource: Resource of the chips.
         """
-        self._health[line] = health
-        for change in changes:
-            condition = change.after.name.lower()
+        self._health[resource] = health
+        for transition in transitions:
+            condition = transition.after.name.lower()
             self._metrics.health_transitions.labels(condition).inc()
             log.warning(
                 "chip changed",
                 extra={
-                    keys.CHIP: change.chip,
+                    keys.CHIP: transition.chip,
                     keys.CONDITION: condition,
-                    keys.REASON: change.reason,
+                    keys.REASON: transition.reason,
                 },
             )
-            self._record_transition(change)
+            self._record_transition(transition)
         for condition_ in Condition:
-            chips = sum(len(each.having(condition_)) for each in self._health.values())
+            chips = sum(
+                len(health_.chips_in(condition_)) for health_ in self._health.values()
+            )
             self._metrics.chips.labels(condition_.name.lower()).set(chips)
 
-    def _record_transition(self, change: Transition) -> None:
-        told = _TOLD.get(change.after)
-        if told is None:  # a chip that recovers is told when it has
+    def _record_transition(self, transition: Transition) -> None:
+        event = _EVENTS.get(transition.after)
+        if event is None:  # RECOVERING: the event comes once the chip is healthy
             return
-        reason, text, kind = told
+        reason, text, kind = event
         self._recorder.record(
             self._node,
             reason=reason,
-            message=text.format(chip=change.chip, why=change.reason),
+            message=text.format(chip=transition.chip, why=transition.reason),
             type=kind,
         )
 
-    def releasing(
-        self, chips: Mapping[int, tuple[Occupant, ...]], *, line: str
+    def chips_releasing(
+        self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
     ) -> None:
-        """Show which processes keep chips from being free.
+        """Expose the processes that keep chips without a pod from being free.
 
         Args:
             chips: {chip: its processes, none when they are not known}.
-            line: The resource of these chips.
+            resource: Resource of the chips.
         """
-        self._releasing[line] = chips
+        self._releasing[resource] = chips
         self._metrics.releasing.clear()
-        of_all = (items for of in self._releasing.values() for items in of.items())
-        for chip, occupants in of_all:
-            for each in occupants or (_UNSEEN,):
-                pid = str(each.pid or "")
-                self._metrics.releasing.labels(str(chip), pid, each.name).set(1)
+        items = (
+            item
+            for occupants_of in self._releasing.values()
+            for item in occupants_of.items()
+        )
+        for chip, occupants in items:
+            for occupant in occupants or (_UNSEEN,):
+                pid = str(occupant.pid or "")
+                self._metrics.releasing.labels(str(chip), pid, occupant.name).set(1)
 
-    def still_used(self, chip: int, pod: str, occupants: tuple[Occupant, ...]) -> None:
-        """Tell that a process stays on a chip that no pod has.
+    def chip_still_used(
+        self, chip: int, pod: str, occupants: tuple[Occupant, ...]
+    ) -> None:
+        """Announce processes that stay on a chip without a pod.
 
         Args:
-            chip: Which.
-            pod: Whose it was, `namespace/pod`; "" when nobody's.
+            chip: Physical id.
+            pod: Last owner of the chip, `namespace/pod`; "" when none is known.
             occupants: The processes; none when they are not known.
         """
         why = f"pod {pod} has gone" if pod else "no pod has it"
-        named = ", ".join(f"process {who}" for who in occupants)
-        who = named or "a process that cannot be seen from here"
+        names = ", ".join(f"process {occupant}" for occupant in occupants)
+        users = names or "a process that cannot be seen from here"
         log.warning(
             "chip still in use",
-            extra={keys.CHIP: chip, keys.REASON: f"{why}; {who}"},
+            extra={keys.CHIP: chip, keys.REASON: f"{why}; {users}"},
         )
         self._recorder.record(
             self._node,
             reason="NpuStillInUse",
             message=(
-                f"chip {chip} is not free, though {why}: {who} uses it. It is "
+                f"chip {chip} is not free, though {why}: {users} uses it. It is "
                 "free as soon as that has ended"
             ),
             type="Warning",
         )
 
-    def let_go(self, chip: int) -> None:
-        """Tell that no process stays on a chip any more of which that was told."""
+    def chip_no_longer_used(self, chip: int) -> None:
+        """Announce the end of the processes of an earlier `chip_still_used`."""
         log.info("chip no longer in use", extra={keys.CHIP: chip})
         self._recorder.record(
             self._node,
@@ -212,8 +219,8 @@ class News:
             message=f"no process keeps chip {chip} from being free any more",
         )
 
-    def driver(self, problem: str) -> None:
-        """Tell that the hardware cannot be read, or can again."""
+    def driver_problem(self, problem: str) -> None:
+        """Announce why the driver cannot be read; "" when it can be read again."""
         if problem == self._driver_problem:
             return
         self._driver_problem = problem
@@ -222,39 +229,41 @@ class News:
         else:
             log.info("driver is read again")
 
-    def rival(self, of: str, text: str, *, line: str = "") -> None:
-        """Tell that somebody else does our work, or no longer does.
+    def rival_state(self, scope: str, text: str, *, resource: str = "") -> None:
+        """Announce that a rival serves what this agent serves, or no longer does.
 
         Args:
-            of: What the two have in common: one of RIVALS.
-            text: A sentence; "" when we are alone again.
-            line: The resource that it is about; "" where it is about the node.
+            scope: One of RIVALS.
+            text: A sentence about the rival; "" without one.
+            resource: Resource that the rival serves; "" when it writes the ConfigMap.
         """
-        before = self._rivals.get((of, line), "")
-        self._rivals[of, line] = text
+        before = self._rivals.get((scope, resource), "")
+        self._rivals[scope, resource] = text
         if text == before:
             return
-        is_there = any(who for (what, _), who in self._rivals.items() if what == of)
-        self._metrics.rival.labels(of).set(is_there)
+        has_rival = any(
+            rival for (scope_, _), rival in self._rivals.items() if scope_ == scope
+        )
+        self._metrics.rival.labels(scope).set(has_rival)
         if text:
             log.error("rival", extra={keys.REASON: text})
         else:
-            log.warning("rival has gone", extra={keys.REASON: of})
-        gone = f"nobody else serves this node's {of} any more"
-        if is_there:
-            gone = f"nobody else serves {line} any more"
+            log.warning("rival has gone", extra={keys.REASON: scope})
+        end_text = f"nobody else serves this node's {scope} any more"
+        if has_rival:
+            end_text = f"nobody else serves {resource} any more"
         self._recorder.record(
             self._node,
             reason="NpuRival" if text else "NpuRivalGone",
-            message=text or gone,
+            message=text or end_text,
             type="Warning" if text else "Normal",
         )
 
-    def fault_config(self, problem: str) -> None:
-        """Tell that the cluster's fault configuration cannot be used, or can again.
+    def fault_config_problem(self, problem: str) -> None:
+        """Announce why the cluster's fault configuration cannot be used.
 
         Args:
-            problem: A sentence; "" when it can be used.
+            problem: A sentence; "" when it can be used again.
         """
         before, self._fault_config = self._fault_config, problem
         self._metrics.fault_config_unusable.set(bool(problem))
@@ -269,11 +278,11 @@ class News:
             type="Warning" if problem else "Normal",
         )
 
-    def separation(self, problem: str) -> None:
-        """Tell that the names of separated chips cannot be read, or can again.
+    def separation_problem(self, problem: str) -> None:
+        """Announce why the names of separated chips cannot be read.
 
         Args:
-            problem: Where and why; "" when they can be read.
+            problem: Key and reason; "" when they can be read again.
         """
         before, self._separation = self._separation, problem
         if problem and problem != before:
@@ -287,8 +296,8 @@ class News:
                 type="Warning",
             )
 
-    def separated(self, chips: Iterable[int]) -> None:
-        """Tell that people have taken chips out of service by name."""
+    def chips_separated(self, chips: Iterable[int]) -> None:
+        """Announce chips that people have taken out of service by name."""
         for chip in chips:
             log.warning("chip separated by hand", extra={keys.CHIP: chip})
             self._recorder.record(
@@ -301,8 +310,8 @@ class News:
                 type="Warning",
             )
 
-    def released(self, chips: Iterable[int]) -> None:
-        """Tell that people have released chips that were separated."""
+    def chips_released(self, chips: Iterable[int]) -> None:
+        """Announce separated chips that people have put back into service."""
         for chip in chips:
             log.info("chip released by hand", extra={keys.CHIP: chip})
             self._recorder.record(
@@ -314,59 +323,64 @@ class News:
                 ),
             )
 
-    def escalation(self, why: UpgradeReason, *, is_over: bool) -> None:
-        """Tell that a fault has another level for returning or staying, or had."""
+    def fault_level_changed(self, upgrade: UpgradeReason, *, is_over: bool) -> None:
+        """Announce a fault whose level rises because it returns or stays.
+
+        Args:
+            upgrade: The fault, its new level, and the rule that raised it.
+            is_over: Whether the fault has its old level again.
+        """
         extra = {
-            keys.CHIP: why.chip,
-            keys.CONDITION: why.level,
-            keys.REASON: f"{why.type} {why.code}",
+            keys.CHIP: upgrade.chip,
+            keys.CONDITION: upgrade.level,
+            keys.REASON: f"{upgrade.type} {upgrade.code}",
         }
         if is_over:
             log.info("fault has eased", extra=extra)
             return
         log.warning("fault has grown worse", extra=extra)
-        if why.level != Level.MANUALLY_SEPARATE.value:
+        if upgrade.level != Level.MANUALLY_SEPARATE.value:
             return
         self._recorder.record(
             self._node,
             reason="NpuSeparated",
             message=(
-                f"chip {why.chip} is out of service: fault {why.code} came too often. "
-                "Once it is repaired, remove its name from ManuallySeparateNPU in the "
-                "node's ConfigMap"
+                f"chip {upgrade.chip} is out of service: fault {upgrade.code} came too "
+                "often. Once it is repaired, remove its name from ManuallySeparateNPU "
+                "in the node's ConfigMap"
             ),
             type="Warning",
         )
 
-    def not_restored(self, problem: str) -> None:
-        """Tell that the levels faults had before cannot be taken over."""
+    def fault_levels_not_restored(self, problem: str) -> None:
+        """Announce that raised fault levels of before the restart cannot be read."""
         log.warning("levels of faults not restored", extra={keys.REASON: problem})
 
-    def journal_failed(self, why: str) -> None:
-        """Tell that a hold was given out without being on disk."""
+    def journal_failed(self, reason: str) -> None:
+        """Announce that a hold was given out and could not be written to disk."""
         self._metrics.journal_failures.inc()
-        log.error("journal not written", extra={keys.REASON: why})
+        log.error("journal not written", extra={keys.REASON: reason})
 
-    def journal_unusable(self, why: str) -> None:
-        """Tell that the journal of the last agent cannot be used."""
+    def journal_unusable(self, reason: str) -> None:
+        """Announce that the journal found at start cannot be used."""
         self._metrics.journal_failures.inc()
-        log.error("journal cannot be used", extra={keys.REASON: why})
+        log.error("journal cannot be used", extra={keys.REASON: reason})
         self._recorder.record(
             self._node,
             reason="NpuJournalUnusable",
             message=(
-                f"{why}. Who has which chip is found again through the kubelet and the "
-                "pods' annotations; where that is not certain, both the chips of a "
+                f"{reason}. Who has which chip is found again through the kubelet and "
+                "the pods' annotations; where that is not certain, both the chips of a "
                 "pod's claim and those of its device ids stay reserved until it ends"
             ),
             type="Warning",
         )
 
     def _claims(self, state: str) -> float:
-        return sum(_claims(current.ledger, state) for current in self._currents)
+        return sum(_claims(store.ledger, state) for store in self._stores)
 
     def _holds(self, state: str) -> float:
-        return sum(_holds(current.ledger, state) for current in self._currents)
+        return sum(_holds(store.ledger, state) for store in self._stores)
 
 
 def _claims(ledger: Ledger, state: str) -> int:

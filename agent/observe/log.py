@@ -1,4 +1,7 @@
-"""The keys of structured log lines: one word per notion, everywhere."""
+"""The keys of structured log lines: one word for one thing, in all modules.
+
+A module of its own: all packages of the agent import it, and it imports none of them.
+"""
 
 from typing import Final
 

@@ -1,14 +1,14 @@
-"""The agent's metrics: every name, label and unit, in one place.
+"""The agent's Prometheus metrics: names, labels and units.
 
-Labels come from closed sets, but those of `releasing`, which shows only what is so now.
-Gauges that mirror a state are set from that state; nothing here remembers anything.
+Values of labels come from closed sets. The exception is `releasing`: its labels are
+cleared before each update, so that it has only the processes of this moment.
 """
 
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-#: Allocate takes about a millisecond; from 20 s on the agent would not even stop.
+#: Allocate takes about 1 ms; 20 s is how long a stopping agent waits for it.
 _ALLOCATE_S: Final = (
     0.0005,
     0.001,
@@ -22,24 +22,25 @@ _ALLOCATE_S: Final = (
     5.0,
     20.0,
 )
-#: A file takes 0.1 ms, 16 chips some 50 ms; from 5 s on the look is given up.
+#: A simulated driver's file takes 0.1 ms, 16 real chips 50 ms; after 5 s (a setting)
+#: the agent stops waiting.
 _DRIVER_S: Final = (0.0005, 0.002, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 10.0)
-#: One journal takes about 0.1 ms; after 200 ms the agent goes on without.
+#: One write takes about 0.1 ms; after 200 ms the agent goes on without it.
 _JOURNAL_S: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.05, 0.2, 1.0)
-#: A rollout may leave a node without plugin for 15 s.
+#: A rollout may leave a node without a plugin for 15 s.
 _GAP_S: Final = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0)
-#: The goal from a fault to the ConfigMap is one second.
+#: The goal from a fault to the ConfigMap is 1 s.
 _PUBLISH_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 
 
 class Metrics:
-    """All metrics of one agent, registered when it is made."""
+    """All metrics of one agent, registered by the constructor."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register everything.
+        """Register all metrics.
 
         Args:
-            registry: Where `/metrics` reads; each name can stand there once.
+            registry: Read by `/metrics`; takes each name once.
         """
         self._registry = registry
         self._rollout()
@@ -138,7 +139,7 @@ class Metrics:
         )
 
     def count_request(self, verb: str, resource: str, code: int) -> None:
-        """Count one request to the API server; what `kube.client.Client` calls."""
+        """Count one request to the API server, as `kube.client.Client` reports it."""
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:

@@ -1,4 +1,4 @@
-"""How do we stand with the kubelet: what the plugin's server tells, counted."""
+"""Observers of a plugin's registration with the kubelet: counted, or only logged."""
 
 import logging
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from agent.observe.metrics import Metrics
 log = logging.getLogger(__name__)
 
 
-class Standing:
-    """Protects since when the kubelet has no registration of ours."""
+class Registration:
+    """Metrics of the registration of one product line, and of the gaps between two."""
 
     def __init__(
         self,
@@ -19,12 +19,12 @@ class Standing:
         *,
         on_rival: Callable[[str], None],
     ) -> None:
-        """Be unregistered from now on.
+        """Begin as unregistered.
 
         Args:
-            metrics: Where it is counted.
+            metrics: Of the agent.
             clock: Monotonic. Unit: seconds.
-            on_rival: Told who else serves our resource, in a sentence; "" for nobody.
+            on_rival: Called with a sentence about the rival; with "" without one.
         """
         self._metrics = metrics
         self._clock = clock
@@ -32,7 +32,7 @@ class Standing:
         self.rival = on_rival
 
     def registered(self) -> None:
-        """The kubelet has taken us."""
+        """Count a registration that the kubelet took, and the gap before it."""
         self._metrics.registrations.inc()
         if self._unregistered_at is not None:
             gap_s = self._clock() - self._unregistered_at
@@ -40,26 +40,26 @@ class Standing:
         self._unregistered_at = None
 
     def unregistered(self) -> None:
-        """We have given the registration up."""
+        """Start measuring the gap until the next registration."""
         if self._unregistered_at is None:
             self._unregistered_at = self._clock()
 
 
-class Quiet:
-    """Who hears of a plugin beside the one for whole chips: the log alone.
+class NoObserver:
+    """Observer of a plugin for virtual devices: logs rivals and counts nothing.
 
-    What is counted of registrations is that of the chips.
+    The metrics of registration are those of the plugins for whole chips.
     """
 
     def registered(self) -> None:
-        """The kubelet has taken the plugin; its server has logged it."""
+        """Do nothing: the plugin's server has logged it."""
 
     def unregistered(self) -> None:
-        """The registration was given up; its server has logged why."""
+        """Do nothing: the plugin's server has logged why."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Told who else serves the resource, in a sentence; "" for nobody."""
+        """Callback for a sentence about the rival; "" without one."""
         return self._rival
 
     @staticmethod

@@ -1,29 +1,28 @@
-"""Is the kubelet in the middle of giving out devices?
+"""Keep Allocate and the listing of pod-resources apart, on one node.
 
-What pod-resources does not show proves something only when no Allocate was
-under way; and listing pod-resources while one is makes the kubelet hand one
-id to two pods. So both sides keep out of each other's way through this: one for a
-node, whichever resource is given out.
+A missing entry in pod-resources proves something only if no Allocate was running.
+And a listing during an Allocate can make the kubelet give one id to two pods. Both
+concern all resources, so a node has one AllocateActivity.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: How long a preference that no Allocate has followed counts as under way:
-#: the kubelet goes from one to the other without doing anything else.
+#: How long a GetPreferredAllocation without an Allocate counts as running: the kubelet
+#: calls one after the other and does nothing else between. Unit: seconds.
 PREFERENCE_LASTS_S = 2.0
 
-#: How long a request waits for a listing that is under way. Bounded, because
-#: the kubelet admits no other pod meanwhile.
+#: How long a request waits for the end of a listing. Bounded, because the kubelet
+#: admits no other pod meanwhile. Unit: seconds.
 LISTING_WAIT_S = 0.25
 
 
-class Traffic:
-    """Protects the count of requests under way and of listings, if any."""
+class AllocateActivity:
+    """Requests of the kubelet for devices, and listings, that are running now."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin quiet.
+        """Begin without any.
 
         Args:
             clock: Monotonic. Unit: seconds.
@@ -38,7 +37,7 @@ class Traffic:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no device is being given out now."""
+        """Whether the kubelet is not giving out a device now."""
         pending = self._clock() - self._preferred_at < PREFERENCE_LASTS_S
         return not self._allocating and not pending
 
@@ -47,13 +46,13 @@ class Traffic:
         return self._count if self.is_quiet else -1
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Tell whether nothing was given out between a mark and now."""
+        """Tell whether no device was given out between a mark and now."""
         return mark == self._count and self.is_quiet
 
     async def prefer(self) -> None:
-        """Note that the kubelet has asked for a preference."""
-        self._note_preference()  # first: no listing begins that is not waited for
-        await self._let_listing_end()
+        """Note a GetPreferredAllocation, after the end of a running listing."""
+        self._note_preference()  # before the wait, so that no other listing begins
+        await self._wait_for_listing()
         self._note_preference()
 
     def _note_preference(self) -> None:
@@ -62,7 +61,7 @@ class Traffic:
 
     @contextmanager
     def allocating(self) -> Iterator[None]:
-        """Note an Allocate, from its arrival to its answer."""
+        """Note an Allocate while the context lasts."""
         self._count += 1
         self._allocating += 1
         try:
@@ -73,7 +72,10 @@ class Traffic:
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """Note a listing of pod-resources; begin one only when it is quiet."""
+        """Note a listing of pod-resources while the context lasts.
+
+        The caller checks `is_quiet` first.
+        """
         self._listings += 1
         self._all_listed.clear()
         try:
@@ -83,11 +85,11 @@ class Traffic:
             if not self._listings:
                 self._all_listed.set()
 
-    async def _let_listing_end(self) -> None:
+    async def _wait_for_listing(self) -> None:
         if self._all_listed.is_set():
             return
         try:
             async with asyncio.timeout(LISTING_WAIT_S):
                 await self._all_listed.wait()
         except TimeoutError:
-            return  # the kubelet does not answer it; it can wait no longer
+            return  # the kubelet does not answer the listing

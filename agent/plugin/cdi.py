@@ -1,12 +1,12 @@
-"""The node's CDI spec: how a container runtime mounts a chip that it is told by name.
+"""The node's CDI spec, by which a container runtime mounts a chip by its name.
 
     {"cdiVersion": "0.5.0", "kind": "huawei.com/ascend-affinity",
      "devices": [{"name": "0", "containerEdits": {"deviceNodes": [...]}}, ...],
      "containerEdits": {"deviceNodes": [...]}}
 
-A container that is started again is given the same names by its kubelet, whether or
-not we run. So the spec stays when the agent stops, unless nothing is given out; it lies
-on tmpfs and is gone with the machine's next start.
+When a container restarts, the kubelet gives it the same names, even while no agent
+runs. So the spec stays when the agent stops, unless no chip is given out. It lies on
+tmpfs and ends with the machine's boot.
 """
 
 import json
@@ -18,40 +18,40 @@ from pathlib import Path
 from agent.devices.reading import VirtualDevice
 from agent.plugin.host_devices import DeviceNode, HostDevices
 
-#: A kind of our own: two specs that name one device make it unusable.
+#: Used by no other program: two specs that name one device make it unusable.
 KIND = "huawei.com/ascend-affinity"
-#: The first with `hostPath`; what is newer is not needed.
+#: The first version with `hostPath`; nothing newer is needed.
 VERSION = "0.5.0"
 FILE = "huawei.com-ascend-affinity.json"
 
 
 def name_of(chip: int) -> str:
-    """The name by which a container runtime finds a chip."""
+    """Return the CDI name of a chip."""
     return f"{KIND}={chip}"
 
 
 def name_of_virtual(device: VirtualDevice) -> str:
-    """The name by which a container runtime finds a part of a chip."""
+    """Return the CDI name of a virtual device."""
     return f"{KIND}=v{device.number}"
 
 
 def render(
     devices: HostDevices, chips: Iterable[int], virtual: Iterable[VirtualDevice]
 ) -> str:
-    """The spec of a node.
+    """Return the CDI spec of a node as JSON text.
 
     Args:
-        devices: The host's.
+        devices: Of the host.
         chips: Every chip that may ever be given out.
-        virtual: Every part of a chip.
+        virtual: Every virtual device of the node.
     """
-    named = [(str(chip), devices.of_chip(chip)) for chip in chips]
-    named += [(f"v{part.number}", devices.of_virtual(part)) for part in virtual]
+    entries = [(str(chip), devices.of_chip(chip)) for chip in chips]
+    entries += [(f"v{device.number}", devices.of_virtual(device)) for device in virtual]
     document = {
         "cdiVersion": VERSION,
         "kind": KIND,
         "devices": [
-            {"name": name, "containerEdits": _edits([node])} for name, node in named
+            {"name": name, "containerEdits": _edits([node])} for name, node in entries
         ],
         "containerEdits": _edits(devices.common),
     }
@@ -69,27 +69,27 @@ def _nodes(nodes: Iterable[DeviceNode]) -> Iterator[dict[str, str]]:
 
 
 def put(folder: Path, text: str) -> None:
-    """Have a spec stand in a folder; writes only what is not there already.
+    """Write a spec into a folder, unless it is there with the same text.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The spec cannot be written.
     """
     path = folder / FILE
     with suppress(OSError):
         if path.read_text() == text:
             return
-    # runtimes read what ends in .json or .yaml, so this name is nobody's yet
-    making = folder / f".{FILE}-{os.getpid()}"
+    # runtimes read names that end in .json or .yaml, so they ignore this one
+    temporary = folder / f".{FILE}-{os.getpid()}"
     try:
-        making.write_text(text)
-        making.chmod(0o644)
-        making.rename(path)
+        temporary.write_text(text)
+        temporary.chmod(0o644)
+        temporary.rename(path)
     except OSError:
-        making.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def remove(folder: Path) -> None:
-    """Take the spec away."""
+    """Remove the spec from a folder, if it is there and can be removed."""
     with suppress(OSError):
         (folder / FILE).unlink(missing_ok=True)

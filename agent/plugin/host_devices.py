@@ -1,4 +1,4 @@
-"""Which devices of the host a container with chips needs, by kind of chip.
+"""Device files of the host that a container with chips needs, by kind of chip.
 
     every chip         davinci_manager, and what of hisi_hdc, devmm_svm and dvpp_cmdlist
                        the host has; all of /dev/uburma and /dev/ummu
@@ -7,7 +7,7 @@
     each chip          davinci<physical id>
     a part of a chip   vdavinci<number>, as davinci<number>
 
-Looked at when they are needed, because a driver may be loaded after us.
+Found at each use, because a driver may be loaded after the agent has started.
 
 Source:
     MindCluster's device plugin, `pkg/common/common.go` (at 22bb3d98).
@@ -20,9 +20,9 @@ from pathlib import Path
 from agent.devices.reading import Reading, VirtualDevice
 
 DEV = Path("/dev")
-#: How the driver names the device of a chip, before the chip's number.
+#: Prefix of a chip's device file, before the chip's number.
 CHIP = "davinci"
-#: And that of a part of a chip, before its own.
+#: Prefix of a virtual device's file, before the number of the virtual device.
 VIRTUAL = "vdavinci"
 
 _MANAGER = "davinci_manager"
@@ -44,7 +44,7 @@ _OPTIONAL_OF_310B = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """One device: where the host has it, and where the container gets it."""
+    """Path of one device file on the host, and its path in the container."""
 
     host: str
     container: str
@@ -52,31 +52,31 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevices:
-    """What containers get besides the devices of their own chips."""
+    """Device files that every container with chips needs, and those of each chip."""
 
     common: tuple[DeviceNode, ...]
-    #: Devices without which no chip can be used, and that are not there.
+    #: Paths that each chip needs and that the host does not have.
     missing: tuple[str, ...] = ()
-    #: Device that takes the place of each chip's own; "" for none.
+    #: Path that replaces the device file of each simulated chip; "" for real chips.
     stand_in: str = ""
 
     def of_chip(self, chip: int) -> DeviceNode:
-        """The device of a chip."""
-        own = f"{DEV}/{CHIP}{chip}"
-        return DeviceNode(self.stand_in or own, own)
+        """Return the device file of a chip."""
+        path = f"{DEV}/{CHIP}{chip}"
+        return DeviceNode(self.stand_in or path, path)
 
     def of_virtual(self, device: VirtualDevice) -> DeviceNode:
-        """The device of a part of a chip: to a container it is a chip."""
+        """Return the device file of a virtual device; the container sees a chip's."""
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")
 
 
-def look(reading: Reading, dev: Path = DEV) -> HostDevices:
-    """Look which devices there are.
+def find(reading: Reading, dev: Path = DEV) -> HostDevices:
+    """Find the device files of the host that chips need.
 
     Args:
-        reading: What chips they are; of simulated ones nothing is looked for.
-        dev: Where devices are, as we see them.
+        reading: Names the kind of chips; for simulated chips no file is looked up.
+        dev: Folder of device files, as this process sees it.
     """
     if reading.stand_in:
         return HostDevices(common=(), stand_in=reading.stand_in)
@@ -108,8 +108,10 @@ def look(reading: Reading, dev: Path = DEV) -> HostDevices:
 def _in_folders(dev: Path) -> Iterator[DeviceNode]:
     for folder in _FOLDERS:
         try:
-            found = sorted(e.name for e in (dev / folder).iterdir() if not e.is_dir())
+            names = sorted(
+                path.name for path in (dev / folder).iterdir() if not path.is_dir()
+            )
         except OSError:
             continue
-        for name in found:
+        for name in names:
             yield DeviceNode(f"{DEV}/{folder}/{name}", f"{DEV}/{folder}/{name}")

@@ -1,7 +1,7 @@
-"""The half of a device plugin that is the same for whole chips and for parts of them.
+"""ListAndWatch: the base of all device plugin servicers, which sends the device list.
 
-The device list is sent as it is when the stream opens, and again whenever it differs;
-who follows it and what waits for an answer is counted for `agent.plugin.server`.
+It sends the list when a stream opens, and again after each change. It counts open
+streams and running requests for `agent.plugin.server`.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from typing import NoReturn
 
 import grpc
 
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.plugin import translate
-from agent.plugin.translate import Listed
+from agent.plugin.translate import ListedDevice
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -22,99 +22,106 @@ log = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[object, object]
 
 
-class ListServicer(api_pb2_grpc.DevicePluginServicer):
-    """Device lists, and the RPCs that need nothing else.
+class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
+    """Base of the device plugin's RPCs: device list and options.
 
-    Protects how many device-list streams are open, how many of them have brought
-    the list, and whether they may go on, and how many questions wait for their answer.
+    Counts open device-list streams, streams that have brought a list, and requests
+    that are being answered.
     """
 
     def __init__(
         self,
-        current: Current,
-        devices: Callable[[], tuple[Listed, ...]],
+        store: LedgerStore,
+        devices: Callable[[], tuple[ListedDevice, ...]],
         *,
         steers: bool,
     ) -> None:
-        """Serve a list.
+        """Serve a device list.
 
         Args:
-            current: Wakes whoever waits for news.
-            devices: The list as it is now.
-            steers: Whether the kubelet is to ask which devices we would like.
+            store: Wakes the streams after each change.
+            devices: Returns the list of now.
+            steers: Whether the kubelet shall call GetPreferredAllocation.
         """
         self.options = api_pb2.DevicePluginOptions(
             pre_start_required=False, get_preferred_allocation_available=steers
         )
-        self._current = current
+        self._store = store
         self._devices = devices
         self._closing = False
-        self._asked = 0
+        self._running_count = 0
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self.streams = 0
         self._followers = 0
         self._frozen = False
-        #: healthy ids of the last list; None: none was sent
-        self.listed: frozenset[str] | None = None
-        #: how often the kubelet has asked for a preference or for devices
-        self.asked_count = 0
+        #: healthy ids of the last list; None: no list was sent
+        self.listed_ids: frozenset[str] | None = None
+        #: number of GetPreferredAllocation and Allocate requests so far
+        self.request_count = 0
         self.stream_ended = asyncio.Event()
 
     @property
     def is_followed(self) -> bool:
-        """Whether somebody has been sent the device list and listens for more."""
+        """Whether a stream has brought the device list and is still open."""
         return self._followers > 0 and not self._closing
 
     def freeze(self) -> None:
-        """Send no list any more, but keep the stream: its end would drop a rival."""
+        """Stop sending lists on open streams.
+
+        The streams stay open: at the end of one the kubelet would drop a rival.
+        """
         self._frozen = True
 
     def close(self) -> None:
         """End the device-list streams."""
         self._closing = True
-        self._current.wake()
+        self._store.wake()
 
-    async def answered(self, within_s: float) -> None:
-        """Wait until no question waits for its answer, or for so long."""
+    async def wait_until_answered(self, within_s: float) -> None:
+        """Wait until all requests are answered, or until a time is over.
+
+        Args:
+            within_s: Longest wait. Unit: seconds.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._all_answered.wait()
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        self._asked += 1
-        self.asked_count += 1
+        self._running_count += 1
+        self.request_count += 1
         self._all_answered.clear()
         try:
             yield
         finally:
-            self._asked -= 1
-            if not self._asked:
+            self._running_count -= 1
+            if not self._running_count:
                 self._all_answered.set()
 
     async def GetDevicePluginOptions(
         self, request: api_pb2.Empty, context: object
     ) -> api_pb2.DevicePluginOptions:
-        """Say what we want to be asked."""
+        """Answer whether the kubelet shall call GetPreferredAllocation."""
         return self.options
 
     async def ListAndWatch(
         self, request: api_pb2.Empty, context: object
     ) -> AsyncIterator[api_pb2.ListAndWatchResponse]:
-        """Send the list as it is now, then again whenever it differs."""
+        """Send the device list, and send it again after each change."""
         self.streams += 1
-        sent: tuple[Listed, ...] | None = None
+        sent: tuple[ListedDevice, ...] | None = None
         try:
             while not self._closing:
-                version = self._current.version
+                version = self._store.version
                 devices = self._devices()
                 if devices != sent and not self._frozen:
                     yield translate.device_list(devices)
                     self._followers += sent is None
                     sent = devices
-                    self.listed = translate.healthy(devices)
-                await self._current.changed(version)
+                    self.listed_ids = translate.healthy(devices)
+                await self._store.changed(version)
         finally:
             self.streams -= 1
             self._followers -= sent is not None
@@ -123,7 +130,7 @@ class ListServicer(api_pb2_grpc.DevicePluginServicer):
     async def PreStartContainer(
         self, request: api_pb2.PreStartContainerRequest, context: object
     ) -> api_pb2.PreStartContainerResponse:
-        """Do nothing: we do not ask for it, see GetDevicePluginOptions."""
+        """Do nothing: the options say that the kubelet need not call it."""
         return api_pb2.PreStartContainerResponse()
 
     @staticmethod

@@ -1,13 +1,13 @@
-"""How chips come into a container: by whom, and what he is told.
+"""Render Allocate's answer, which makes a program mount chips into a container.
 
-    runtime   Ascend Docker Runtime mounts them, told by the environment
-    native    the kubelet has the container runtime mount them, device by device
-    cdi       the container runtime mounts them by their names in the node's CDI spec
+    runtime   Ascend Docker Runtime mounts them, by an environment variable
+    native    the container runtime mounts them, by a list of device files
+    cdi       the container runtime mounts them, by names in the node's CDI spec
 
-`auto` is `runtime` where the agent's own container was started by Ascend Docker
-Runtime, which says so in the environment, and where there is no driver whose devices
-could be mounted; else `native`. Never `cdi`: whether a container runtime reads specs
-cannot be seen from here, and one that does not refuses every pod.
+`auto` is `runtime` if Ascend Docker Runtime started the agent's own container, which
+its environment shows, or if the host has no device files; else `native`. It is never
+`cdi`: the agent cannot see whether the container runtime reads CDI specs, and a runtime
+that does not read them refuses every pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,19 +22,19 @@ from agent.plugin.host_devices import DEV, DeviceNode, HostDevices
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.node import chips as chip_sets
 
-#: What Ascend Docker Runtime reads to mount the chips of a container.
+#: Variable that names the chips which Ascend Docker Runtime mounts.
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
-#: "" for whole chips, "VIRTUAL" for virtual devices.
+#: Variable with "" for whole chips, "VIRTUAL" for virtual devices.
 RUNTIME_OPTIONS = "ASCEND_RUNTIME_OPTIONS"
 _VIRTUAL = "VIRTUAL"
-#: Without it a container on a 310B may not follow links.
+#: Variable that allows a container on a 310B to follow symbolic links.
 _ALLOW_LINK = "ASCEND_ALLOW_LINK"
-#: What Ascend Docker Runtime gives every container that it starts.
+#: Variable that Ascend Docker Runtime sets in every container that it starts.
 STARTED_BY_RUNTIME = "ASCEND_DOCKER_RUNTIME"
 
 
-class Mount(Enum):
-    """Who mounts."""
+class MountMethod(Enum):
+    """Program that mounts chips into containers."""
 
     RUNTIME = "runtime"
     NATIVE = "native"
@@ -42,70 +42,70 @@ class Mount(Enum):
 
 
 AUTO = "auto"
-KINDS = (AUTO, *(mount.value for mount in Mount))
+KINDS = (AUTO, *(mount.value for mount in MountMethod))
 
 
 def resolve(
-    told: str, environment: Mapping[str, str], reading: Reading, dev: Path = DEV
-) -> Mount:
-    """Find out who mounts, where we were not told.
+    setting: str, environment: Mapping[str, str], reading: Reading, dev: Path = DEV
+) -> MountMethod:
+    """Return the mount method of a setting; probe the node for `auto`.
 
     Args:
-        told: One of KINDS.
-        environment: Ours.
-        reading: What chips there are.
-        dev: Where devices are, as we see them.
+        setting: One of KINDS.
+        environment: Of the agent.
+        reading: Of the node's chips.
+        dev: Folder of device files, as this process sees it.
     """
-    if told != AUTO:
-        return Mount(told)
+    if setting != AUTO:
+        return MountMethod(setting)
     by_runtime = environment.get(STARTED_BY_RUNTIME) == "True"
-    if by_runtime or reading.stand_in or host_devices.look(reading, dev).missing:
-        return Mount.RUNTIME
-    return Mount.NATIVE
+    if by_runtime or reading.stand_in or host_devices.find(reading, dev).missing:
+        return MountMethod.RUNTIME
+    return MountMethod.NATIVE
 
 
-class Mounting:
-    """Protects the node's CDI spec; everything else is looked at when it is needed."""
+class Mounts:
+    """Answers to Allocate, and the node's CDI spec."""
 
     def __init__(
         self,
-        mount: Mount,
+        mount: MountMethod,
         *,
-        hardware: Callable[[], Reading],
+        last_reading: Callable[[], Reading],
         cdi_dir: Path,
         dev: Path = DEV,
-        beside: Callable[[], Iterable[Reading]] = tuple,
+        other_readings: Callable[[], Iterable[Reading]] = tuple,
     ) -> None:
-        """Write nothing yet.
+        """Construct without writing a spec.
 
         Args:
-            mount: Who mounts.
-            hardware: The last look at the chips.
-            cdi_dir: Where container runtimes look for CDI specs.
-            dev: Where devices are, as we see them.
-            beside: The last look at the node's other product lines, of whose chips
-                the node's spec tells as well.
+            mount: Program that mounts.
+            last_reading: Returns the last reading of this product line.
+            cdi_dir: Folder in which container runtimes look for CDI specs.
+            dev: Folder of device files, as this process sees it.
+            other_readings: Returns the last readings of the node's other product
+                lines, whose chips are in the node's spec, too.
         """
-        self._beside = beside
+        self._other_readings = other_readings
         self._mount = mount
-        self._hardware = hardware
+        self._last_reading = last_reading
         self._cdi_dir = cdi_dir
         self._dev = dev
 
     def problem(self) -> str | None:
-        """Say why no container could get a chip now; None when it can.
+        """Return a sentence why no container can get a chip now; None if one can.
 
-        In a sentence for whoever looks at the pod that is refused for it. Puts the
-        CDI spec in its place if it is not there.
+        The sentence becomes the reason of a refused pod. Writes the CDI spec if it is
+        missing.
         """
-        if self._mount is Mount.RUNTIME:
+        if self._mount is MountMethod.RUNTIME:
             return None
-        reading = self._hardware()
-        devices = host_devices.look(reading, self._dev)
+        reading = self._last_reading()
+        devices = host_devices.find(reading, self._dev)
         if devices.missing:
             names = ", ".join(devices.missing)
             return f"this node has no {names}: its driver is not loaded"
-        if self._mount is Mount.CDI:
+        if self._mount is MountMethod.CDI:
             try:
                 cdi.put(self._cdi_dir, self._spec(devices))
             except OSError as error:
@@ -113,13 +113,13 @@ class Mounting:
         return None
 
     def _spec(self, devices: HostDevices) -> str:
-        """Say how each chip of the node is mounted, whatever its product line."""
+        """Return the CDI spec with the chips of all product lines of the node."""
         lines = sorted(
-            (self._hardware(), *self._beside()),
+            (self._last_reading(), *self._other_readings()),
             key=lambda line: line.product.resource,
         )
         common = dict.fromkeys(
-            node for line in lines for node in host_devices.look(line, self._dev).common
+            node for line in lines for node in host_devices.find(line, self._dev).common
         )
         chips = {
             chip for line in lines for chip in chip_sets.ids_of(line.product.all_chips)
@@ -127,19 +127,19 @@ class Mounting:
         return cdi.render(
             replace(devices, common=tuple(common)),
             sorted(chips),
-            [part for line in lines for part in line.virtual],
+            [device for line in lines for device in line.virtual],
         )
 
     def answer(self, hold: Hold) -> api_pb2.ContainerAllocateResponse:
-        """Render what a container gets: its chips by physical id, ascending."""
+        """Render Allocate's answer for a hold: its chips by physical id, ascending."""
         chips = sorted(set(hold.chips))
-        reading = self._hardware()
-        if self._mount is Mount.CDI:
+        reading = self._last_reading()
+        if self._mount is MountMethod.CDI:
             return api_pb2.ContainerAllocateResponse(
                 cdi_devices=[api_pb2.CDIDevice(name=cdi.name_of(c)) for c in chips]
             )
-        if self._mount is Mount.NATIVE:
-            devices = host_devices.look(reading, self._dev)
+        if self._mount is MountMethod.NATIVE:
+            devices = host_devices.find(reading, self._dev)
             nodes = (*devices.common, *map(devices.of_chip, chips))
             return api_pb2.ContainerAllocateResponse(devices=map(_spec, nodes))
         envs = {VISIBLE_DEVICES: ",".join(map(str, chips)), RUNTIME_OPTIONS: ""}
@@ -156,31 +156,30 @@ class Mounting:
     def answer_virtual(
         self, device: VirtualDevice
     ) -> api_pb2.ContainerAllocateResponse:
-        """Render what a container gets: one part of a chip, in a chip's place."""
-        if self._mount is Mount.CDI:
+        """Render Allocate's answer for one virtual device, mounted like a chip."""
+        if self._mount is MountMethod.CDI:
             name = cdi.name_of_virtual(device)
             return api_pb2.ContainerAllocateResponse(
                 cdi_devices=[api_pb2.CDIDevice(name=name)]
             )
-        devices = host_devices.look(self._hardware(), self._dev)
-        own = _spec(devices.of_virtual(device))
-        if self._mount is Mount.NATIVE:
+        devices = host_devices.find(self._last_reading(), self._dev)
+        spec = _spec(devices.of_virtual(device))
+        if self._mount is MountMethod.NATIVE:
             return api_pb2.ContainerAllocateResponse(
-                devices=[*map(_spec, devices.common), own]
+                devices=[*map(_spec, devices.common), spec]
             )
         return api_pb2.ContainerAllocateResponse(
             envs={VISIBLE_DEVICES: str(device.number), RUNTIME_OPTIONS: _VIRTUAL},
-            devices=[own] if devices.stand_in else [],
+            devices=[spec] if devices.stand_in else [],
         )
 
-    def farewell(self, *, is_needed: bool) -> None:
-        """Leave nothing behind that nobody needs.
+    def clean_up(self, *, is_needed: bool) -> None:
+        """Remove the CDI spec if no container needs it.
 
         Args:
-            is_needed: Whether there are containers with chips: they may be started
-                again while no agent runs.
+            is_needed: Whether a container has chips; it may restart without an agent.
         """
-        if self._mount is Mount.CDI and not is_needed:
+        if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)
 
 

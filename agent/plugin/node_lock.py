@@ -1,8 +1,8 @@
-"""One agent for one kubelet: the second one waits instead of fighting.
+"""Lock the kubelet's device plugin directory, so that one agent serves one kubelet.
 
-Two agents in one device plugin directory would remove each other's socket for
-ever. An advisory lock on the directory itself decides: it needs no file (the
-kubelet clears the directory when it starts) and ends with its process.
+Two agents in one directory would remove each other's socket again and again. The lock
+is an advisory one on the directory itself. It needs no file, as the kubelet clears the
+directory when it starts, and it ends with its process.
 """
 
 import asyncio
@@ -12,33 +12,34 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+#: Pause between two attempts to get the lock. Unit: seconds.
 TRY_EACH_S = 0.5
 
 
 @asynccontextmanager
-async def exclusive(
+async def lock_kubelet_dir(
     directory: Path, on_wait: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Have the directory to ourselves while the context lasts.
+    """Hold the lock on a directory while the context lasts; wait for it before.
 
     Args:
         directory: The kubelet's device plugin directory; must exist.
-        on_wait: Told once, in a sentence, if another process has it.
+        on_wait: Called once with a sentence if another process has the lock.
     """
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    told = False
+    is_waiting = False
     try:
-        while not _locked(handle):
-            if not told:
+        while not _try_lock(handle):
+            if not is_waiting:
                 on_wait(f"another agent serves the kubelet at {directory}; waiting")
-                told = True
+                is_waiting = True
             await asyncio.sleep(TRY_EACH_S)
         yield
     finally:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
-`Get` asks about one pod and disturbs nothing. Kubelets before 1.34 have it
-switched off; for those all pods are listed, which makes the kubelet forget the
-ids of pods that just ended, and so is done only while nothing is given out.
+`Get` asks about one pod and changes nothing. Kubelets before 1.34 have it off by
+default; then all pods are listed. `List` makes the kubelet forget the ids of pods that
+just ended, so it is called only while no device is given out.
 """
 
 from pathlib import Path
@@ -12,37 +12,39 @@ import grpc
 
 from agent.claims.events import InUse
 from agent.plugin import translate
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.rate_limit import Pace
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.rate_limit import RateLimit
 from agent.plugin.server import DIAL_OPTIONS, identity
 from agent.pods.reconciler import READ_EACH_S, Containers, ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 
 M = TypeVar("M")
 
+#: Longest time of one call. Unit: seconds.
 CALL_S = 2.0
+#: Longest time of List, for which an Allocate may have to wait. Unit: seconds.
 LIST_CALL_S = 0.25
 MAX_MESSAGE_BYTES = 16 << 20
 
 
-class Resources:
-    """Protects the channel to the pod-resources socket, and whether Get is on."""
+class PodResourcesClient:
+    """Client of the kubelet's pod-resources socket, for one resource."""
 
     def __init__(
         self,
         socket: Path,
         *,
         resource: str,
-        traffic: Traffic,
-        pace: Pace | None = None,
+        activity: AllocateActivity,
+        rate_limit: RateLimit | None = None,
     ) -> None:
-        """Dial lazily.
+        """Construct without a connection; the first call connects.
 
         Args:
             socket: The kubelet's pod-resources socket.
-            resource: The resource whose ids are wanted.
-            traffic: Consulted before everything is listed.
-            pace: Shared by all who ask this kubelet about pods, if there are others.
+            resource: Resource whose ids are read.
+            activity: Tells whether List may be called now.
+            rate_limit: Shared by all clients of this kubelet; None: not shared.
         """
         self._socket = socket
         self._channel = grpc.aio.insecure_channel(
@@ -50,19 +52,19 @@ class Resources:
             options=(
                 *DIAL_OPTIONS,
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-                # a restarted kubelet is to be found again soon
+                # reconnect soon to a restarted kubelet
                 ("grpc.max_reconnect_backoff_ms", 1000),
             ),
         )
         self._stub = api_pb2_grpc.PodResourcesListerStub(self._channel)
         self._resource = resource
-        self._traffic = traffic
-        self._pace = pace or Pace(READ_EACH_S)
+        self._activity = activity
+        self._rate_limit = rate_limit or RateLimit(READ_EACH_S)
         self._get_is_off = False
 
     @property
     def kubelet(self) -> object:
-        """What tells the kubelet that would answer now from its successor."""
+        """Identity of the kubelet's socket, which differs after a restart."""
         return identity(self._socket)
 
     async def close(self) -> None:
@@ -70,12 +72,12 @@ class Resources:
         await self._channel.close(None)
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return what one pod has.
+        """Return the ids of each container of one pod; None: the pod is unknown.
 
         Raises:
-            ResourcesError: The kubelet cannot be asked now.
+            ResourcesError: The kubelet does not answer, or List must wait.
         """
-        await self._pace.turn()
+        await self._rate_limit.wait_for_turn()
         if not self._get_is_off:
             try:
                 return await self._get(namespace, name)
@@ -94,13 +96,13 @@ class Resources:
         answer = _message(await self._stub.Get(request, timeout=CALL_S))
         return translate.device_ids(answer.pod_resources, self._resource)
 
-    async def offered(self, resource: str = "") -> frozenset[str] | None:
-        """Return the ids that the kubelet would give out; None: it does not say.
+    async def allocatable_ids(self, resource: str = "") -> frozenset[str] | None:
+        """Return the ids that the kubelet may give out; None: it does not answer.
 
-        Whoever has listed them: the kubelet knows the resource, not the plugin.
+        Any plugin may have listed them: the kubelet names the resource, not the plugin.
 
         Args:
-            resource: Whose ids; "" for those that are wanted anyway.
+            resource: Resource of the ids; "" for the resource of this client.
         """
         try:
             answer = _message(
@@ -112,26 +114,26 @@ class Resources:
             return None
         return translate.ids_among(answer.devices, resource or self._resource)
 
-    async def let_go(self) -> InUse:
-        """Make the kubelet forget the ids of pods that have ended.
+    async def forget_ended_pods(self) -> InUse:
+        """Make the kubelet forget the ids of ended pods.
 
         Returns:
             The ids that each container has now.
 
         Raises:
-            ResourcesError: Devices are being given out, or it does not answer.
+            ResourcesError: A device is being given out, or the kubelet does not answer.
         """
-        listed = (await self._list()).pod_resources
+        pods = (await self._list()).pod_resources
         return {
             (pod.namespace, pod.name, container): ids
-            for pod in listed
+            for pod in pods
             for container, ids in translate.device_ids(pod, self._resource).items()
         }
 
     async def _list(self) -> api_pb2.ListPodResourcesResponse:
-        if not self._traffic.is_quiet:
+        if not self._activity.is_quiet:
             raise ResourcesError("devices are being given out: not listing now")
-        with self._traffic.listing():
+        with self._activity.listing():
             try:
                 return _message(
                     await self._stub.List(
@@ -139,7 +141,7 @@ class Resources:
                     )
                 )
             except grpc.aio.AioRpcError as error:
-                self._get_is_off = False  # it may come back as a newer kubelet
+                self._get_is_off = False  # the next kubelet may be a newer one
                 raise ResourcesError(f"{error.code()}: {error.details()}") from error
 
     async def _from_list(self, namespace: str, name: str) -> Containers:
@@ -150,10 +152,10 @@ class Resources:
 
 
 def _message(answer: M | None) -> M:
-    """Return a call's answer, which grpc gives as None when its bytes are no message.
+    """Return a call's answer; grpc gives None for bytes that are no message.
 
     Raises:
-        ResourcesError: They are none.
+        ResourcesError: The answer is None.
     """
     if answer is None:
         raise ResourcesError("pod-resources: expected a message, found other bytes")

@@ -1,10 +1,10 @@
-"""Is there another device plugin for our resource, and has it gone?
+"""Detect a rival: another device plugin that serves the same resource.
 
-The kubelet takes whoever registers last and tells nobody: the old stream stays open,
-and lists that come through it still count (cm/devicemanager/plugin/v1beta1/handler.go
-and manager.go, v1.36). When either stream ends, it drops the plugin that it knows
-then. So two plugins that register whenever they are dropped do so for ever, and both
-give out the same chips. Whoever notices has to be the one who yields.
+The kubelet takes the plugin that registers last and reports it to no other. The old
+stream stays open, and its lists still count (cm/devicemanager/plugin/v1beta1/handler.go
+and manager.go, v1.36). When either stream ends, the kubelet drops the plugin that it
+knows then. So two plugins that register again after each drop never stop, and both give
+out the same chips. The plugin that notices this has to yield.
 """
 
 import asyncio
@@ -19,61 +19,65 @@ from pathlib import Path
 from scheduler_core.products.table import PRODUCTS
 from service import clock
 
-_LINES = "|".join(sorted({re.escape(row.chip_prefix) for row in PRODUCTS}))
-#: Plugins for a product line, or for a kind of parts of its chips, name their sockets
-#: after what they serve, ours as well as the reference's.
-_NAMED = re.compile(rf"(?:{_LINES})(?:[0-9]+c[\w.]*-)?")
+_PREFIXES = "|".join(sorted({re.escape(row.chip_prefix) for row in PRODUCTS}))
+#: Names of sockets of known plugins. This agent's plugins and MindCluster's name their
+#: sockets after the product line or the kind of virtual device that they serve.
+_KNOWN_SOCKET = re.compile(rf"(?:{_PREFIXES})(?:[0-9]+c[\w.]*-)?")
 
 KUBELET_SOCKET = "kubelet.sock"
 
-#: pod-resources takes 100 calls a second from all callers together.
+#: Pause between two checks; pod-resources takes 100 calls a second from all callers
+#: together. Unit: seconds.
 LOOK_EACH_S = 1.0
-#: How often the kubelet is asked while nothing happens in its directory: each plugin
-#: has a socket there, and registers soon after it has made that …
+#: Pause between two questions to the kubelet while its directory does not change: each
+#: plugin makes a socket there and registers soon after. Unit: seconds.
 CALM_LOOK_EACH_S = 15.0
-#: … at the latest so long after.
+#: Longest time from a new socket to the registration of its plugin. Unit: seconds.
 REGISTERS_WITHIN_S = 30.0
-#: In a row, so that a list under way is no evidence.
+#: Equal checks in a row that count; a list that is being sent is no evidence.
 LOOKS = 3
-#: How long the kubelet may take to notice that our predecessor's stream has ended.
+#: How long the kubelet may take to notice that the predecessor's stream has ended.
+#: Unit: seconds.
 FORGETS_WITHIN_S = 1.0
 _AGAIN_S = 0.1
 _CONNECT_S = 0.5
 
-#: The ids of our resource that the kubelet would give out; None: it does not say.
-Offered = Callable[[], Awaitable[frozenset[str] | None]]
+#: Returns the ids of a resource that the kubelet may give out; None without answer.
+AllocatableIds = Callable[[], Awaitable[frozenset[str] | None]]
 
 
 class Doubt(Enum):
-    """What a look at the kubelet's devices says about our registration."""
+    """Result of comparing the kubelet's devices with the last device list."""
 
     NONE = auto()
-    FOREIGN = auto()  #: they are not what we have listed
-    FORGOTTEN = auto()  #: there are none, although we have listed some
+    FOREIGN = auto()  #: the kubelet has other devices than this plugin listed
+    FORGOTTEN = auto()  #: the kubelet has none, although this plugin listed some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
-    """What we have done ourselves."""
+class PluginState:
+    """Socket and device list of this plugin."""
 
-    inode: int  #: of our socket's file
-    listed: frozenset[str] | None  #: healthy ids of our last list; None: none sent
+    inode: int  #: of the socket's file
+    listed_ids: frozenset[str] | None  #: healthy ids of the last list; None: none sent
 
 
 class Rivals:
-    """Protects what was seen in the last looks, so that one alone decides nothing."""
+    """Detector of rivals; remembers the last checks, as a single one is no evidence."""
 
-    def __init__(self, socket: Path, *, resource: str, offered: Offered) -> None:
-        """Look at nothing yet.
+    def __init__(
+        self, socket: Path, *, resource: str, allocatable_ids: AllocatableIds
+    ) -> None:
+        """Construct without a check.
 
         Args:
-            socket: Ours, in the kubelet's directory.
-            resource: That we serve.
-            offered: Asks the kubelet what it would give out.
+            socket: Of this plugin, in the kubelet's directory.
+            resource: Served by this plugin.
+            allocatable_ids: Asks the kubelet which ids it may give out.
         """
         self._socket = socket
         self._resource = resource
-        self._offered = offered
+        self._allocatable_ids = allocatable_ids
         self._doubt = Doubt.NONE
         self._looks = 0
         self._listed: frozenset[str] | None = None
@@ -81,25 +85,25 @@ class Rivals:
         self._folder: tuple[int, int] | None = None
         self._changed_at = float("-inf")
 
-    async def before(self) -> str:
-        """Tell, before we register, who serves the resource; "" for nobody.
+    async def find_before_registration(self) -> str:
+        """Return a sentence about a rival, before registration; "" without one.
 
-        What the kubelet offers although we are not registered somebody else has
-        listed. A plugin needs a socket in the kubelet's directory: without one that
-        answers, it is a list of the past.
+        If the kubelet has devices although this plugin is not registered, another one
+        has listed them. A plugin needs a socket in the kubelet's directory. If no
+        socket answers, the list is of a plugin that has ended.
         """
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
             return f"another device plugin serves at our socket, {self._socket}"
         deadline = clock.loop_s() + FORGETS_WITHIN_S
-        while await self._offered():
+        while await self._allocatable_ids():
             if clock.loop_s() > deadline:
-                return await self._living()
+                return await self._describe_listening()
             await asyncio.sleep(_AGAIN_S)
         return ""
 
-    async def _living(self) -> str:
-        others = [path for path in self._others() if await listens(path)]
+    async def _describe_listening(self) -> str:
+        others = [path for path in self._other_sockets() if await listens(path)]
         if not others:
             return ""
         sockets = ", ".join(path.name for path in others)
@@ -108,16 +112,16 @@ class Rivals:
             f"devices (sockets beside ours: {sockets})"
         )
 
-    async def beside(self, own: Own) -> str:
-        """Tell, while we are registered, who serves the resource too; "" for nobody."""
-        if inode_of(self._socket) not in (0, own.inode):
+    async def find_while_registered(self, plugin: PluginState) -> str:
+        """Return a sentence about a rival, while registered; "" without one."""
+        if inode_of(self._socket) not in (0, plugin.inode):
             return (
                 "another device plugin has put its socket in the place of ours, "
                 f"{self._socket}"
             )
         if self._is_calm():
             return ""
-        if await self._doubts(own) is Doubt.FOREIGN:
+        if await self._check_devices(plugin) is Doubt.FOREIGN:
             return (
                 f"another device plugin serves {self._resource} too: the kubelet has "
                 "other devices than we have listed"
@@ -125,23 +129,23 @@ class Rivals:
         return ""
 
     @property
-    def are_we_forgotten(self) -> bool:
-        """Whether the kubelet has dropped us without ending our stream."""
+    def is_forgotten(self) -> bool:
+        """Whether the kubelet dropped this plugin without ending its stream."""
         return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
 
-    async def is_gone(self, own: Own) -> bool:
-        """Tell whether nobody serves the resource any more."""
-        taken = inode_of(self._socket) not in (0, own.inode)
-        if taken and await listens(self._socket):
+    async def is_gone(self, plugin: PluginState) -> bool:
+        """Tell whether no rival serves the resource any more."""
+        is_replaced = inode_of(self._socket) not in (0, plugin.inode)
+        if is_replaced and await listens(self._socket):
             return False
-        if await self._offered() == frozenset():
+        if await self._allocatable_ids() == frozenset():
             return True
-        return not [path for path in self._others() if await listens(path)]
+        return not [path for path in self._other_sockets() if await listens(path)]
 
     def _is_calm(self) -> bool:
-        """Whether the kubelet need not be asked: it was, and no plugin has come."""
+        """Tell whether the kubelet was asked, and its directory is unchanged since."""
         now = clock.loop_s()
-        folder = _state(self._socket.parent)
+        folder = _folder_state(self._socket.parent)
         if folder != self._folder:
             self._folder, self._changed_at = folder, now
         return (
@@ -150,37 +154,41 @@ class Rivals:
             and now - self._asked_at < CALM_LOOK_EACH_S - clock.EARLY_S
         )
 
-    async def _doubts(self, own: Own) -> Doubt:
-        """Look once; return what the last looks agree in."""
+    async def _check_devices(self, plugin: PluginState) -> Doubt:
+        """Compare the kubelet's devices once; return the result of the last LOOKS."""
         self._asked_at = clock.loop_s()
-        offered = await self._offered()
+        allocatable_ids = await self._allocatable_ids()
         doubt = Doubt.NONE
-        if offered is not None and own.listed and offered != own.listed:
-            doubt = Doubt.FOREIGN if offered else Doubt.FORGOTTEN
-        same = doubt is self._doubt and own.listed == self._listed
-        self._looks = self._looks + 1 if same else 1
-        self._doubt, self._listed = doubt, own.listed
+        if (
+            allocatable_ids is not None
+            and plugin.listed_ids
+            and allocatable_ids != plugin.listed_ids
+        ):
+            doubt = Doubt.FOREIGN if allocatable_ids else Doubt.FORGOTTEN
+        is_same = doubt is self._doubt and plugin.listed_ids == self._listed
+        self._looks = self._looks + 1 if is_same else 1
+        self._doubt, self._listed = doubt, plugin.listed_ids
         return doubt if self._looks >= LOOKS else Doubt.NONE
 
-    def _others(self) -> list[Path]:
+    def _other_sockets(self) -> list[Path]:
         """Return the sockets of plugins that may serve the same resource."""
-        ours = {self._socket.name, KUBELET_SOCKET}
-        found = []
+        excluded = {self._socket.name, KUBELET_SOCKET}
+        sockets = []
         with suppress(OSError):
             for path in sorted(self._socket.parent.iterdir()):
-                if path.name in ours or _is_of_another_resource(path):
+                if path.name in excluded or _is_of_another_resource(path):
                     continue
                 with suppress(OSError):
                     if stat.S_ISSOCK(path.stat().st_mode):
-                        found.append(path)
-        return found
+                        sockets.append(path)
+        return sockets
 
 
 def inode_of(path: Path) -> int:
-    """Return the inode of a file; 0 without one.
+    """Return the inode of a file; 0 without a file.
 
-    While a socket is open its inode is taken, also when its file has been removed: a
-    file of the same number is the same.
+    An open socket keeps its inode, even when its file is removed. So a file with the
+    same inode is the same socket.
     """
     try:
         return path.stat().st_ino
@@ -189,26 +197,26 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Tell whether a socket that is not ours is named after what it serves."""
-    return path.suffix == ".sock" and bool(_NAMED.fullmatch(f"{path.stem}-"))
+    """Tell whether a socket is named after another resource."""
+    return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 
 
-def _state(folder: Path) -> tuple[int, int] | None:
-    """Return what changes when something is put into a folder; None without one."""
+def _folder_state(folder: Path) -> tuple[int, int] | None:
+    """Return (inode, mtime), which each new entry changes; None without a folder."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 async def listens(path: Path) -> bool:
-    """Tell whether somebody takes connections at a socket."""
+    """Tell whether a program accepts connections at a socket."""
     try:
         async with asyncio.timeout(_CONNECT_S):
             _, writer = await asyncio.open_unix_connection(path)
     except TimeoutError:
-        return True  # a full queue of connections is somebody's
+        return True  # a program listens, and its queue of connections is full
     except OSError:
         return False
     writer.close()

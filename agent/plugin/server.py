@@ -1,12 +1,12 @@
-"""Serve on our socket, register with the kubelet, and notice when to do it again.
+"""Serve a device plugin at a socket, and keep it registered with the kubelet.
 
-The kubelet forgets its plugins when it restarts, and drops one whose stream
-ends. So one round is: serve, register, wait for a sign that the registration
-is no longer good, stop serving. The old stream ends before the new
-registration: the other way round the kubelet would disconnect the new one.
+The kubelet forgets its plugins when it restarts, and drops a plugin whose stream ends.
+So one round is: serve, register, wait for a sign that the registration has ended, stop
+serving. The old stream ends before the new registration; in the other order the kubelet
+would disconnect the new one.
 
-While another plugin serves our resource there is no round, or the one that is under
-way stands still: see `agent.plugin.rivals`.
+While a rival serves the resource, no round begins, and a running one sends no list: see
+`agent.plugin.rivals`.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from typing import NoReturn, Protocol
 import grpc
 
 from agent.plugin import rivals
-from agent.plugin.list_and_watch import ListServicer
-from agent.plugin.rivals import KUBELET_SOCKET, Offered, Own, Rivals
+from agent.plugin.list_and_watch import ListAndWatchServicer
+from agent.plugin.rivals import KUBELET_SOCKET, AllocatableIds, PluginState, Rivals
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
 from scheduler_core.products.table import Product
 from service import clock
@@ -31,89 +31,94 @@ log = logging.getLogger(__name__)
 
 API_VERSION = "v1beta1"
 
-#: How often a kubelet that is not there is looked for. Two calls of stat() each time.
+#: Pause between two checks for the socket of an absent kubelet; each check is two calls
+#: of stat(). Unit: seconds.
 LOOK_EACH_S = 0.25
-#: A kubelet that restarts is noticed within it even if the stream does not end …
+#: Pause between two checks for a kubelet that restarted without ending its stream.
+#: Unit: seconds.
 STALE_LOOK_EACH_S = 1.0
-#: … and within this while there is none, whose end would tell at once.
+#: The same pause without a stream, whose end would be noticed at once. Unit: seconds.
 STREAMLESS_LOOK_EACH_S = 0.5
-#: A kubelet that has taken a registration opens the stream at once.
+#: How long the kubelet may take from a registration to opening the stream, which it
+#: does at once. Unit: seconds.
 STREAM_WITHIN_S = 10.0
+#: Longest time of one Register call. Unit: seconds.
 REGISTER_WITHIN_S = 5.0
-#: How long a running Allocate may go on when we are told to stop.
+#: How long a running Allocate may go on when the agent stops. Unit: seconds.
 DRAIN_S = 20.0
-#: How long the last answers may take to leave.
+#: How long the last answers may take to be sent. Unit: seconds.
 FLUSH_S = 0.5
 
-#: Python's client sends the path of a unix socket as :authority otherwise,
-#: which Go servers refuse.
+#: Without it Python's client sends the path of a unix socket as :authority, which Go
+#: servers refuse.
 DIAL_OPTIONS = (("grpc.default_authority", "localhost"),)
-#: Else a failed connection is remembered for a second, for all channels together,
-#: and each new one fails at once.
+#: Without it a failed connection is remembered for 1 s, for all channels together, and
+#: each new channel fails at once.
 REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
-class Tell(Protocol):
-    """Who wants to know what becomes of the registration."""
+class RegistrationObserver(Protocol):
+    """Observer of a plugin's registration and of its rivals."""
 
     def registered(self) -> object:
-        """The kubelet has taken us."""
+        """Handle a registration that the kubelet took."""
 
     def unregistered(self) -> object:
-        """We have given the registration up."""
+        """Handle the end of a registration."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Called with who else serves our resource, in a sentence; "" for nobody."""
+        """Callback for a sentence about the rival; "" without one."""
 
 
 class Server:
-    """Protects the registration: whether the kubelet knows us now, or somebody else."""
+    """Server of one device plugin, and its registration with the kubelet."""
 
     def __init__(
         self,
-        make_servicer: Callable[[], ListServicer],
+        make_servicer: Callable[[], ListAndWatchServicer],
         *,
         product: Product,
         kubelet_dir: Path,
-        offered: Offered,
-        tell: Tell,
+        allocatable_ids: AllocatableIds,
+        observer: RegistrationObserver,
         backoff: Backoff | None = None,
     ) -> None:
-        """Do nothing yet.
+        """Construct without serving.
 
         Args:
-            make_servicer: A new servicer for each round.
+            make_servicer: Returns a new servicer for each round.
             product: Names the resource.
             kubelet_dir: The kubelet's device plugin directory.
-            offered: Asks the kubelet which devices it would give out.
-            tell: Who wants to know.
-            backoff: Pauses while this kubelet does not take us.
+            allocatable_ids: Asks the kubelet which ids it may give out.
+            observer: Notified of registrations and rivals.
+            backoff: Pauses after registrations that the kubelet refused.
         """
         self._make_servicer = make_servicer
         self._product = product
         self._kubelet_socket = kubelet_dir / KUBELET_SOCKET
-        self._own_socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
+        self._socket = kubelet_dir / f"{product.chip_prefix.rstrip('-')}.sock"
         self._rivals = Rivals(
-            self._own_socket, resource=product.resource, offered=offered
+            self._socket, resource=product.resource, allocatable_ids=allocatable_ids
         )
-        self._tell = tell
+        self._observer = observer
         self._backoff = backoff or Backoff()
+        #: evidence of a rival that the next check has to confirm; "" for none
         self._suspicion = ""
-        self._asked_before = 0
-        #: why the last look says that we should register again; "" for no reason
-        self._outdated = ""
-        #: who serves our resource besides us, in a sentence; "" for nobody; None
-        #: before we have looked
+        #: number of requests of the kubelet when the suspicion came up
+        self._requests_before = 0
+        #: reason of the last check to register again; "" for none
+        self._stale_reason = ""
+        #: a sentence about the rival; "" without one; None before the first check
         self.rival: str | None = None
         self._problem: str | None = "not registered with the kubelet yet"
-        self._servicer: ListServicer | None = None
+        self._servicer: ListAndWatchServicer | None = None
 
     def problem(self) -> str | None:
-        """Why the kubelet does not know our devices now; None: it does.
+        """Return why the kubelet does not know the devices now; None if it does.
 
-        It takes the list in after it has answered Register: a pod that it admits
-        between the two is rejected.
+        It reads the device list after it has answered Register. It rejects a pod that
+        it admits between the two.
         """
         if self.rival:
             return f"{self.rival}; waiting until it has gone"
@@ -123,28 +128,29 @@ class Server:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the kubelet has our device list and listens for more."""
+        """Whether the kubelet has the device list and its stream is open."""
         return self._servicer is not None and self._servicer.is_followed
 
     def suspect(self, evidence: str) -> None:
-        """Take note of what only another plugin can have done.
+        """Suspect a rival, because of something that only another plugin can do.
 
-        It is one, unless the kubelet asks us for devices before we look again.
+        The suspicion ends if the kubelet asks this plugin for devices before the next
+        check.
 
         Args:
             evidence: A sentence.
         """
         self._suspicion = evidence
-        self._asked_before = self._asked_count()
+        self._requests_before = self._request_count()
 
-    def _asked_count(self) -> int:
-        return self._servicer.asked_count if self._servicer is not None else 0
+    def _request_count(self) -> int:
+        return self._servicer.request_count if self._servicer is not None else 0
 
     async def run(self) -> NoReturn:
         """Keep registered until cancelled."""
         while True:
             kubelet = await self._wait_for_kubelet()
-            self._take_note(await self._rivals.before())
+            self._set_rival(await self._rivals.find_before_registration())
             if self.rival:
                 await asyncio.sleep(rivals.LOOK_EACH_S)
                 continue
@@ -153,7 +159,7 @@ class Server:
                 self._backoff.reset()
             except (grpc.aio.AioRpcError, OSError, TimeoutError) as error:
                 pause_s = self._backoff.next_s()
-                reason = _said(error)
+                reason = _text_of(error)
                 self._problem = f"registering with the kubelet failed: {reason}"
                 log.warning(
                     "registration failed",
@@ -162,52 +168,50 @@ class Server:
                 await self._pause(pause_s, kubelet)
 
     async def run_once(self) -> None:
-        """Serve and register; return when the registration is no longer good."""
+        """Serve and register; return when the registration has ended."""
         servicer = self._servicer = self._make_servicer()
         self._suspicion = ""
         server = grpc.aio.server()
         api_pb2_grpc.add_DevicePluginServicer_to_server(servicer, server)
         inode = await self._serve(server)
         try:
-            # Only now: the look for a rival takes a second, and it may be another's.
+            # Only now: the check for a rival takes 1 s, and the kubelet may be another.
             kubelet = identity(self._kubelet_socket)
             await self._register(servicer)
             self._problem = None
-            self._tell.registered()
+            self._observer.registered()
             log.info("registered", extra={"resource": self._product.resource})
-            async with _beside(self._keep_looking(servicer, inode)):
+            async with _running(self._watch_rivals(servicer, inode)):
                 reason = await self._until_stale(servicer, kubelet)
             log.info("registration ended", extra={"reason": reason})
         finally:
             self._problem = (
-                "stopping"
-                if _is_told_to_stop()
-                else "registering with the kubelet again"
+                "stopping" if _is_cancelled() else "registering with the kubelet again"
             )
-            self._tell.unregistered()
+            self._observer.unregistered()
             await asyncio.shield(asyncio.ensure_future(_stop(server, servicer)))
-            if rivals.inode_of(self._own_socket) == inode:
-                self._own_socket.unlink(missing_ok=True)
+            if rivals.inode_of(self._socket) == inode:
+                self._socket.unlink(missing_ok=True)
 
     async def _serve(self, server: grpc.aio.Server) -> int:
-        """Start a server at our socket; return the inode of that.
+        """Start a server at the plugin's socket; return the inode of the socket.
 
-        It is made under another name: gRPC removes the name that it was told, also
-        when that is somebody else's by then.
+        The socket is created under another name and renamed. gRPC removes the name
+        that it was given, even if another plugin has that name by then.
         """
-        making = self._own_socket.with_name(f".{self._own_socket.name}-{os.getpid()}")
+        temporary = self._socket.with_name(f".{self._socket.name}-{os.getpid()}")
         try:
-            server.add_insecure_port(f"unix://{making}")
-        except RuntimeError as error:  # all that grpc says of a directory that is gone
-            raise OSError(f"cannot serve at {self._own_socket}") from error
+            server.add_insecure_port(f"unix://{temporary}")
+        except RuntimeError as error:  # grpc raises it when the directory has gone
+            raise OSError(f"cannot serve at {self._socket}") from error
         await server.start()
         try:
-            making.chmod(0o600)
-            making.rename(self._own_socket)
+            temporary.chmod(0o600)
+            temporary.rename(self._socket)
         except OSError:
             await server.stop(None)
             raise
-        return rivals.inode_of(self._own_socket)
+        return rivals.inode_of(self._socket)
 
     async def _wait_for_kubelet(self) -> tuple[int, int]:
         while True:
@@ -217,23 +221,27 @@ class Server:
             await asyncio.sleep(LOOK_EACH_S)
 
     async def _pause(self, pause_s: float, kubelet: tuple[int, int]) -> None:
-        """Sleep, but no longer than until another kubelet is there.
+        """Sleep until the time is over or another kubelet has started.
 
-        One that was stopped leaves its socket behind, so that registering fails for
-        as long as it is away; its successor is not to wait for our next try.
+        A stopped kubelet leaves its socket behind, so registering fails until the next
+        kubelet starts. That one gets a registration at once.
+
+        Args:
+            pause_s: Longest sleep. Unit: seconds.
+            kubelet: Identity of the socket of the kubelet that refused.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + pause_s
-        while (left_s := until - loop.time()) > 0:
-            await asyncio.sleep(min(LOOK_EACH_S, left_s))
+        while (rest_s := until - loop.time()) > 0:
+            await asyncio.sleep(min(LOOK_EACH_S, rest_s))
             if identity(self._kubelet_socket) not in (kubelet, None):
                 self._backoff.reset()
                 return
 
-    async def _register(self, servicer: ListServicer) -> None:
+    async def _register(self, servicer: ListAndWatchServicer) -> None:
         request = api_pb2.RegisterRequest(
             version=API_VERSION,
-            endpoint=self._own_socket.name,
+            endpoint=self._socket.name,
             resource_name=self._product.resource,
             options=servicer.options,
         )
@@ -244,13 +252,14 @@ class Server:
             await stub.Register(request, timeout=REGISTER_WITHIN_S)
 
     async def _until_stale(
-        self, servicer: ListServicer, kubelet: tuple[int, int] | None
+        self, servicer: ListAndWatchServicer, kubelet: tuple[int, int] | None
     ) -> str:
-        """Wait for any sign that the kubelet no longer knows us; say which.
+        """Wait until the kubelet no longer knows the plugin; return the reason.
 
         Args:
-            servicer: Ours of this round.
-            kubelet: Its socket at which we registered; a successor has another.
+            servicer: Of this round.
+            kubelet: Identity of the socket at which the plugin registered; the next
+                kubelet has another one.
         """
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
@@ -258,78 +267,78 @@ class Server:
             is_open = bool(servicer.streams)
             each_s = STALE_LOOK_EACH_S if is_open else STREAMLESS_LOOK_EACH_S
             with suppress(TimeoutError):
-                async with asyncio.timeout(clock.until_beat_s(each_s)):
+                async with asyncio.timeout(clock.next_beat_delay_s(each_s)):
                     await servicer.stream_ended.wait()
             if servicer.stream_ended.is_set():
                 return "the kubelet ended the device list stream"
             if identity(self._kubelet_socket) != kubelet:
                 return "the kubelet's socket was replaced"
-            if identity(self._own_socket) is None:
+            if identity(self._socket) is None:
                 return "our socket was removed"
             if not servicer.streams and loop.time() > opens_by:
                 return "the kubelet did not ask for the device list"
-            if self._outdated:
-                return self._outdated
+            if self._stale_reason:
+                return self._stale_reason
 
-    async def _keep_looking(self, servicer: ListServicer, inode: int) -> None:
-        """Look for another plugin until there is a reason to register again.
+    async def _watch_rivals(self, servicer: ListAndWatchServicer, inode: int) -> None:
+        """Check for a rival again and again, until the plugin has to register again.
 
-        Beside everything else: a kubelet that does not answer holds up nothing.
+        It runs as a task of its own, so that a kubelet without an answer delays
+        nothing else.
         """
-        self._outdated = ""
-        while not self._outdated:
-            await asyncio.sleep(clock.until_beat_s(rivals.LOOK_EACH_S))
-            self._outdated = await self._look_around(servicer, inode)
+        self._stale_reason = ""
+        while not self._stale_reason:
+            await asyncio.sleep(clock.next_beat_delay_s(rivals.LOOK_EACH_S))
+            self._stale_reason = await self._check_rival(servicer, inode)
 
-    async def _look_around(self, servicer: ListServicer, inode: int) -> str:
-        """Look for another plugin; return why to register again, "" for no reason."""
-        own = Own(inode=inode, listed=servicer.listed)
+    async def _check_rival(self, servicer: ListAndWatchServicer, inode: int) -> str:
+        """Check once for a rival; return why to register again, "" for no reason."""
+        plugin = PluginState(inode=inode, listed_ids=servicer.listed_ids)
         if self.rival:
-            gone = await self._rivals.is_gone(own)
-            return "the other device plugin has gone" if gone else ""
-        found = await self._rivals.beside(own)
-        if self._suspicion and servicer.asked_count == self._asked_before:
-            found = found or self._suspicion
+            is_gone = await self._rivals.is_gone(plugin)
+            return "the other device plugin has gone" if is_gone else ""
+        rival = await self._rivals.find_while_registered(plugin)
+        if self._suspicion and servicer.request_count == self._requests_before:
+            rival = rival or self._suspicion
         self._suspicion = ""
-        if found:
+        if rival:
             servicer.freeze()
-            self._take_note(found)
+            self._set_rival(rival)
             return ""
-        if self._rivals.are_we_forgotten:
+        if self._rivals.is_forgotten:
             return "the kubelet has no device of ours any more"
         return ""
 
-    def _take_note(self, rival: str) -> None:
+    def _set_rival(self, rival: str) -> None:
         if rival != self.rival:
             self.rival = rival
-            self._tell.rival(rival)
+            self._observer.rival(rival)
 
 
-async def _stop(server: grpc.aio.Server, servicer: ListServicer) -> None:
+async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None:
     """End the streams, let running calls finish, take no new ones.
 
-    gRPC's own grace would wait for connections too, also for one on which nothing
-    was ever asked.
+    gRPC's own grace period is not used: it waits for idle connections, too.
     """
     servicer.close()
     stopping = asyncio.ensure_future(server.stop(DRAIN_S))
-    await servicer.answered(DRAIN_S)
+    await servicer.wait_until_answered(DRAIN_S)
     await server.stop(FLUSH_S)
     await stopping
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells one socket file from its successor; None without one."""
+    """Return (inode, ctime), unlike that of the next socket file; None without one."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    """Have something done while the context lasts."""
+async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Run a coroutine as a task while the context lasts; raise its error at the end."""
     task = asyncio.create_task(work)
     try:
         yield
@@ -337,15 +346,15 @@ async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
         task.cancel()
         await asyncio.wait({task})
         if not task.cancelled():
-            task.result()  # what has failed there fails here
+            task.result()  # raises the error of the task
 
 
-def _is_told_to_stop() -> bool:
+def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         return f"{error.code().name}: {error.details()}"
     return str(error) or type(error).__name__

@@ -1,9 +1,9 @@
-"""Answer the kubelet: device list, preference, Allocate.
+"""Answer the kubelet's requests for whole chips: device list, preference, Allocate.
 
-The kubelet waits for GetPreferredAllocation and Allocate without a deadline,
-and admits no other pod of the node meanwhile. So nothing here waits for long:
-at most CLAIM_WAIT_S for a claim to come through the watch, KUBELET_PODS_S for
-the kubelet's own list of pods, JOURNAL_S for the disk.
+The kubelet waits for GetPreferredAllocation and Allocate without a deadline, and admits
+no other pod of the node meanwhile. So each wait here is bounded: CLAIM_WAIT_S for a
+claim through the watch, KUBELET_PODS_S for the kubelet's own list of pods, JOURNAL_S
+for the disk.
 """
 
 import asyncio
@@ -22,88 +22,88 @@ from agent.claims import release
 from agent.claims.events import (
     AllocateAsked,
     Granted,
-    LeftRead,
-    PodSeen,
+    PodUpdated,
     PreferenceAsked,
     Preferred,
     Refused,
+    StrayProcessesRead,
 )
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold
 from agent.plugin import translate
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.list_and_watch import Context, ListServicer
-from agent.plugin.mounts import Mounting
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.list_and_watch import Context, ListAndWatchServicer
+from agent.plugin.mounts import Mounts
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 
 log = logging.getLogger(__name__)
 
-#: The claim is written in the same call that binds the pod, so it reaches us as
-#: fast as the pod reaches the kubelet; a second is a hundred times that.
+#: Longest wait for a claim. Bind writes it together with the node of the pod, so it
+#: arrives as fast as the pod arrives at the kubelet, within 0.01 s. Unit: seconds.
 CLAIM_WAIT_S = 1.0
+#: Longest wait for the kubelet's own list of pods. Unit: seconds.
 KUBELET_PODS_S = 0.5
 
-#: Finds the processes that pods which have gone have left; bounded in time.
-FindLeft = Callable[[frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]]
+#: Returns {uid of an ended pod: pids of processes that still run}; bounded in time.
+FindStrayProcesses = Callable[
+    [frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]
+]
 WriteJournal = Callable[[], Awaitable[None]]
 
 
 class Pods(Protocol):
-    """Where claims come from."""
+    """Source of pods and their claims."""
 
     def hurry(self) -> None:
-        """Have the API server asked again at once, if it is not being followed."""
+        """Restart the watch on pods at once, if it is interrupted."""
 
     def unseen_s(self) -> float:
-        """For how long the API server has not been followed; seconds, 0 if it is."""
+        """Return for how many seconds the watch has been interrupted; 0 if it runs."""
 
     async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Return the pods that the kubelet itself knows; bounded in time."""
+        """Return the pods that the kubelet itself lists; bounded in time."""
 
 
-class Servicer(ListServicer):
-    """The device plugin's RPCs for whole chips.
-
-    Protects when a preference last waited for a claim in vain.
-    """
+class Servicer(ListAndWatchServicer):
+    """The device plugin's RPCs for whole chips."""
 
     def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
-        current: Current,
+        store: LedgerStore,
         *,
-        traffic: Traffic,
+        activity: AllocateActivity,
         pods: Pods,
-        find_left: FindLeft,
+        find_stray_processes: FindStrayProcesses,
         write_journal: WriteJournal,
         observe_allocate_s: Callable[[float], None],
         numa: Callable[[], Sequence[int]],
-        mounting: Mounting,
+        mounts: Mounts,
     ) -> None:
         """Serve from a ledger.
 
         Args:
-            current: The ledger.
-            traffic: Told what is under way.
-            pods: Where claims come from.
-            find_left: Asks the kernel for processes of pods that have gone.
-            write_journal: Puts the ledger's holds on disk, bounded in time;
-                returns even if it could not.
-            observe_allocate_s: Told how long each Allocate took.
-            numa: NUMA node of each chip; none if the kubelet is not to align by them.
-            mounting: How chips come into containers.
+            store: Ledger of the product line.
+            activity: Notes running requests, so that no listing begins.
+            pods: Source of claims.
+            find_stray_processes: Asks the kernel for processes of ended pods.
+            write_journal: Writes the ledger's holds to disk, bounded in time; returns
+                without an error when it fails.
+            observe_allocate_s: Called with each Allocate's duration. Unit: seconds.
+            numa: Returns the NUMA node of each chip; empty if the kubelet shall not
+                align by them.
+            mounts: Renders the answer to Allocate.
         """
         devices = translate.DeviceList()
-        super().__init__(
-            current, lambda: devices.of(current.ledger, numa()), steers=True
-        )
-        self._mounting = mounting
-        self._traffic = traffic
+        super().__init__(store, lambda: devices.of(store.ledger, numa()), steers=True)
+        self._mounts = mounts
+        self._activity = activity
         self._pods = pods
-        self._find_left = find_left
+        self._find_stray_processes = find_stray_processes
         self._write_journal = write_journal
         self._observe_allocate_s = observe_allocate_s
+        #: loop time when a preference last waited and no claim came
         self._waited_until = float("-inf")
 
     async def GetPreferredAllocation(
@@ -111,18 +111,18 @@ class Servicer(ListServicer):
     ) -> api_pb2.PreferredAllocationResponse:
         """Steer the kubelet to the chips of the oldest claim."""
         with self._answering():
-            await self._traffic.prefer()
+            await self._activity.prefer()
             answers = [
                 api_pb2.ContainerPreferredAllocationResponse(
                     deviceIDs=await self._prefer(
                         PreferenceAsked(
-                            tuple(each.available_deviceIDs),
-                            tuple(each.must_include_deviceIDs),
-                            each.allocation_size,
+                            tuple(container.available_deviceIDs),
+                            tuple(container.must_include_deviceIDs),
+                            container.allocation_size,
                         )
                     )
                 )
-                for each in request.container_requests
+                for container in request.container_requests
             ]
         return api_pb2.PreferredAllocationResponse(container_responses=answers)
 
@@ -131,88 +131,96 @@ class Servicer(ListServicer):
         request: api_pb2.AllocateRequest,
         context: Context,
     ) -> api_pb2.AllocateResponse:
-        """Hand out the chips of the claim that this is for."""
+        """Give out the chips of the claim that the ledger pairs with the request."""
         started = time.perf_counter()
-        with self._answering(), self._traffic.allocating():
+        with self._answering(), self._activity.allocating():
             answers = []
-            for each in request.container_requests:
-                problem = self._mounting.problem()
+            for container in request.container_requests:
+                problem = self._mounts.problem()
                 if problem:
                     await self._refuse(context, problem)
-                decision = await self._decide(tuple(each.devices_ids))
+                decision = await self._decide(tuple(container.devices_ids))
                 if isinstance(decision, Refused):
                     await self._refuse(context, decision.text)
                 await self._write_journal()
-                answers.append(self._mounting.answer(decision))
+                answers.append(self._mounts.answer(decision))
         self._observe_allocate_s(time.perf_counter() - started)
         return api_pb2.AllocateResponse(container_responses=answers)
 
-    async def _prefer(self, asked: PreferenceAsked) -> tuple[str, ...]:
-        """Wait for a claim of this size, but answer in any case."""
-        await self._look_for_left((*asked.available, *asked.must_include))
+    async def _prefer(self, request: PreferenceAsked) -> tuple[str, ...]:
+        """Return the ids that the ledger prefers; wait for a claim before if needed."""
+        await self._read_stray_processes((*request.available, *request.must_include))
         deadline = clock.loop_s() + CLAIM_WAIT_S
         while True:
-            version = self._current.version
+            version = self._store.version
             (answer,) = (
                 effect
-                for effect in self._current.apply(asked)
+                for effect in self._store.apply(request)
                 if isinstance(effect, Preferred)
             )
             if not answer.claim_missing:
                 return answer.kubelet_ids
             self._pods.hurry()
-            if not await self._news(version, deadline):
+            if not await self._wait_for_change(version, deadline):
                 self._waited_until = clock.loop_s()
                 return answer.kubelet_ids
 
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
-        """Serve at once if there is a claim; else wait for it, then decide."""
-        await self._look_for_left(kubelet_ids)
-        # what the preference has waited for in vain need not be waited for again
-        waited = clock.loop_s() - self._waited_until < CLAIM_WAIT_S
-        deadline = clock.loop_s() + (0.0 if waited else CLAIM_WAIT_S)
+        """Return the hold on the claim's chips, or the refusal if no claim comes."""
+        await self._read_stray_processes(kubelet_ids)
+        # the preference of the same pod has already waited for the claim
+        has_waited = clock.loop_s() - self._waited_until < CLAIM_WAIT_S
+        deadline = clock.loop_s() + (0.0 if has_waited else CLAIM_WAIT_S)
         while True:
-            version = self._current.version
-            answer = self._ask(AllocateAsked(kubelet_ids, last_call=False))
+            version = self._store.version
+            answer = self._apply_allocate(AllocateAsked(kubelet_ids, last_call=False))
             if answer is not None:
                 return answer
             self._pods.hurry()
-            if not await self._news(version, deadline):
+            if not await self._wait_for_change(version, deadline):
                 break
         for pod in await self._pods.of_kubelet():
-            self._current.apply(PodSeen(pod, by_kubelet=True))
+            self._store.apply(PodUpdated(pod, by_kubelet=True))
         unseen_s = self._pods.unseen_s()
-        answer = self._ask(
+        answer = self._apply_allocate(
             AllocateAsked(kubelet_ids, last_call=True, unseen_s=unseen_s)
         )
         if answer is None:
             raise AssertionError(kubelet_ids)  # a last call is always answered
         return answer
 
-    async def _look_for_left(self, kubelet_ids: Iterable[str]) -> None:
-        """Learn whether pods that had these ids have left processes.
+    async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
+        """Tell the ledger which processes ended pods with these ids have left.
 
-        The kubelet gives the ids of a pod again that was deleted by force, while its
-        containers still run.
+        After a deletion by force the kubelet gives the ids of a pod to another one,
+        while the containers of the first still run.
         """
-        gone = release.vacating(self._current.ledger, frozenset(kubelet_ids))
-        if gone:
-            found = await self._find_left(gone)
-            self._current.apply(LeftRead(uids=gone, found=found))
+        uids = release.pods_to_check_for_processes(
+            self._store.ledger, frozenset(kubelet_ids)
+        )
+        if uids:
+            pids = await self._find_stray_processes(uids)
+            self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
 
-    def _ask(self, asked: AllocateAsked) -> Hold | Refused | None:
-        for effect in self._current.apply(asked):
+    def _apply_allocate(self, request: AllocateAsked) -> Hold | Refused | None:
+        """Apply an Allocate to the ledger; None if it has to wait for a claim."""
+        for effect in self._store.apply(request):
             if isinstance(effect, Granted):
                 return effect.hold
             if isinstance(effect, Refused):
                 return effect
         return None
 
-    async def _news(self, version: int, deadline: float) -> bool:
-        """Wait for a newer ledger; False when the deadline came first."""
+    async def _wait_for_change(self, version: int, deadline: float) -> bool:
+        """Wait for a newer ledger; return False at the deadline.
+
+        Args:
+            version: Of the ledger that was read last.
+            deadline: Loop time. Unit: seconds.
+        """
         try:
             async with asyncio.timeout_at(deadline):
-                await self._current.changed(version)
+                await self._store.changed(version)
         except TimeoutError:
             return False
         return True

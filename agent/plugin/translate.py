@@ -1,4 +1,4 @@
-"""Between the kubelet's messages and the ledger's values: pure, both ways."""
+"""Translate between the kubelet's messages and values of the ledger; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -13,60 +13,60 @@ HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
 
 
-class Listed(NamedTuple):
-    """One device as the kubelet is told."""
+class ListedDevice(NamedTuple):
+    """One entry of the device list."""
 
     name: str
     is_healthy: bool
-    #: NUMA nodes of the chips behind it; none where the kubelet is not to align
+    #: NUMA nodes of its chips; empty if the kubelet shall not align by them
     numa: tuple[int, ...] = ()
 
 
-def listed(ledger: Ledger, numa: Sequence[int]) -> tuple[Listed, ...]:
-    """Return the device list.
+def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
+    """Return the device list of a ledger.
 
     Args:
-        ledger: The state.
-        numa: NUMA node of each chip; empty to say nothing about it: the kubelet
-            would align by it, which takes the choice away from a scheduler.
+        ledger: Of one product line.
+        numa: NUMA node of each chip. Empty in scheduled mode: the kubelet would align
+            by NUMA nodes, which takes the choice away from the scheduler.
     """
-    behind = occupancy.chips_behind(ledger) if numa else {}
+    behind = occupancy.map_ids_to_chips(ledger) if numa else {}
     return tuple(
-        Listed(
+        ListedDevice(
             name,
             is_healthy,
             tuple(sorted({numa[c] for c in chip_sets.ids_of(behind.get(name, 0))})),
         )
-        for name, is_healthy in occupancy.devices(ledger)
+        for name, is_healthy in occupancy.list_devices(ledger)
     )
 
 
 class DeviceList:
-    """The device list of each ledger. Protects that it is made when it may differ.
+    """Cache of the device list, computed again only when it may differ.
 
-    A ledger changes ten times while one pod starts; two of them concern the list.
+    A ledger changes ten times while one pod starts; two changes concern the list.
     """
 
     def __init__(self) -> None:
-        """Know none."""
+        #: all that the cached list was computed from
         self._basis: object = None
-        self._listed: tuple[Listed, ...] = ()
+        self._listed: tuple[ListedDevice, ...] = ()
 
-    def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[Listed, ...]:
-        """Return `listed` of these."""
-        bad = ledger.unhealthy | values.releasing(ledger)
+    def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
+        """Return `devices_of` the same arguments, from the cache if possible."""
+        bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
         if basis != self._basis:
-            self._basis, self._listed = basis, listed(ledger, numa)
+            self._basis, self._listed = basis, devices_of(ledger, numa)
         return self._listed
 
 
-def healthy(devices: Iterable[Listed]) -> frozenset[str]:
+def healthy(devices: Iterable[ListedDevice]) -> frozenset[str]:
     """Return the ids that the kubelet may give out."""
     return frozenset(device.name for device in devices if device.is_healthy)
 
 
-def device_list(devices: Iterable[Listed]) -> deviceplugin.ListAndWatchResponse:
+def device_list(devices: Iterable[ListedDevice]) -> deviceplugin.ListAndWatchResponse:
     """Render the device list."""
     return deviceplugin.ListAndWatchResponse(
         devices=[
@@ -94,16 +94,16 @@ def ids_among(
     """Return the ids of one resource among devices of all resources."""
     return frozenset(
         kubelet_id
-        for each in devices
-        if each.resource_name == resource
-        for kubelet_id in each.device_ids
+        for device in devices
+        if device.resource_name == resource
+        for kubelet_id in device.device_ids
     )
 
 
 def device_ids(
     pod: podresources.PodResources, resource: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return {container: its ids of one resource}, containers without any too."""
+    """Return {container: its ids of one resource}, with empty sets for no ids."""
     return {
         container.name: ids_among(container.devices, resource)
         for container in pod.containers

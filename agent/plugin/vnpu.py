@@ -1,129 +1,130 @@
-"""Parts of chips that were cut beforehand: one resource, and one plugin, for each kind.
+"""Virtual devices: parts of chips, one resource and one device plugin for each kind.
 
-Such a device is what the kubelet's id says, so nobody has to find out afterwards which
-pod got which: the id names the kind, the driver's number and the chip it is a part of
-(`Ascend910-4c.3cpu-100-0`). A container gets one of them, and a chip with any is not
-given out whole.
+The kubelet's id names kind, number and chip of a virtual device
+(`Ascend910-4c.3cpu-100-0`). So an Allocate needs no claim and no confirmation. A
+container gets one virtual device. A chip with virtual devices is not given out whole.
 """
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.devices.reading import Reading, VirtualDevice
-from agent.plugin.list_and_watch import Context, ListServicer
-from agent.plugin.mounts import Mounting
-from agent.plugin.translate import Listed
+from agent.plugin.list_and_watch import Context, ListAndWatchServicer
+from agent.plugin.mounts import Mounts
+from agent.plugin.translate import ListedDevice
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
-from scheduler_core.products.lookup import virtual as row_of
+from scheduler_core.products.lookup import find_virtual_row
 from scheduler_core.products.table import Product
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What there is of virtual devices now."""
+class VirtualDevices:
+    """Last reading of a product line, and its chips in service."""
 
     reading: Reading
-    #: Chips that may be given out, whole or in parts.
+    #: Chips that may be given out, whole or as virtual devices.
     in_service: tuple[int, ...]
 
 
 def name_of(device: VirtualDevice, product: Product) -> str:
-    """Its id: kind, number and chip, as the reference writes it."""
+    """Return the kubelet's id of a virtual device, as MindCluster composes it."""
     return f"{product.chip_prefix}{device.kind}-{device.number}-{device.chip}"
 
 
 def rows_of(reading: Reading) -> tuple[Product, ...]:
-    """A row for each kind of virtual device that there is, by its resource."""
+    """Return the product table's row for each kind of virtual device in a reading."""
     kinds = sorted({device.kind for device in reading.virtual})
-    rows = (row_of(f"{reading.product.resource}-{kind}") for kind in kinds)
+    rows = (find_virtual_row(f"{reading.product.resource}-{kind}") for kind in kinds)
     return tuple(row for row in rows if row is not None)
 
 
 def parents_of(reading: Reading) -> tuple[int, ...]:
-    """The chips that have virtual devices, ascending."""
+    """Return the chips that have virtual devices, ascending."""
     return tuple(sorted({device.chip for device in reading.virtual}))
 
 
-class VirtualServicer(ListServicer):
+class VirtualServicer(ListAndWatchServicer):
     """The device plugin's RPCs for one kind of virtual device."""
 
     def __init__(
         self,
-        current: Current,
+        store: LedgerStore,
         row: Product,
         *,
-        parts: Callable[[], Parts],
-        mounting: Mounting,
+        virtual_devices: Callable[[], VirtualDevices],
+        mounts: Mounts,
     ) -> None:
-        """Serve the devices of a kind.
+        """Serve the virtual devices of one kind.
 
         Args:
-            current: Wakes whoever waits for news.
+            store: Wakes the device-list streams after each change.
             row: Names the resource.
-            parts: What there is now.
-            mounting: How they come into containers.
+            virtual_devices: Returns the last reading and the chips in service.
+            mounts: Renders the answer to Allocate.
         """
-        super().__init__(current, self._listed, steers=False)
+        super().__init__(store, self._list_devices, steers=False)
         self._row = row
-        self._parts = parts
-        self._mounting = mounting
+        self._virtual_devices = virtual_devices
+        self._mounts = mounts
 
     async def GetPreferredAllocation(
         self, request: api_pb2.PreferredAllocationRequest, context: object
     ) -> api_pb2.PreferredAllocationResponse:
-        """Prefer nothing: we do not ask for it, see GetDevicePluginOptions."""
+        """Prefer nothing: the options say that the kubelet need not call it."""
         return api_pb2.PreferredAllocationResponse()
 
     async def Allocate(
         self, request: api_pb2.AllocateRequest, context: Context
     ) -> api_pb2.AllocateResponse:
-        """Hand out the device that the kubelet has chosen."""
+        """Give out the virtual device that the kubelet has chosen."""
         with self._answering():
             answers = []
-            for each in request.container_requests:
-                device = self._chosen(tuple(each.devices_ids))
+            for container in request.container_requests:
+                device = self._device_of(tuple(container.devices_ids))
                 if isinstance(device, str):
                     await self._refuse(context, device)
                 log.info(
                     "virtual device given out",
                     extra={"device": device.number, "chip": device.chip},
                 )
-                answers.append(self._mounting.answer_virtual(device))
+                answers.append(self._mounts.answer_virtual(device))
         return api_pb2.AllocateResponse(container_responses=answers)
 
-    def _chosen(self, ids: tuple[str, ...]) -> VirtualDevice | str:
-        """Return the device that an id names, or why nobody gets it."""
-        problem = self._mounting.problem()
+    def _device_of(self, ids: tuple[str, ...]) -> VirtualDevice | str:
+        """Return the virtual device that an id names, or why it is refused."""
+        problem = self._mounts.problem()
         if problem or len(ids) != 1:
             return problem or f"a container gets 1 {self._row.resource}, not {len(ids)}"
-        parts = self._parts()
-        named = (
+        virtual_devices = self._virtual_devices()
+        matches = (
             device
-            for device in self._of_kind(parts.reading)
-            if name_of(device, parts.reading.product) == ids[0]
+            for device in self._of_kind(virtual_devices.reading)
+            if name_of(device, virtual_devices.reading.product) == ids[0]
         )
-        device = next(named, None)
+        device = next(matches, None)
         if device is None:
             return f"{ids[0]} is no device of this node any more"
-        if device.chip not in parts.in_service:
+        if device.chip not in virtual_devices.in_service:
             return f"{ids[0]} is a part of chip {device.chip}, which is unhealthy"
         return device
 
-    def _listed(self) -> tuple[Listed, ...]:
-        parts = self._parts()
+    def _list_devices(self) -> tuple[ListedDevice, ...]:
+        virtual_devices = self._virtual_devices()
         return tuple(
-            Listed(
-                name_of(device, parts.reading.product),
-                device.chip in parts.in_service,
+            ListedDevice(
+                name_of(device, virtual_devices.reading.product),
+                device.chip in virtual_devices.in_service,
             )
-            for device in self._of_kind(parts.reading)
+            for device in self._of_kind(virtual_devices.reading)
         )
 
     def _of_kind(self, reading: Reading) -> Iterable[VirtualDevice]:
         resource = self._row.resource
         prefix = f"{reading.product.resource}-"
-        return (d for d in reading.virtual if f"{prefix}{d.kind}" == resource)
+        return (
+            device for device in reading.virtual if f"{prefix}{device.kind}" == resource
+        )

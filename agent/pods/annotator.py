@@ -1,7 +1,7 @@
-"""Write what the ledger says onto the pods, and do not rest before it stands.
+"""Patch the annotations of pods until they match the ledger.
 
-An API server that is slow or down delays what people read, and nothing else:
-whoever waits for chips is served from the ledger.
+An API server that is slow or down delays the annotations and nothing else: Allocate is
+answered from the ledger.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from agent.claims import annotations
 from agent.claims.annotations import Basis, Patch, PatchError
-from agent.claims.events import PodSeen
-from agent.claims.store import Current
+from agent.claims.events import PodUpdated
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.wire.addresses import Addresses
 from scheduler_core.wire.pods import NpuPod
@@ -25,33 +25,33 @@ log = logging.getLogger(__name__)
 
 #: Patches sent at once.
 AT_ONCE = 8
-#: Ceiling of the pause after a patch that did not land: once the API server is
-#: back, people should not wait long for the truth. Unit: seconds.
+#: Longest pause after a failed patch, so that annotations are right soon after the API
+#: server is back. Unit: seconds.
 LONGEST_PAUSE_S = 10.0
 
 
-#: Sends one patch; returns the pod as it is then, None if that pod has gone;
-#: raises PatchError.
+#: Sends one patch; returns the patched pod, None if that pod has gone; raises
+#: PatchError.
 SendPatch = Callable[[Patch], Awaitable[NpuPod | None]]
 
 
 @dataclass(slots=True)
-class _PutOff:
-    """A pod whose patch did not land."""
+class _Delay:
+    """Back-off of a pod whose patch failed."""
 
     backoff: Backoff
     until_s: float  #: loop time
 
 
-class Publisher:
-    """Protects which pods have gone before the watch said so, and which must wait.
+class Annotator:
+    """Writer of pod annotations for one product line.
 
-    Each pod waits for itself: one that the API server refuses holds up no other.
+    Each pod has its own back-off, so a pod that the API server refuses delays no other.
     """
 
     def __init__(
         self,
-        current: Current,
+        store: LedgerStore,
         *,
         send: SendPatch,
         host_ip: Callable[[], str],
@@ -59,104 +59,120 @@ class Publisher:
         addresses: Callable[[], Addresses] = Addresses,
         new_backoff: Callable[[], Backoff] = lambda: Backoff(cap_s=LONGEST_PAUSE_S),
     ) -> None:
-        """Do nothing yet.
+        """Construct without sending a patch.
 
         Args:
-            current: The ledger.
+            store: Ledger of the product line.
             send: Sends one patch to the API server.
-            host_ip: The node's InternalIP, as far as it is known.
-            is_silent: Whether another plugin serves the node, and annotates its pods.
-            addresses: Of the node and its chips, as far as they are known.
-            new_backoff: Pauses of a pod whose patch did not land.
+            host_ip: Returns the node's InternalIP; "" while it is not known.
+            is_silent: Tells whether a rival serves the node and annotates its pods.
+            addresses: Returns addresses of node and chips, as far as the driver knows.
+            new_backoff: Returns the back-off of a pod after its first failed patch.
         """
-        self._current = current
+        self._store = store
         self._send = send
         self._host_ip = host_ip
         self._is_silent = is_silent
         self._addresses = addresses
         self._new_backoff = new_backoff
-        self._gone: frozenset[str] = frozenset()
-        self._put_off: dict[str, _PutOff] = {}
-        #: where the node was when these pods were right
-        self._where: tuple[str, Addresses] | None = None
-        #: {uid of a pod that says what it has to: what that followed from}
-        self._right: dict[str, Basis] = {}
+        #: uids of deleted pods that the watch still shows
+        self._deleted: frozenset[str] = frozenset()
+        #: {uid of a pod whose patch failed: its back-off}
+        self._delays: dict[str, _Delay] = {}
+        #: host IP and addresses for which `_correct` holds
+        self._node_addresses: tuple[str, Addresses] | None = None
+        #: {uid of a pod with correct annotations: what they were computed from}
+        self._correct: dict[str, Basis] = {}
 
     async def run(self) -> NoReturn:
-        """Publish until cancelled."""
+        """Send patches after each change of the ledger, until cancelled."""
         while True:
-            version = self._current.version
+            version = self._store.version
             while not self._is_silent() and await self.run_once():
                 pass
-            again_s = min((p.until_s for p in self._put_off.values()), default=None)
+            again_s = min(
+                (delay.until_s for delay in self._delays.values()), default=None
+            )
             if self._is_silent():
-                again_s = None  # whoever ends the silence wakes us
+                again_s = None  # the end of the silence wakes the store
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(again_s):
-                    await self._current.changed(version)
+                    await self._store.changed(version)
 
     async def run_once(self) -> int:
-        """Send the patches that may be sent now; return how many there were."""
-        self._gone &= self._current.ledger.pods.keys()
+        """Send the patches that are due; return their number, at most AT_ONCE."""
+        self._deleted &= self._store.ledger.pods.keys()
         due_s = clock.loop_s() + clock.EARLY_S
-        waiting = {u for u, p in self._put_off.items() if p.until_s > due_s}
-        wanted = self._wanted()
-        settled = self._put_off.keys() - waiting - {patch.uid for patch in wanted}
-        if settled:  # no watch has told of what may have landed: it has not
-            for uid in settled:
-                del self._put_off[uid]
-            wanted = self._wanted()
-        batch = [p for p in wanted if p.uid not in self._gone | waiting][:AT_ONCE]
-        # all of them, also when one fails: none may land behind its successor
-        await asyncio.gather(*(self._publish(patch) for patch in batch))
+        waiting = {uid for uid, delay in self._delays.items() if delay.until_s > due_s}
+        patches = self._patches()
+        obsolete = self._delays.keys() - waiting - {patch.uid for patch in patches}
+        if obsolete:  # the watch has shown no change, so the failed patch had no effect
+            for uid in obsolete:
+                del self._delays[uid]
+            patches = self._patches()
+        batch = [
+            patch for patch in patches if patch.uid not in self._deleted | waiting
+        ][:AT_ONCE]
+        # wait for all, even if one fails: no patch may arrive after a later one
+        await asyncio.gather(*(self._patch(patch) for patch in batch))
         return len(batch)
 
-    def _wanted(self) -> tuple[Patch, ...]:
-        ledger = self._current.ledger
+    def _patches(self) -> tuple[Patch, ...]:
+        ledger = self._store.ledger
         host_ip, addresses = self._host_ip(), self._addresses()
-        self._look(ledger, host_ip, addresses)
-        return annotations.patches(
+        self._update_correct(ledger, host_ip, addresses)
+        return annotations.plan_patches(
             ledger,
             host_ip=host_ip,
             addresses=addresses,
-            unsure=self._gone | self._put_off.keys(),
-            right=self._right.keys(),
+            unsure=self._deleted | self._delays.keys(),
+            up_to_date=self._correct.keys(),
         )
 
-    def _look(self, ledger: Ledger, host_ip: str, addresses: Addresses) -> None:
-        """Find out which pods are right, of those that may not be as they were.
+    def _update_correct(
+        self, ledger: Ledger, host_ip: str, addresses: Addresses
+    ) -> None:
+        """Check the annotations of pods that changed since the last check.
 
-        A ledger changes ten times while one pod starts, and a node may have sixty.
+        Only of those: a ledger changes ten times while one pod starts, and a node may
+        have sixty pods.
         """
-        if self._where != (host_ip, addresses):
-            self._where, self._right = (host_ip, addresses), {}
-        bases = {u: annotations.basis(ledger, u) for u in annotations.concerned(ledger)}
-        self._right = {
+        if self._node_addresses != (host_ip, addresses):
+            self._node_addresses, self._correct = (host_ip, addresses), {}
+        bases = {
+            u: annotations.get_basis(ledger, u)
+            for u in annotations.uids_to_annotate(ledger)
+        }
+        self._correct = {
             uid: basis
             for uid, basis in bases.items()
-            if self._right.get(uid) == basis
-            or annotations.is_right(ledger, uid, host_ip=host_ip, addresses=addresses)
+            if self._correct.get(uid) == basis
+            or annotations.is_up_to_date(
+                ledger, uid, host_ip=host_ip, addresses=addresses
+            )
         }
 
-    async def _publish(self, patch: Patch) -> None:
+    async def _patch(self, patch: Patch) -> None:
         try:
             pod = await self._send(patch)
         except PatchError as error:
             self._delay(patch, error)
             return
-        self._put_off.pop(patch.uid, None)
-        known = self._current.ledger.pods.get(patch.uid)
+        self._delays.pop(patch.uid, None)
+        known_pod = self._store.ledger.pods.get(patch.uid)
         if pod is None:
-            self._gone |= {patch.uid}
-        elif known is not None:
-            # the watch may have told more since, its end even: not the whole pod
-            self._current.apply(PodSeen(replace(known, annotations=pod.annotations)))
+            self._deleted |= {patch.uid}
+        elif known_pod is not None:
+            # only the annotations: the watch may have shown the pod's end since
+            self._store.apply(
+                PodUpdated(replace(known_pod, annotations=pod.annotations))
+            )
 
     def _delay(self, patch: Patch, error: PatchError) -> None:
-        before = self._put_off.get(patch.uid)
-        backoff = before.backoff if before else self._new_backoff()
+        delay = self._delays.get(patch.uid)
+        backoff = delay.backoff if delay else self._new_backoff()
         pause_s = backoff.next_s()
-        self._put_off[patch.uid] = _PutOff(backoff, clock.loop_s() + pause_s)
+        self._delays[patch.uid] = _Delay(backoff, clock.loop_s() + pause_s)
         log.warning(
             "annotations not written yet",
             extra={"reason": str(error), "retry_in_s": round(pause_s, 2)},

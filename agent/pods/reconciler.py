@@ -1,13 +1,13 @@
-"""The correction pass: what was mounted, against what the annotations say.
+"""Correct the ledger by the kubelet's pod-resources, in passes.
 
-Soon after each Allocate and at least each period: ask pod-resources about the
-pods that are open and let the ledger settle. What then has to be written is
-the publisher's.
+A pass asks about each pod with an open hold, soon after each Allocate and at least once
+a period. The ledger then confirms or releases holds, and the annotator writes what
+changed.
 
-Each period the other living pods are asked about too, whether the kubelet still knows
-what they have. Between two such passes that may change only when something is given
-out, when a pod comes or goes, or with the kubelet itself; so once several have found
-all as it was, and until one of these happens, they are made each minute.
+Once a period a thorough pass asks about all living pods, whether the kubelet still
+knows their ids. That changes only with an Allocate, a pod that comes or goes, or a new
+kubelet. So after several passes without a change they are made once a minute, until one
+of these happens.
 """
 
 import asyncio
@@ -17,95 +17,98 @@ from contextlib import suppress
 from typing import NoReturn, Protocol
 
 from agent.claims import confirm, release
-from agent.claims.events import InUse, LeftRead, PassEnded, ResourcesRead
-from agent.claims.store import Current
+from agent.claims.events import InUse, PassEnded, ResourcesRead, StrayProcessesRead
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from service import clock
 from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Between two passes while something is open and has just changed.
+#: Pause between two passes soon after a hold was opened. Unit: seconds.
 AGAIN_S = 0.1
-#: Between two passes while it stays open (the hold of a rejected pod, say).
+#: The same pause for a hold that stays open, as of a rejected pod. Unit: seconds.
 PATIENT_S = 1.0
-#: Passes at the first rate after a change.
+#: Passes with the short pause after a change.
 EAGER_PASSES = 10
-#: After so many thorough passes in a row that have found all as it was …
+#: Thorough passes in a row without a change, after which CALM_PERIOD_S applies.
 CALM_PASSES = 3
-#: … the next is made so long after the last, if nothing happens.
+#: Pause between two thorough passes while nothing happens. Unit: seconds.
 CALM_PERIOD_S = 60.0
-#: pod-resources takes 100 calls a second, 10 at once, from all callers together.
+#: Pause between two reads; pod-resources takes 100 calls a second, 10 at once, from all
+#: callers together. Unit: seconds.
 READ_EACH_S = 0.01
 
 #: {container: its device ids}; None: the kubelet does not know the pod
 Containers = Mapping[str, frozenset[str]] | None
 
 
-#: Finds the processes that pods which have gone have left; bounded in time.
-FindLeft = Callable[[frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]]
+#: Returns {uid of an ended pod: pids of processes that still run}; bounded in time.
+FindStrayProcesses = Callable[
+    [frozenset[str]], Awaitable[Mapping[str, tuple[int, ...]]]
+]
 
 
 class ResourcesError(Exception):
-    """The kubelet did not say who has what; try again later."""
+    """The kubelet did not answer which pod has which ids; try again later."""
 
 
 class PodResources(Protocol):
-    """What the pass asks of the kubelet."""
+    """Client of the kubelet's pod-resources."""
 
     @property
     def kubelet(self) -> object:
-        """What tells the kubelet that would answer now from its successor."""
+        """Identity of the kubelet, which differs after a restart."""
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return what one pod has; raise ResourcesError."""
+        """Return the ids of each container of one pod; raise ResourcesError."""
 
-    async def let_go(self) -> InUse:
-        """Make the kubelet forget what ended pods had; raise ResourcesError.
+    async def forget_ended_pods(self) -> InUse:
+        """Make the kubelet forget the ids of ended pods; raise ResourcesError.
 
         Returns:
             The ids that each container has now.
         """
 
 
-class Traffic(Protocol):
-    """Whether devices are being given out."""
+class Activity(Protocol):
+    """Tells whether the kubelet is giving out devices."""
 
     def mark(self) -> int:
         """Return a mark for `was_quiet_since`."""
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Tell whether nothing was given out since."""
+        """Tell whether no device was given out since a mark."""
 
 
 class Reconciler:
-    """Protects when the next pass is due."""
+    """Correction passes of one product line: pod-resources against the ledger."""
 
     def __init__(
         self,
-        current: Current,
+        store: LedgerStore,
         *,
         resources: PodResources,
-        traffic: Traffic,
-        find_left: FindLeft,
+        activity: Activity,
+        find_stray_processes: FindStrayProcesses,
         period_s: float,
         backoff: Backoff | None = None,
     ) -> None:
-        """Do nothing yet.
+        """Construct without a pass.
 
         Args:
-            current: The ledger.
-            resources: The kubelet's pod-resources.
-            traffic: Whether an Allocate is under way.
-            find_left: Asks the kernel for processes of pods that have gone.
-            period_s: Between two thorough passes; when nothing happens it becomes
-                `CALM_PERIOD_S`, if that is longer.
+            store: Ledger of the product line.
+            resources: Of the kubelet.
+            activity: Tells whether an Allocate is running.
+            find_stray_processes: Asks the kernel for processes of ended pods.
+            period_s: Pause between two thorough passes; while nothing happens
+                `CALM_PERIOD_S`, if that is longer. Unit: seconds.
             backoff: Pauses while the kubelet does not answer.
         """
-        self._current = current
+        self._store = store
         self._resources = resources
-        self._traffic = traffic
-        self._find_left = find_left
+        self._activity = activity
+        self._find_stray_processes = find_stray_processes
         self._period_s = period_s
         self._backoff = backoff or Backoff()
         self._calm = _Calm()
@@ -115,42 +118,44 @@ class Reconciler:
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
         while True:
-            version, known = self._current.version, self._current.ledger
+            version, ledger = self._store.version, self._store.ledger
             thorough = clock.loop_s() + clock.EARLY_S >= thorough_at
             if thorough:
                 thorough_at = clock.loop_s() + self._period_s
-                thorough = self._may_find_news()
+                thorough = self._may_find_changes()
             pause_s = await self.run_once(thorough=thorough)
-            sequence = self._current.ledger.sequence
+            sequence = self._store.ledger.sequence
             eager = EAGER_PASSES if sequence != known_sequence else eager - 1
             known_sequence = sequence
-            if pause_s is None and confirm.is_open(self._current.ledger):
+            if pause_s is None and confirm.has_open_holds(self._store.ledger):
                 pause_s = AGAIN_S if eager > 0 else PATIENT_S
             if pause_s is None:
-                await self._changed(version, until=thorough_at)
+                await self._sleep_until_change(version, until=thorough_at)
             else:
                 until = clock.loop_s() + pause_s
-                await self._more(known, version, until=until)
+                await self._sleep_until_work(ledger, version, until=until)
 
-    async def _changed(self, version: int, *, until: float) -> None:
-        """Sleep until something is newer than a version."""
+    async def _sleep_until_change(self, version: int, *, until: float) -> None:
+        """Sleep until the ledger is newer than a version, or until a loop time."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
-                await self._current.changed(version)
+                await self._store.changed(version)
 
-    async def _more(self, known: Ledger, version: int, *, until: float) -> None:
-        """Sleep until there is more to find out than there was."""
+    async def _sleep_until_work(
+        self, before: Ledger, version: int, *, until: float
+    ) -> None:
+        """Sleep until a pass may find more than before, or until a loop time."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
-                while not _has_more(self._current.ledger, known):
-                    version = await self._current.changed(version)
+                while not _needs_pass(self._store.ledger, before):
+                    version = await self._store.changed(version)
 
-    def _may_find_news(self) -> bool:
-        """Tell whether a thorough pass that is due may find anything."""
-        ledger = self._current.ledger
+    def _may_find_changes(self) -> bool:
+        """Tell whether a thorough pass may find a change."""
+        ledger = self._store.ledger
         return (
-            confirm.is_open(ledger)
-            or bool(confirm.unsettled(ledger))
+            confirm.has_open_holds(ledger)
+            or bool(confirm.unconfirmed_pods(ledger))
             or not self._calm.lasts((ledger, self._resources.kubelet))
         )
 
@@ -158,13 +163,13 @@ class Reconciler:
         """Make one pass.
 
         Args:
-            thorough: Ask about all living pods, not only the open ones.
+            thorough: Ask about all living pods, not only those with open holds.
 
         Returns:
-            How long to wait before the next; None: until something changes.
+            Seconds until the next pass; None: until the ledger changes.
         """
         kubelet, began_s = self._resources.kubelet, clock.loop_s()
-        mark = self._traffic.mark()
+        mark = self._activity.mark()
         try:
             await self._read(thorough=thorough)
         except ResourcesError as error:
@@ -176,77 +181,85 @@ class Reconciler:
             )
             return min(pause_s, self._period_s)
         self._backoff.reset()
-        if thorough and self._traffic.was_quiet_since(mark):
-            self._calm.take((self._current.ledger, kubelet), began_s)
-        elif thorough:  # what was not shown to it proves nothing
+        if thorough and self._activity.was_quiet_since(mark):
+            self._calm.add((self._store.ledger, kubelet), began_s)
+        elif thorough:  # an Allocate was running, so missing entries prove nothing
             self._calm = _Calm()
         return None
 
     async def _read(self, *, thorough: bool) -> None:
-        """Ask about the pods that matter and let the ledger settle."""
-        wanted = confirm.wants_reading(self._current.ledger, thorough=thorough)
-        if not wanted and not confirm.is_open(self._current.ledger):
+        """Ask about pods, then let the ledger confirm and release holds."""
+        pods = confirm.pods_to_read(self._store.ledger, thorough=thorough)
+        if not pods and not confirm.has_open_holds(self._store.ledger):
             return
-        mark = self._traffic.mark()
-        await self._read_each(wanted)
+        mark = self._activity.mark()
+        await self._read_pods(pods)
         in_use = None
-        if release.lingers(self._current.ledger) and self._traffic.mark() >= 0:
-            in_use = await self._resources.let_go()
-            await self._read_each(
-                confirm.wants_reading(self._current.ledger, thorough=False)
+        if release.needs_full_list(self._store.ledger) and self._activity.mark() >= 0:
+            in_use = await self._resources.forget_ended_pods()
+            await self._read_pods(
+                confirm.pods_to_read(self._store.ledger, thorough=False)
             )
-        gone = release.vacating(self._current.ledger)
-        if gone:
-            found = await self._find_left(gone)
-            self._current.apply(LeftRead(uids=gone, found=found))
-        quiet = self._traffic.was_quiet_since(mark)
-        self._current.apply(PassEnded(quiet=quiet, in_use=in_use))
+        uids = release.pods_to_check_for_processes(self._store.ledger)
+        if uids:
+            pids = await self._find_stray_processes(uids)
+            self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
+        quiet = self._activity.was_quiet_since(mark)
+        self._store.apply(PassEnded(quiet=quiet, in_use=in_use))
 
-    async def _read_each(self, wanted: tuple[tuple[str, str, str], ...]) -> None:
-        for uid, namespace, name in wanted:
-            as_of = self._current.ledger.sequence
-            mark = self._traffic.mark()
+    async def _read_pods(self, pods: tuple[tuple[str, str, str], ...]) -> None:
+        for uid, namespace, name in pods:
+            as_of = self._store.ledger.sequence
+            mark = self._activity.mark()
             containers = await self._resources.read(namespace, name)
-            self._current.apply(
+            self._store.apply(
                 ResourcesRead(
                     uid=uid,
                     containers=containers,
                     as_of=as_of,
-                    until=self._current.ledger.sequence,
-                    quiet=self._traffic.was_quiet_since(mark),
+                    until=self._store.ledger.sequence,
+                    quiet=self._activity.was_quiet_since(mark),
                 )
             )
             await asyncio.sleep(READ_EACH_S)
 
 
 class _Calm:
-    """Protects what the last thorough passes have left, and how many alike."""
+    """Results of the last thorough passes, and how many in a row were equal."""
 
     def __init__(self) -> None:
-        self._seen: object = None
-        self._alike = 0
+        #: ledger and identity of the kubelet after the last pass
+        self._result: object = None
+        self._equal_count = 0
         self._began_s = float("-inf")
 
-    def take(self, seen: object, began_s: float) -> None:
-        """Take in what one has left: the ledger, and the kubelet that was asked."""
-        self._alike = self._alike + 1 if seen == self._seen else 0
-        self._seen = seen
+    def add(self, result: object, began_s: float) -> None:
+        """Add the result of a pass.
+
+        Args:
+            result: Ledger and identity of the kubelet.
+            began_s: Loop time. Unit: seconds.
+        """
+        self._equal_count = self._equal_count + 1 if result == self._result else 0
+        self._result = result
         self._began_s = began_s
 
-    def lasts(self, seen: object) -> bool:
-        """Tell whether nothing has happened since, and it is not long ago."""
+    def lasts(self, result: object) -> bool:
+        """Tell whether nothing has changed since the last pass, and it is recent."""
         ago_s = clock.loop_s() - self._began_s + clock.EARLY_S
-        is_young = ago_s < CALM_PERIOD_S
-        return is_young and self._alike >= CALM_PASSES and seen == self._seen
+        is_recent = ago_s < CALM_PERIOD_S
+        is_calm = self._equal_count >= CALM_PASSES
+        return is_recent and is_calm and result == self._result
 
 
-def _has_more(now: Ledger, known: Ledger) -> bool:
-    """Tell whether more was given out since, or more can be told of whom to.
+def _needs_pass(now: Ledger, before: Ledger) -> bool:
+    """Tell whether a pass may find more in a ledger than in the one before.
 
-    Or a process has ended, which may be the last that kept a chip from being free.
+    That is after an Allocate, after a pod became confirmable, or after a process ended
+    that may have been the last on its chip.
     """
     return (
-        now.sequence != known.sequence
-        or bool(known.busy & ~now.busy)
-        or not (confirm.unsettled(now) <= confirm.unsettled(known))
+        now.sequence != before.sequence
+        or bool(before.busy & ~now.busy)
+        or not (confirm.unconfirmed_pods(now) <= confirm.unconfirmed_pods(before))
     )

@@ -1,1 +1,14 @@
-"""The node's ConfigMap, labels and annotations: content, schedule, writer."""
+"""Publish a node's chips: its ConfigMap, and labels and annotations of its Node.
+
+Here: the node report as a value (`content`, pure), the state machine that decides when
+it is written (`schedule`, pure), and the writer (`reporter`). Not here: annotations of
+pods (`agent.pods.annotator`), wire formats of the ConfigMap
+(`scheduler_core.wire.deviceinfo`), health of chips (`agent.health`).
+
+Open `content` first: `NodeReport` is all that the cluster reads about a node.
+`schedule` says when a write is due and when another writer is a rival. `owner`
+finds the DaemonSet that owns the ConfigMap.
+
+Decision records in docs/adr: 12 (a rival is left alone), 26 (a node is there once for
+each resource), 27 (one agent for all product lines).
+"""

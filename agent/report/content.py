@@ -1,7 +1,7 @@
-"""What the cluster is told about a node: its texts, from values. Pure.
+"""Content of a node's ConfigMap and of its Node object, computed from values; pure.
 
-A `Picture` is all that the ConfigMap and the Node object say about the chips of a
-node, without the moment in which it is written. Two equal pictures need no write.
+A `NodeReport` is all that both say about the chips of a node, without the time of the
+write. Two equal reports need no write.
 """
 
 import re
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from agent.devices.reading import Level, Reading
 from agent.health.conditions import Condition, Health
-from agent.health.findings import Findings, Separated
+from agent.health.findings import Findings, SeparatedNames
 from kube.objects import Node
 from scheduler_core.products.columns import GroupKind
 from scheduler_core.products.table import Product
@@ -20,82 +20,82 @@ from scheduler_core.wire.addresses import Address, Addresses
 from scheduler_core.wire.deviceinfo import Affinity, DeviceInfo, Fault
 from scheduler_core.wire.faults import SwitchInfo, UpgradeReason
 
-#: What a label's value may be; the empty one is left out.
+#: Valid value of a label; empty values are left out of Node objects.
 _LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
-#: Shared with people; `agent.health.separation` says how.
+#: Key of the ConfigMap that people edit as well; see `agent.health.separation`.
 MANUAL_KEY = faults.SEPARATED_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """Everything that is published about the chips of one node."""
+class NodeReport:
+    """All that is published about the chips of one node."""
 
     product: Product
-    #: Physical ids of all chips that were ever seen, ascending.
+    #: Physical ids of all chips that the driver ever showed, ascending.
     chips: tuple[int, ...]
-    #: As `Reading` has them.
+    #: This and `ai_core_count` as in `Reading`.
     chip_name: str
     ai_core_count: int
     driver_version: str = ""
-    #: Of its first chip; 0 when unknown. Unit: MB.
+    #: Memory of the first chip; 0 when unknown. Unit: MB.
     memory_mb: int = 0
     addresses: Addresses = field(default_factory=Addresses)
-    #: Its `update_time` is 0: the moment belongs to the write.
+    #: With `update_time` 0, which the write replaces.
     info: DeviceInfo
     affinity: Affinity
-    separated: Separated = field(default_factory=Separated)
-    #: Why faults have another level than their code, by chip.
+    separated: SeparatedNames = field(default_factory=SeparatedNames)
+    #: Reasons why faults have another level than that of their code, by chip.
     upgrades: tuple[UpgradeReason, ...] = ()
     #: None on servers without switches of their own.
     switch: SwitchInfo | None = None
-    #: Of the node's other product lines; these have none in turn.
-    beside: tuple["Picture", ...] = ()
+    #: Reports of the node's other product lines; theirs are empty.
+    other_lines: tuple["NodeReport", ...] = ()
 
     @property
-    def lines(self) -> tuple["Picture", ...]:
-        """What is published of each product line, the first before the others."""
-        return self, *self.beside
+    def lines(self) -> tuple["NodeReport", ...]:
+        """Reports of all product lines of the node, this one first."""
+        return self, *self.other_lines
 
 
-def picture(
+def node_report(
     reading: Reading,
     health: Health,
     *,
     taken: tuple[int, ...],
     affinity: Affinity,
     findings: Findings = Findings(),
-) -> Picture:
-    """What is to be published about a node.
+) -> NodeReport:
+    """Return the node report of one product line.
 
-    Available are the chips in service that nobody has taken. A chip whose network
-    alone is faulty stays among them, as in the reference.
+    Available are chips in service that are not taken. A chip whose network alone is
+    faulty stays available, as in MindCluster.
 
     Args:
-        reading: The last good look at the hardware.
-        health: The chips' conditions after that look.
-        taken: Chips that pods not Failed or Succeeded were given by scheduler or
-            agent, and chips held or releasing; in any order.
-        affinity: What the agent says about holds.
-        findings: What is known of faults beyond the reading.
+        reading: Last good reading of the driver.
+        health: Conditions of the chips after that reading.
+        taken: Chips that scheduler or agent gave to pods that are not Failed or
+            Succeeded, and chips held or releasing; in any order.
+        affinity: Holds, as the scheduler reads them.
+        findings: Separations, raised levels and switch faults.
     """
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
-        unhealthy=health.having(Condition.UNHEALTHY),
-        network_unhealthy=health.having(Condition.NETWORK_UNHEALTHY),
-        recovering=health.having(Condition.RECOVERING),
+        unhealthy=health.chips_in(Condition.UNHEALTHY),
+        network_unhealthy=health.chips_in(Condition.NETWORK_UNHEALTHY),
+        recovering=health.chips_in(Condition.RECOVERING),
         faults=(*_reported(reading), *_without_code(reading, health)),
         update_time=0,
         super_pod_id=reading.super_pod_id,
         server_index=reading.server_index,
     )
-    return Picture(
+    return NodeReport(
         product=reading.product,
         chips=tuple(sorted(health.chips)),
         chip_name=reading.chip_name,
         ai_core_count=reading.ai_core_count,
         driver_version=reading.driver_version,
-        memory_mb=next((each.memory_mb for each in reading.details), 0),
+        memory_mb=next((detail.memory_mb for detail in reading.details), 0),
         addresses=addresses(reading),
         info=info,
         affinity=affinity,
@@ -105,26 +105,26 @@ def picture(
     )
 
 
-def of_node(lines: Sequence[Picture]) -> Picture:
-    """What is to be published about a node, from what is of each product line.
+def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
+    """Merge the reports of a node's product lines into one.
 
     Args:
-        lines: At least one; the first names the node in what can be said but once.
+        lines: At least one. The first gives the values that a node has once.
     """
-    first, *beside = lines
-    if not beside:
+    first, *other_lines = lines
+    if not other_lines:
         return first
     separated = _separated([line.separated for line in lines])
-    return replace(first, separated=separated, beside=tuple(beside))
+    return replace(first, separated=separated, other_lines=tuple(other_lines))
 
 
-def _separated(lines: Sequence[Separated]) -> Separated:
-    """What stands is left as it is spelled while it is right for every line."""
+def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
+    """Merge names of separated chips; keep the ConfigMap's text if all lines agree."""
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
-        return Separated(text=read, read=read)
+        return SeparatedNames(text=read, read=read)
     names = ",".join(line.names for line in lines if line.names)
-    return Separated(text=names, read=read)
+    return SeparatedNames(text=names, read=read)
 
 
 def _reported(reading: Reading) -> tuple[Fault, ...]:
@@ -141,33 +141,33 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """A chip that is unhealthy has an entry even if it reports no fault of its own."""
-    coded = {fault.chip for fault in reading.faults if not fault.network}
+    """Return a fault without a code for each unhealthy chip that reports none."""
+    chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(
         Fault(chip=chip, code="", level=Level.SEPARATE.value)
-        for chip in health.having(Condition.UNHEALTHY)
-        if chip not in coded
+        for chip in health.chips_in(Condition.UNHEALTHY)
+        if chip not in chips_with_code
     )
 
 
-def wanted(picture: Picture, *, update_time: int) -> dict[str, str]:
-    """All data keys of the ConfigMap, as written at some moment.
+def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
+    """Return the data of the ConfigMap, with all keys of this agent.
 
     Args:
-        picture: What to say.
-        update_time: When it is said. Unit: Unix seconds.
+        report: Of the node.
+        update_time: Time of the write. Unit: Unix seconds.
     """
-    info = replace(picture.info, update_time=update_time)
-    beside = [
+    info = replace(report.info, update_time=update_time)
+    other_lines = [
         deviceinfo.Line(product=line.product, info=line.info, affinity=line.affinity)
-        for line in picture.beside
+        for line in report.other_lines
     ]
-    data = deviceinfo.render(info, picture.affinity, picture.product, beside)
-    data[MANUAL_KEY] = picture.separated.text
-    data[faults.UPGRADES_KEY] = faults.render_upgrades_of(
-        (line.upgrades, line.product) for line in picture.lines
+    data = deviceinfo.render(info, report.affinity, report.product, other_lines)
+    data[MANUAL_KEY] = report.separated.text
+    data[faults.UPGRADES_KEY] = faults.render_upgrades_of_lines(
+        (line.upgrades, line.product) for line in report.lines
     )
-    for line in picture.lines:
+    for line in report.lines:
         if line.switch is not None:
             data[faults.SWITCH_KEY] = faults.render_switch(line.switch, update_time)
     return data
@@ -175,49 +175,49 @@ def wanted(picture: Picture, *, update_time: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMarks:
-    """Labels and annotations that a Node object carries about its chips."""
+    """Labels and annotations of a Node object that describe its chips."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    #: Labels that are set only where there is none: somebody may know better.
+    #: Labels that are set only if missing, so that an administrator can set them.
     defaults: Mapping[str, str]
 
 
-def node_marks(picture: Picture) -> NodeMarks:
-    """What the Node object of a picture carries.
+def node_marks(report: NodeReport) -> NodeMarks:
+    """Return labels and annotations of the Node object for a report.
 
-    What is not known is not set, and what cannot be a label is left out.
+    Unknown values and texts that are no valid label are left out.
 
     Source:
         MindCluster's device plugin, `pkg/server/manager.go` (at 22bb3d98).
     """
-    product = picture.product
+    product = report.product
     family = product.chip_prefix.removesuffix("-")
     labels = {
         "accelerator": f"huawei-{family}",
-        "node.kubernetes.io/npu.chip.name": picture.chip_name,
-        "huawei.com/driver.version": picture.driver_version,
+        "node.kubernetes.io/npu.chip.name": report.chip_name,
+        "huawei.com/driver.version": report.driver_version,
     }
-    if picture.memory_mb:
-        labels["mind-cluster/npu-chip-memory"] = f"{picture.memory_mb // 1024}G"
-    if any(line.product.key.startswith("atlas-300i-duo") for line in picture.lines):
+    if report.memory_mb:
+        labels["mind-cluster/npu-chip-memory"] = f"{report.memory_mb // 1024}G"
+    if any(line.product.key.startswith("atlas-300i-duo") for line in report.lines):
         labels["infer-card-type"] = "card-300i-duo"
     defaults = {}
-    if picture.ai_core_count:
-        real = _real_card(picture)
-        defaults["servertype"] = f"{real}-{picture.ai_core_count}"
-    beside = [
+    if report.ai_core_count:
+        server_type = _server_type(report)
+        defaults["servertype"] = f"{server_type}-{report.ai_core_count}"
+    other_lines = [
         inventory.Line(line.chips, line.product, line.addresses)
-        for line in picture.beside
+        for line in report.other_lines
     ]
-    chips = inventory.render(picture.chips, product, picture.addresses, beside)
+    chips = inventory.render(report.chips, product, report.addresses, other_lines)
     annotations = {inventory.BASE_DEVICE_INFOS: chips}
-    for where in (line.addresses for line in picture.lines if _is_a3(line.product)):
-        if where.super_pod_id >= 0:
-            labels["huawei.com/topotree.superpodid"] = str(where.super_pod_id)
+    for addresses_ in (line.addresses for line in report.lines if _is_a3(line.product)):
+        if addresses_.super_pod_id >= 0:
+            labels["huawei.com/topotree.superpodid"] = str(addresses_.super_pod_id)
         annotations |= {
-            "superPodID": str(where.super_pod_id),
-            "serverIndex": str(where.server_index),
+            "superPodID": str(addresses_.super_pod_id),
+            "serverIndex": str(addresses_.server_index),
             "serverType": "A3",
         }
     return NodeMarks(
@@ -231,26 +231,28 @@ def _is_a3(product: Product) -> bool:
     return product.group_kind is GroupKind.MODULE
 
 
-def _real_card(picture: Picture) -> str:
-    """What `servertype` calls the chips: their family, told finer for the 910."""
-    if _is_a3(picture.product):
+def _server_type(report: NodeReport) -> str:
+    """Return the label `servertype`: the family of chips, with the kind of 910."""
+    if _is_a3(report.product):
         return "Ascend910A3"
-    if re.match(r"910B\d|A2G\d", picture.chip_name):
+    if re.match(r"910B\d|A2G\d", report.chip_name):
         return "Ascend910B"
-    if picture.chip_name.startswith("310B"):
+    if report.chip_name.startswith("310B"):
         return "Ascend310B"
-    return picture.product.chip_prefix.removesuffix("-")
+    return report.product.chip_prefix.removesuffix("-")
 
 
 def addresses(reading: Reading) -> Addresses:
-    """Where a server and its chips are, as far as the driver knows it."""
+    """Return the addresses of a server and its chips, as far as the driver knows."""
     return Addresses(
         super_pod_id=reading.super_pod_id,
         server_index=reading.server_index,
         chips=MappingProxyType(
             {
-                each.chip: Address(ip=each.ip, super_device_id=each.super_device_id)
-                for each in reading.details
+                detail.chip: Address(
+                    ip=detail.ip, super_device_id=detail.super_device_id
+                )
+                for detail in reading.details
             }
         ),
     )
@@ -264,12 +266,12 @@ class NodePatch:
     annotations: Mapping[str, str]
 
     def __bool__(self) -> bool:
-        """Whether there is anything to write."""
+        """Tell whether there is a label or annotation to write."""
         return bool(self.labels or self.annotations)
 
 
 def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
-    """What must be set so that the Node object carries the marks; may be nothing."""
+    """Return the marks that a Node object lacks; may be empty."""
     labels = _differing(node.labels, marks.labels)
     labels |= {k: v for k, v in marks.defaults.items() if k not in node.labels}
     return NodePatch(
@@ -277,5 +279,5 @@ def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
     )
 
 
-def _differing(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in wanted.items() if found.get(key) != value}
+def _differing(actual: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in wanted.items() if actual.get(key) != value}

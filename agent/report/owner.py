@@ -1,8 +1,8 @@
-"""To whom does the node's ConfigMap belong: our own DaemonSet, so that it goes with it.
+"""Owner of the node's ConfigMap: the agent's DaemonSet, so that both end together.
 
-Kubernetes removes an object when its owner has gone. The owner is the controller of
-the pod that we run in. It must live in the namespace of the ConfigMap: a reference
-into another one would have the ConfigMap removed at once.
+Kubernetes deletes an object when its owner has gone. The owner is the controller of the
+agent's pod. It must live in the namespace of the ConfigMap: with a reference into
+another namespace Kubernetes would delete the ConfigMap at once.
 """
 
 import logging
@@ -17,59 +17,61 @@ log = logging.getLogger(__name__)
 
 
 class Owner:
-    """Protects what was found out about our controller, so that it is asked once."""
+    """Owner reference of the node's ConfigMap, read once from the agent's pod."""
 
     def __init__(
         self, client: Client, *, pod: str, namespace: str, configmap_namespace: str
     ) -> None:
-        """Ask nothing yet.
+        """Construct without a request.
 
         Args:
-            client: An open client.
-            pod: The pod that we run in; "" for none.
-            namespace: That pod's.
-            configmap_namespace: Where the ConfigMap is.
+            client: Open; owned by the caller.
+            pod: Name of the agent's pod; "" for none.
+            namespace: Of the agent's pod.
+            configmap_namespace: Of the ConfigMap.
         """
         self._client = client
         self._pod = pod
         self._namespace = namespace
-        self._needed_in = configmap_namespace
+        self._configmap_namespace = configmap_namespace
         self._is_known = False
         self._reference: OwnerReference | None = None
 
     async def reference(self) -> OwnerReference | None:
-        """Return the owner; None for none, for a reason that was logged.
+        """Return the owner reference; None without an owner, and log the reason once.
 
         Raises:
-            KubeError: It cannot be known now; ask again.
+            KubeError: The pod cannot be read now; try again.
         """
         if not self._is_known:
-            found = await self._find()
+            result = await self._read_controller()
             self._is_known = True
-            if isinstance(found, str):
+            if isinstance(result, str):
                 log.info(
                     "the ConfigMap has no owner and will outlast the agent",
-                    extra={keys.REASON: found},
+                    extra={keys.REASON: result},
                 )
             else:
-                self._reference = found
+                self._reference = result
         return self._reference
 
-    async def _find(self) -> OwnerReference | str:
-        """Return the owner, or why there is none."""
+    async def _read_controller(self) -> OwnerReference | str:
+        """Return the controller of the agent's pod, or why it cannot be the owner."""
         if not self._pod or not self._namespace:
             return "this agent was not told its pod (POD_NAME, POD_NAMESPACE)"
-        if self._namespace != self._needed_in:
+        if self._namespace != self._configmap_namespace:
             return (
                 f"this agent runs in namespace {self._namespace} and the ConfigMap is "
-                f"in {self._needed_in}: an owner must be in the same one"
+                f"in {self._configmap_namespace}: an owner must be in the same one"
             )
         try:
             pod = await pods.get(self._client, self._namespace, self._pod)
         except (ForbiddenError, NotFoundError) as error:
             return f"this agent's own pod cannot be read: {error}"
         controllers = (
-            each for each in pod.metadata.owner_references or () if each.controller
+            reference
+            for reference in pod.metadata.owner_references or ()
+            if reference.controller
         )
-        none = f"pod {self._namespace}/{self._pod} has no controller"
-        return next(controllers, none)
+        reason = f"pod {self._namespace}/{self._pod} has no controller"
+        return next(controllers, reason)

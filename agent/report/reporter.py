@@ -1,8 +1,8 @@
-"""Keep ConfigMap, labels and annotations of the node equal to what is.
+"""Write the node report into the node's ConfigMap and onto the Node object.
 
-`agent.report.schedule` decides, this carries out: it follows both objects by a watch,
-so that an edit or a deletion is noticed at once, and writes with back-off. The latest
-picture wins; what came between two writes is never seen by anybody.
+`agent.report.schedule` decides when. The reporter watches both objects, so that an edit
+or a deletion is noticed at once, and writes with back-off. Each write has the latest
+report; reports between two writes are skipped.
 """
 
 import asyncio
@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from agent.observe import log as keys
 from agent.observe.metrics import Metrics
-from agent.report import content as pictures
-from agent.report import schedule
-from agent.report.content import MANUAL_KEY, Picture
+from agent.report import content, schedule
+from agent.report.content import MANUAL_KEY, NodeReport
 from kube import configmaps, nodes, resource_versions
 from kube.client import Client
 from kube.errors import KubeError, NotFoundError
@@ -25,15 +24,15 @@ from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Ceiling of the pause after failed writes: the cluster should not have to wait
-#: long for the truth once its API server is back. Unit: seconds.
+#: Longest pause after failed writes, so that the ConfigMap is right soon after the API
+#: server is back. Unit: seconds.
 _LONGEST_PAUSE_S = 10.0
-#: How long the farewell may take. Unit: seconds.
+#: How long the last patch may take when the agent stops. Unit: seconds.
 _FAREWELL_S = 1.0
 
 
 class Reporter:
-    """One node's reports. Protects what was said last and what stands there now."""
+    """Writer of one node's ConfigMap, and of labels and annotations of its Node."""
 
     def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
@@ -46,24 +45,24 @@ class Reporter:
         wall_s: Callable[[], float],
         on_rival: Callable[[str], None],
         owner: Callable[[], Awaitable[OwnerReference | None]],
-        on_seen: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
+        on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
-        """Say nothing yet.
+        """Construct without a write.
 
         Args:
-            client: An open client.
-            node: The node that is reported.
-            writer: Names this process; unique in the cluster, not empty.
+            client: Open; owned by the caller.
+            node: Name of the node.
+            writer: Name of this process; unique in the cluster, not empty.
             heartbeat_s: Longest time between two writes. Unit: seconds.
-            metrics: Where writes are counted.
-            wall_s: Unix seconds now, for the readers of the ConfigMap.
-            on_rival: Told in a sentence that somebody else writes the ConfigMap; ""
-                when nobody does any more.
-            owner: Says with whom the ConfigMap is to go; may raise KubeError.
-            on_seen: Told the data of each version of the ConfigMap, in their order;
-                None when there is none.
-            namespace: Where the ConfigMap lives.
+            metrics: Of the agent.
+            wall_s: Returns Unix seconds, for the readers of the ConfigMap.
+            on_rival: Called with a sentence about another writer of the ConfigMap;
+                with "" when it has gone.
+            owner: Returns the owner of the ConfigMap; may raise KubeError.
+            on_configmap: Called with the data of each version of the ConfigMap in turn;
+                with None when there is no ConfigMap.
+            namespace: Of the ConfigMap.
         """
         self._client = client
         self._node_name = node
@@ -73,13 +72,13 @@ class Reporter:
         self._wall_s = wall_s
         self._on_rival = on_rival
         self._owner = owner
-        self._on_seen = on_seen
-        #: Set once it is known what stands there: nothing is written before.
-        self.looked = asyncio.Event()
+        self._on_configmap = on_configmap
+        #: Set once the ConfigMap was read or found absent; nothing is written before.
+        self.configmap_known = asyncio.Event()
         self._state = schedule.State(me=writer, heartbeat_s=heartbeat_s)
         self._events: asyncio.Queue[schedule.Event] = asyncio.Queue()
         self._backoff = Backoff(cap_s=_LONGEST_PAUSE_S)
-        #: When the oldest change that is not published was told. Loop seconds.
+        #: Loop time in seconds of the oldest change that is not written yet.
         self._changed_at: float | None = None
         self._node: Node | None = None
         self._node_woken = asyncio.Event()
@@ -97,23 +96,23 @@ class Reporter:
             Node,
             params={"fieldSelector": f"metadata.name={node}"},
         )
-        self._drawn: Picture | None = None
+        self._report: NodeReport | None = None
 
-    def publish(self, picture: Picture) -> None:
-        """Have this stand in the cluster from now on; cheap when nothing changed."""
-        before, self._drawn = self._drawn, picture
-        if picture == before:
-            if picture.separated.read != before.separated.read:
-                self._events.put_nowait(schedule.Drawn(picture))
+    def publish(self, report: NodeReport) -> None:
+        """Set the report that the cluster must have; cheap when nothing changed."""
+        before, self._report = self._report, report
+        if report == before:
+            if report.separated.read != before.separated.read:
+                self._events.put_nowait(schedule.ReportChanged(report))
             return
         if self._changed_at is None:
             self._changed_at = clock.loop_s()
-        self._events.put_nowait(schedule.Drawn(picture))
+        self._events.put_nowait(schedule.ReportChanged(report))
         self._node_woken.set()
 
-    def hush(self, *, is_silent: bool) -> None:
-        """Say nothing from now on, because the node is another's; or speak again."""
-        self._events.put_nowait(schedule.Hushed(is_silent))
+    def set_silent(self, *, is_silent: bool) -> None:
+        """Stop writing because a rival serves the node, or start again."""
+        self._events.put_nowait(schedule.SilenceChanged(is_silent))
         self._node_woken.set()
 
     @property
@@ -122,14 +121,14 @@ class Reporter:
         return self._node.internal_ip if self._node is not None else ""
 
     def problem(self) -> str | None:
-        """Why the cluster does not know the truth about this node; None: it does."""
+        """Return why the cluster has no right report of this node; None if it has."""
         if self._state.rival:
-            return self._rivalry(self._state.rival)
+            return self._rival_text(self._state.rival)
         if self._state.published is None:
             return f"{self._name} is not written yet"
         return None
 
-    def _rivalry(self, writer: str) -> str:
+    def _rival_text(self, writer: str) -> str:
         return (
             f"{writer} writes the ConfigMap {self._namespace}/{self._name} besides "
             "this agent, which leaves it alone until the other one has been silent for "
@@ -139,19 +138,19 @@ class Reporter:
 
     @property
     def _is_ours(self) -> bool:
-        """Whether the node is ours to report, as far as is known."""
+        """Whether this agent writes the node's objects, as far as is known."""
         return not self._state.rival and not self._state.is_silent
 
     async def run(self) -> None:
-        """Report for ever."""
+        """Watch and write the node's objects until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.configmap_watch.run(self._configmap_changed))
             tasks.create_task(self.node_watch.run(self._node_changed))
             tasks.create_task(self._keep_configmap())
             tasks.create_task(self._keep_node())
 
-    async def farewell(self) -> None:
-        """Take our name off the ConfigMap, so that a second agent need not wait."""
+    async def release_configmap(self) -> None:
+        """Remove the writer's name from the ConfigMap, so that no other agent waits."""
         if not self._is_ours or self._state.published is None:
             return
         try:
@@ -171,18 +170,21 @@ class Reporter:
     def _configmap_changed(self, change: Change[ConfigMap]) -> None:
         match change:
             case Upserted(obj):
-                self._on_seen(obj.data or {})
-                self._events.put_nowait(schedule.Watched(seen(obj)))
+                self._on_configmap(obj.data or {})
+                self._events.put_nowait(schedule.ConfigMapSeen(stored_configmap(obj)))
             case Deleted():
-                self._on_seen(None)
-                self._events.put_nowait(schedule.Vanished())
+                self._on_configmap(None)
+                self._events.put_nowait(schedule.ConfigMapDeleted())
             case Synced():
-                if not self.looked.is_set() and not self.configmap_watch.known():
-                    self._on_seen(None)
-                self.looked.set()
+                if (
+                    not self.configmap_known.is_set()
+                    and not self.configmap_watch.objects()
+                ):
+                    self._on_configmap(None)
+                self.configmap_known.set()
 
     async def _keep_configmap(self) -> None:
-        await self.looked.wait()
+        await self.configmap_known.wait()
         while True:
             await self._handle(await self._next_event())
 
@@ -195,7 +197,7 @@ class Reporter:
             return schedule.Tick()
 
     async def _handle(self, event: schedule.Event) -> None:
-        """Take one event, and the outcomes of the writes that follow from it."""
+        """Step the schedule with one event and with the results of its writes."""
         outcome: schedule.Event | None = event
         while outcome is not None:
             now = clock.loop_s()
@@ -205,27 +207,29 @@ class Reporter:
                 if isinstance(effect, schedule.Write):
                     outcome = await self._write(effect)
                 else:
-                    self._tell(effect)
+                    self._announce(effect)
 
-    async def _write(self, write: schedule.Write) -> schedule.Landed | schedule.Failed:
+    async def _write(
+        self, write: schedule.Write
+    ) -> schedule.WriteSucceeded | schedule.WriteFailed:
         now_s = int(self._wall_s())
-        data = pictures.wanted(write.picture, update_time=now_s)
+        data = content.configmap_data(write.report, update_time=now_s)
         manual = data.pop(MANUAL_KEY)
         try:
             owner = await self._owner()
-            wished = {**data, MANUAL_KEY: manual}
+            full_data = {**data, MANUAL_KEY: manual}
             try:
-                found = await self._patch(
-                    wished if write.manual_at else data, write.manual_at, owner
+                written = await self._patch(
+                    full_data if write.manual_at else data, write.manual_at, owner
                 )
             except NotFoundError:
-                found = await self._create(wished, owner)
+                written = await self._create(full_data, owner)
         except KubeError as error:
             return self._failed(error)
         self._metrics.report_writes.labels("ok").inc()
         self._backoff.reset()
-        self._published(write.picture)
-        return schedule.Landed(write.picture, data, seen(found))
+        self._observe_delay(write.report)
+        return schedule.WriteSucceeded(write.report, data, stored_configmap(written))
 
     async def _patch(
         self, data: dict[str, str], manual_at: int, owner: OwnerReference | None
@@ -254,23 +258,23 @@ class Reporter:
             owner=owner,
         )
 
-    def _failed(self, error: KubeError) -> schedule.Failed:
+    def _failed(self, error: KubeError) -> schedule.WriteFailed:
         self._metrics.report_writes.labels("failed").inc()
         pause_s = self._backoff.next_s(error.retry_after_s)
         log.warning(
             "report not written",
             extra={keys.REASON: str(error), keys.PAUSE: round(pause_s, 1)},
         )
-        return schedule.Failed(pause_s)
+        return schedule.WriteFailed(pause_s)
 
-    def _published(self, picture: Picture) -> None:
-        if self._changed_at is None or picture != self._drawn:
+    def _observe_delay(self, report: NodeReport) -> None:
+        if self._changed_at is None or report != self._report:
             return
         now = clock.loop_s()
         self._metrics.published_s.observe(now - self._changed_at)
         self._changed_at = None
 
-    def _tell(
+    def _announce(
         self,
         effect: schedule.Restoring | schedule.RivalAppeared | schedule.RivalVanished,
     ) -> None:
@@ -279,7 +283,7 @@ class Reporter:
                 self._metrics.report_restored.inc()
                 log.warning("report was changed, restoring", extra={keys.REASON: what})
             case schedule.RivalAppeared(writer):
-                self._on_rival(self._rivalry(writer))
+                self._on_rival(self._rival_text(writer))
             case schedule.RivalVanished():
                 self._on_rival("")
                 self._node_woken.set()
@@ -314,10 +318,10 @@ class Reporter:
                 self._node_woken.set()
 
     async def _mark_node(self) -> None:
-        """Set what the Node object lacks, if it is there and nobody else does."""
-        if self._node is None or self._drawn is None or not self._is_ours:
+        """Set labels and annotations that the Node lacks, unless a rival sets them."""
+        if self._node is None or self._report is None or not self._is_ours:
             return
-        patch = pictures.node_patch(self._node, pictures.node_marks(self._drawn))
+        patch = content.node_patch(self._node, content.node_marks(self._report))
         if patch:
             self._node = await nodes.patch(
                 self._client,
@@ -327,12 +331,12 @@ class Reporter:
             )
 
 
-def seen(config: ConfigMap) -> schedule.Seen:
-    """A ConfigMap as `agent.report.schedule` looks at it."""
-    return schedule.Seen(
+def stored_configmap(config: ConfigMap) -> schedule.StoredConfigMap:
+    """Convert a ConfigMap for `agent.report.schedule`."""
+    return schedule.StoredConfigMap(
         data=config.data or {},
         labels=config.metadata.labels or {},
         writer=(config.metadata.annotations or {}).get(schedule.WRITER, ""),
-        # A number by the API's contract; whatever is not one is older than all.
-        version=resource_versions.number(config.metadata.resource_version) or 0,
+        # A number by the API's contract; any other text counts as the oldest.
+        version=resource_versions.parse(config.metadata.resource_version) or 0,
     )

@@ -1,48 +1,48 @@
-"""When the node's ConfigMap is written, and when it is not: a pure state machine.
+"""Schedule of writes to the node's ConfigMap: a pure state machine.
 
-It is written when there is something new to say (at once, and at most once a
-second, but sooner when a chip breaks), when it is not what we wrote (edited,
-deleted), and as a heartbeat. Only our own keys are compared and written; all others
-are an administrator's. The names of separated chips are both's: they are written only
-over a text that has been read.
+A write is due for a new report, after an edit or deletion by others, and as a
+heartbeat. Writes are at least SPACING_S apart, or URGENT_SPACING_S when the condition
+of a chip changes. Only keys of this agent are compared and written. People edit the key
+with the names of separated chips, too: it is written only over a text that was read.
 
-Each write carries the name of its writer. Another name that appears after a write
-of ours is a second agent for the same node. The younger one is left alone: two
-agents that correct each other would leave readers with neither's truth. We write
-again when it has been silent for three heartbeats, or has taken its name away.
+Each write names its writer. Another name that appears after a write of this agent is a
+second agent of the node. The younger agent is left alone: two agents that correct each
+other would leave readers with no right report. This agent writes again when the other
+one has been silent for three heartbeats or has removed its name.
 
-A program that gives no name (another make of device plugin) is told from a hand by
-what it writes: a CheckCode that is right, on a report that is not older than ours.
-Nobody computes that by hand. And whoever changes our keys five times within ten
-minutes is a program too, whatever it writes. Every other change is restored.
+Another make of device plugin writes no name. It is told from a person by its content: a
+valid CheckCode on a report that is not older than this agent's. No person computes a
+CheckCode. Five changes of this agent's keys within ten minutes are a program's as well.
+Every other change is restored.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from agent.report.content import MANUAL_KEY, Picture
-from scheduler_core.wire.deviceinfo import DEVICE_INFO_KEY, LABELS, sealed_at
+from agent.report.content import MANUAL_KEY, NodeReport
+from scheduler_core.wire.deviceinfo import DEVICE_INFO_KEY, LABELS, read_sealed_time
 
 #: Annotation that names the agent process that wrote last.
 WRITER = "ascend-affinity/writer"
-#: At most one write per second, as the reference. Unit: seconds.
+#: Shortest time between two writes, as in MindCluster. Unit: seconds.
 SPACING_S = 1.0
-#: But a chip that breaks or recovers does not wait behind a write about occupancy:
-#: a scheduler would bind to it meanwhile. Unit: seconds.
+#: The same when a chip breaks or recovers: a scheduler would bind to a broken chip
+#: meanwhile. Unit: seconds.
 URGENT_SPACING_S = 0.2
-#: So many changes by others within so long are no hand's.
+#: Most changes within EDITS_WITHIN_S that count as a person's.
 MOST_EDITS = 4
+#: Unit: seconds.
 EDITS_WITHIN_S = 600.0
-#: Stands for the name of a writer that gives none.
+#: Stands for the name of a writer that writes none.
 NAMELESS = "a program that gives no name"
-#: A rival that misses so many heartbeats is gone.
+#: Heartbeats that a rival has to miss until it counts as gone.
 SILENT_HEARTBEATS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """The ConfigMap as the API server has it at some version."""
+class StoredConfigMap:
+    """One version of the ConfigMap on the API server."""
 
     data: Mapping[str, str]
     labels: Mapping[str, str]
@@ -52,84 +52,93 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """Event: this is to be published from now on."""
+class ReportChanged:
+    """Event: the report that the cluster must have changed."""
 
-    picture: Picture
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Event: the ConfigMap was created or changed, by whomever."""
-
-    seen: Seen
+    report: NodeReport
 
 
 @dataclass(frozen=True, slots=True)
-class Vanished:
-    """Event: there is no ConfigMap any more."""
+class ConfigMapSeen:
+    """Event: the ConfigMap was created or changed, by this agent or by others."""
+
+    stored: StoredConfigMap
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class ConfigMapDeleted:
+    """Event: the ConfigMap was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSucceeded:
     """Event: a write succeeded."""
 
-    picture: Picture
-    #: Our keys, as written.
+    report: NodeReport
+    #: Keys of this agent, as written.
     data: Mapping[str, str]
-    #: What the API server has since.
-    seen: Seen
+    #: The ConfigMap after the write.
+    stored: StoredConfigMap
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Event: a write failed, or its outcome is unknown."""
+class WriteFailed:
+    """Event: a write failed, or its result is unknown."""
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Hushed:
-    """Event: from now on say nothing, or speak again: the node is another's or ours."""
+class SilenceChanged:
+    """Event: a rival plugin serves the node, so that writes stop; or it has gone."""
 
     is_silent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Event: nothing but time has passed."""
+    """Event: time has passed."""
 
 
-Event = Drawn | Watched | Vanished | Landed | Failed | Hushed | Tick
+Event = (
+    ReportChanged
+    | ConfigMapSeen
+    | ConfigMapDeleted
+    | WriteSucceeded
+    | WriteFailed
+    | SilenceChanged
+    | Tick
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Effect: set our keys; answered by `Landed` or `Failed`."""
+    """Effect: set keys of this agent; next event: `WriteSucceeded` or `WriteFailed`."""
 
-    picture: Picture
-    #: Version at which the separated chips are to be named anew, unless somebody has
-    #: written since; 0 leaves their key alone.
+    report: NodeReport
+    #: Version over which the key of separated chips is written, too; the write fails if
+    #: there is a newer one. 0: the key is not written.
     manual_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """Effect: say that somebody changed what is ours."""
+    """Effect: announce that others changed keys of this agent, which are restored."""
 
+    #: the changed keys, or "deleted"
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class RivalAppeared:
-    """Effect: say that another agent writes for this node, and that we yield."""
+    """Effect: announce another writer of the ConfigMap, to which this agent yields."""
 
     writer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RivalVanished:
-    """Effect: say that we are alone again."""
+    """Effect: announce that no other writer is left."""
 
     writer: str
 
@@ -139,135 +148,136 @@ Effect = Write | Restoring | RivalAppeared | RivalVanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is to be said, what was said, and what stands there now."""
+    """Report to be written, report written last, and the ConfigMap of now."""
 
-    #: Our name; unique per process.
+    #: Name of this writer; unique per process.
     me: str
     heartbeat_s: float
-    picture: Picture | None = None
-    #: The picture of the last write that succeeded.
-    published: Picture | None = None
-    #: Our keys as of that write. Source of truth: the API server; repaired by it.
+    report: NodeReport | None = None
+    #: The report of the last write that succeeded.
+    published: NodeReport | None = None
+    #: Keys of this agent as of that write.
     written: Mapping[str, str] | None = None
     written_version: int = 0
     written_at: float = -inf
-    #: The latest that the API server showed; None: there is no ConfigMap, or we
-    #: have not looked yet.
-    seen: Seen | None = None
-    #: No write before this moment: the pause after a failure.
+    #: Latest version of the ConfigMap; None: there is none, or it was not read yet.
+    stored: StoredConfigMap | None = None
+    #: Loop time before which no write is due: the pause after a failure.
     not_before: float = -inf
-    #: Whether the last write failed, so that its outcome is unknown.
+    #: Whether the last write failed, so that its result is unknown.
     uncertain: bool = False
     rival: str = ""
     rival_seen_at: float = -inf
-    #: Whether another plugin serves the node, so that it is not ours to report.
+    #: Whether a rival plugin serves the node and writes its ConfigMap.
     is_silent: bool = False
-    #: When others have changed our keys, the oldest first. Loop seconds.
+    #: Loop times of changes of this agent's keys by others, the oldest first.
     edits: tuple[float, ...] = ()
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """What follows from one event.
+    """Return the next state after one event, and its effects.
 
-    A `Write` is answered by `Landed` or `Failed` before any other event.
+    The event after a `Write` must be its `WriteSucceeded` or `WriteFailed`.
 
     Args:
         state: Starts as `State(me=…, heartbeat_s=…)`.
         event: What happened.
         now: Loop time. Unit: seconds; never decreases.
     """
-    state, effects = _after(state, event, now)
+    state, effects = _apply(state, event, now)
     if state.rival and _silent_at(state) <= now:
         effects = (*effects, RivalVanished(state.rival))
         state = replace(state, rival="")
     due = due_at(state)
-    if due is None or due > now or state.picture is None or state.rival:
+    if due is None or due > now or state.report is None or state.rival:
         return state, effects
-    return state, (*effects, Write(state.picture, _manual_at(state)))
+    return state, (*effects, Write(state.report, _manual_at(state)))
 
 
 def due_at(state: State) -> float | None:
-    """When something is to be done if nothing happens before; None: never."""
+    """Return the loop time of the next step without an event; None: never."""
     if state.rival:
         return _silent_at(state)
-    if state.picture is None or state.is_silent:
+    if state.report is None or state.is_silent:
         return None
     return max(state.written_at + _pause_s(state), state.not_before)
 
 
 def _pause_s(state: State) -> float:
-    """How long after the last write the next one is due."""
+    """Return the time from the last write to the next one. Unit: seconds."""
     if not _is_outdated(state):
         return state.heartbeat_s
     return URGENT_SPACING_S if _is_health_new(state) else SPACING_S
 
 
 def _is_health_new(state: State) -> bool:
-    """Whether a chip has come into another condition since the last write."""
-    if state.picture is None or state.published is None:
+    """Tell whether the condition of a chip has changed since the last write."""
+    if state.report is None or state.published is None:
         return False
-    return _conditions(state.picture) != _conditions(state.published)
+    return _conditions(state.report) != _conditions(state.published)
 
 
-def _conditions(picture: Picture) -> list[tuple[tuple[int, ...], ...]]:
+def _conditions(report: NodeReport) -> list[tuple[tuple[int, ...], ...]]:
     return [
         (line.info.unhealthy, line.info.network_unhealthy, line.info.recovering)
-        for line in picture.lines
+        for line in report.lines
     ]
 
 
-def _after(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
+def _apply(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
     match event:
-        case Watched(seen):
-            return _watched(state, seen, now)
-        case Vanished():
-            return _vanished(state)
-        case Drawn(picture):
-            state = replace(state, picture=picture)
-        case Landed():
-            state = _landed(state, event, now)
-        case Failed(pause_s):
+        case ConfigMapSeen(stored):
+            return _on_configmap(state, stored, now)
+        case ConfigMapDeleted():
+            return _on_deleted(state)
+        case ReportChanged(report):
+            state = replace(state, report=report)
+        case WriteSucceeded():
+            state = _on_written(state, event, now)
+        case WriteFailed(pause_s):
             state = replace(state, not_before=now + pause_s, uncertain=True)
-        case Hushed(is_silent):
+        case SilenceChanged(is_silent):
             state = replace(state, is_silent=is_silent)
         case Tick():
             pass
     return state, ()
 
 
-def _landed(state: State, event: Landed, now: float) -> State:
+def _on_written(state: State, event: WriteSucceeded, now: float) -> State:
     return replace(
         state,
-        published=event.picture,
+        published=event.report,
         written=event.data,
-        written_version=event.seen.version,
+        written_version=event.stored.version,
         written_at=now,
-        seen=event.seen,
+        stored=event.stored,
         not_before=-inf,
         uncertain=False,
     )
 
 
-def _watched(state: State, seen: Seen, now: float) -> tuple[State, tuple[Effect, ...]]:
-    if seen.version <= state.written_version:
-        return state, ()  # older than our own write: a predecessor's, or that write
+def _on_configmap(
+    state: State, stored: StoredConfigMap, now: float
+) -> tuple[State, tuple[Effect, ...]]:
+    if stored.version <= state.written_version:
+        return state, ()  # not newer than this agent's last write
     before = state.rival
-    is_programs = _is_a_programs(state, seen)
-    state = replace(state, seen=seen)
-    if seen.writer not in ("", state.me) and state.written is not None:
-        state = replace(state, rival=seen.writer, rival_seen_at=now)
-        return state, () if seen.writer == before else (RivalAppeared(seen.writer),)
-    if is_programs or before == NAMELESS:
+    is_by_program = _is_by_program(state, stored)
+    state = replace(state, stored=stored)
+    if stored.writer not in ("", state.me) and state.written is not None:
+        state = replace(state, rival=stored.writer, rival_seen_at=now)
+        return state, () if stored.writer == before else (RivalAppeared(stored.writer),)
+    if is_by_program or before == NAMELESS:
         state = replace(state, rival=NAMELESS, rival_seen_at=now, edits=())
         return state, () if before == NAMELESS else (RivalAppeared(NAMELESS),)
     if before:
         return replace(state, rival=""), (RivalVanished(before),)
-    return _edited(state, now)
+    return _on_edit(state, now)
 
 
-def _edited(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Restore what a hand has changed; yield to one that never rests."""
-    what = "" if state.uncertain else _changed(state)
+def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
+    """Restore keys that a person changed; yield to a program, by number of changes."""
+    what = "" if state.uncertain else _changed_keys(state)
     if not what:
         return state, ()
     recent = tuple(at for at in state.edits if at > now - EDITS_WITHIN_S)
@@ -278,30 +288,35 @@ def _edited(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     return state, (Restoring(what),)
 
 
-def _is_a_programs(state: State, seen: Seen) -> bool:
-    """Tell whether a new report, not ours, was written by a program.
+def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
+    """Tell whether a report that this agent did not write is a program's.
 
     Args:
-        state: Before it was seen.
-        seen: The ConfigMap with it.
+        state: Before that version of the ConfigMap.
+        stored: That version, with the report.
     """
     if state.written is None or state.uncertain:
         return False
-    theirs, ours = seen.data.get(DEVICE_INFO_KEY), state.written[DEVICE_INFO_KEY]
-    before = state.seen.data.get(DEVICE_INFO_KEY) if state.seen is not None else None
-    if theirs is None or theirs in (ours, before):
+    stored_text, written_text = (
+        stored.data.get(DEVICE_INFO_KEY),
+        state.written[DEVICE_INFO_KEY],
+    )
+    before = (
+        state.stored.data.get(DEVICE_INFO_KEY) if state.stored is not None else None
+    )
+    if stored_text is None or stored_text in (written_text, before):
         return False
-    moment, latest = sealed_at(theirs), sealed_at(ours)
-    return moment is not None and latest is not None and moment >= latest
+    their_time, our_time = read_sealed_time(stored_text), read_sealed_time(written_text)
+    return their_time is not None and our_time is not None and their_time >= our_time
 
 
-def _vanished(state: State) -> tuple[State, tuple[Effect, ...]]:
+def _on_deleted(state: State) -> tuple[State, tuple[Effect, ...]]:
     effects: tuple[Effect, ...] = ()
     if state.rival:
         effects = (RivalVanished(state.rival),)
     elif state.written is not None:
         effects = (Restoring("deleted"),)
-    return replace(state, seen=None, rival=""), effects
+    return replace(state, stored=None, rival=""), effects
 
 
 def _silent_at(state: State) -> float:
@@ -310,30 +325,33 @@ def _silent_at(state: State) -> float:
 
 def _is_outdated(state: State) -> bool:
     return (
-        state.picture != state.published
-        or state.seen is None
-        or bool(_changed(state))
+        state.report != state.published
+        or state.stored is None
+        or bool(_changed_keys(state))
         or bool(_manual_at(state))
     )
 
 
-def _changed(state: State) -> str:
-    """What of ours is not as we wrote it; "" when all is, or we never wrote."""
-    if state.written is None or state.seen is None:
+def _changed_keys(state: State) -> str:
+    """Return the keys that differ from the last write; "" for none or no write."""
+    if state.written is None or state.stored is None:
         return ""
     wrong = [
-        key for key, text in state.written.items() if state.seen.data.get(key) != text
+        key for key, text in state.written.items() if state.stored.data.get(key) != text
     ]
-    wrong += [key for key, text in LABELS.items() if state.seen.labels.get(key) != text]
-    wrong += [WRITER] if state.seen.writer != state.me else []
-    wrong += [MANUAL_KEY] if MANUAL_KEY not in state.seen.data else []
+    wrong += [
+        key for key, text in LABELS.items() if state.stored.labels.get(key) != text
+    ]
+    wrong += [WRITER] if state.stored.writer != state.me else []
+    wrong += [MANUAL_KEY] if MANUAL_KEY not in state.stored.data else []
     return ", ".join(wrong)
 
 
 def _manual_at(state: State) -> int:
-    if state.seen is None or state.picture is None:
+    """Return the version over which separated chips are to be named; 0 for none."""
+    if state.stored is None or state.report is None:
         return 0
-    stands, wished = state.seen.data.get(MANUAL_KEY), state.picture.separated
-    # what was written since the picture was drawn is in the next one
-    is_known = stands is None or stands == wished.read
-    return state.seen.version if is_known and stands != wished.text else 0
+    text, separated = state.stored.data.get(MANUAL_KEY), state.report.separated
+    # a text that was written since the report was made is in the next report
+    is_known = text is None or text == separated.read
+    return state.stored.version if is_known and text != separated.text else 0

@@ -1,6 +1,6 @@
-"""What the agent knows of its node, for a person at the node: `ascend-agent status`.
+"""The document of `ascend-agent status`, as JSON and as text.
 
-One document, shown as JSON or as text. It is made when somebody asks.
+It is computed at each request.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ from service import clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All that a status is made of."""
+    """State of one product line, from which the document is computed."""
 
     version: str
     mode: str
-    #: What the agent is waiting for; None when it is ready.
+    #: A sentence about what the agent waits for; None when it is ready.
     waiting_for: str | None
-    #: Why the hardware cannot be read; "" when it can.
+    #: Why the driver cannot be read; "" when it can.
     driver_problem: str
     ledger: Ledger
     reading: Reading
@@ -34,34 +34,35 @@ class View:
     #: The oldest first.
     changes: Sequence[Change]
     #: {chip that no pod has: the processes that keep it from being free}
-    leftovers: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
+    stray_processes: Mapping[int, tuple[Occupant, ...]] = field(default_factory=dict)
 
 
-def document(view: View, *beside: View) -> dict[str, Any]:
-    """Return the status as JSON has it.
+def document(view: View, *other_views: View) -> dict[str, Any]:
+    """Return the document, ready for JSON.
 
     Args:
         view: Of the node's first product line.
-        beside: Of its others; only then chips have names beside their numbers.
+        other_views: Of its other product lines; only with them the entry of a chip has
+            a name in addition to the number.
     """
-    views = (view, *beside)
-    changes = sorted((c for each in views for c in each.changes), key=_moment)
+    views = (view, *other_views)
+    changes = sorted((change for view in views for change in view.changes), key=_time)
     return {
         "node": view.ledger.node,
         "version": view.version,
         "mode": view.mode,
-        "product": ", ".join(each.reading.product.key for each in views),
+        "product": ", ".join(line.reading.product.key for line in views),
         "waitingFor": view.waiting_for,
         "driverProblem": view.driver_problem or None,
         "chips": [
-            {"name": annotations.chip_name(chip["chip"], each.reading.product), **chip}
-            if beside
+            {"name": annotations.chip_name(chip["chip"], line.reading.product), **chip}
+            if other_views
             else chip
-            for each in views
-            for chip in _chips(each)
+            for line in views
+            for chip in _chips(line)
         ],
         "claims": [
-            _claim(each.ledger, uid) for each in views for uid in _waiting(each.ledger)
+            _claim(line.ledger, uid) for line in views for uid in _waiting(line.ledger)
         ],
         "changes": [
             {
@@ -76,14 +77,14 @@ def document(view: View, *beside: View) -> dict[str, Any]:
     }
 
 
-def _moment(change: Change) -> int:
+def _time(change: Change) -> int:
     return change.at_ms
 
 
 def _chips(view: View) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each chip of one product line."""
+    """Yield the entry of each chip of one product line."""
     ledger = view.ledger
-    releasing = set(chip_sets.ids_of(values.releasing(ledger)))
+    releasing = set(chip_sets.ids_of(values.releasing_chips(ledger)))
     for chip, health in sorted(view.health.chips.items()):
         yield {
             "chip": chip,
@@ -97,7 +98,7 @@ def _chips(view: View) -> Iterator[dict[str, Any]]:
 
 
 def _owners(ledger: Ledger, chip: int) -> list[str]:
-    """Name who has a chip, as `namespace/pod/container`."""
+    """Return the owners of a chip, as `namespace/pod/container`."""
     return [
         _owner(ledger, hold.owner) if hold.owner else "not known yet"
         for hold in ledger.holds.values()
@@ -106,15 +107,18 @@ def _owners(ledger: Ledger, chip: int) -> list[str]:
 
 
 def _owner(ledger: Ledger, owner: Owner) -> str:
-    gone = "" if values.is_alive(ledger, owner.uid) else " (gone)"
-    return f"{owner.namespace}/{owner.pod}/{owner.container}{gone}"
+    suffix = "" if values.is_alive(ledger, owner.uid) else " (gone)"
+    return f"{owner.namespace}/{owner.pod}/{owner.container}{suffix}"
 
 
 def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
-    """Tell which processes keep a chip from being free."""
+    """Return the processes that keep a chip from being free."""
     pids = view.reading.pids_of(chip)
-    found = view.leftovers.get(chip) or [Occupant(pid=pid) for pid in pids]
-    return [{"pid": who.pid, "name": who.name, "user": who.user} for who in found]
+    occupants = view.stray_processes.get(chip) or [Occupant(pid=pid) for pid in pids]
+    return [
+        {"pid": occupant.pid, "name": occupant.name, "user": occupant.user}
+        for occupant in occupants
+    ]
 
 
 def _faults(reading: Reading, chip: int) -> list[dict[str, Any]]:
@@ -130,7 +134,7 @@ def _faults(reading: Reading, chip: int) -> list[dict[str, Any]]:
 
 
 def _waiting(ledger: Ledger) -> Iterator[str]:
-    """Yield the uids of pods that are to be served yet."""
+    """Yield the uids of living pods with a claim and without a hold."""
     for uid in sorted(ledger.slots):
         if values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid):
             yield uid
@@ -145,10 +149,10 @@ def _claim(ledger: Ledger, uid: str) -> dict[str, Any]:
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """Return a status as a person reads it.
+    """Return a document as text for a person.
 
     Args:
-        status: As `document` makes it.
+        status: As `document` returns it.
     """
     ready = f"waiting: {status['waitingFor']}" if status["waitingFor"] else "ready"
     lines = [f"{status['node']}: {ready}"]
@@ -164,8 +168,9 @@ def text(status: Mapping[str, Any]) -> str:
     if status["changes"]:
         lines += ["", "Last changes:"]
     lines += [
-        f"  {each['at']}  chip {each['chip']}  {each['after']}  {each['reason']}"
-        for each in status["changes"]
+        f"  {change['at']}  chip {change['chip']}  {change['after']}  "
+        f"{change['reason']}"
+        for change in status["changes"]
     ]
     return "\n".join(lines)
 
@@ -174,7 +179,7 @@ def _row(chip: Mapping[str, Any]) -> tuple[str, str, str, str]:
     owners = list(chip["owners"])
     if chip["releasing"]:
         owners = owners or ["no pod"]
-        owners += [f"process {Occupant(**who)}" for who in chip["usedBy"]]
+        owners += [f"process {Occupant(**process)}" for process in chip["usedBy"]]
     faults = [
         " ".join(
             part

@@ -1,7 +1,7 @@
-"""The socket at which the agent tells its status, and the program that asks there.
+"""The agent's status socket, and the command `ascend-agent status` that asks there.
 
-Only root may connect (mode 0600), and nothing that somebody has put in its place is
-followed or removed: what is no socket of ours stays, and there is no status.
+Only root may connect (mode 0600). Anything else at the socket's path, such as a file or
+a symbolic link, is neither followed nor removed. Then there is no status.
 """
 
 import argparse
@@ -25,36 +25,40 @@ log = logging.getLogger(__name__)
 NAME = "status.sock"
 #: How long an agent may take to answer. Unit: seconds.
 _ANSWER_S = 10.0
-#: Far more than 64 chips need. Unit: bytes.
-_MOST = 4 << 20
+#: Longest answer, far more than 64 chips need. Unit: bytes.
+_MOST_BYTES = 4 << 20
 
 
 @asynccontextmanager
-async def telling(
-    path: Path, tell: Callable[[], Mapping[str, Any]]
+async def serve_status(
+    path: Path, make_document: Callable[[], Mapping[str, Any]]
 ) -> AsyncIterator[None]:
-    """Tell whoever connects, while the context lasts; go on without if it cannot be.
+    """Serve the status at a socket while the context lasts.
+
+    If the socket cannot be created, log why and go on without it.
 
     Args:
-        path: Where the socket is to be.
-        tell: Makes the document.
+        path: Of the socket.
+        make_document: Returns the document; called for each connection.
     """
 
-    async def answer(_reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    async def answer(
+        _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            to.write(json.dumps(tell(), ensure_ascii=False).encode())
-            with suppress(OSError):  # whoever asked has gone
-                await to.drain()
+            writer.write(json.dumps(make_document(), ensure_ascii=False).encode())
+            with suppress(OSError):  # the client has gone
+                await writer.drain()
         finally:
-            to.close()
+            writer.close()
 
     try:
-        listening = _bound(path)
+        bound_socket = _bind(path)
     except OSError as error:
         log.warning("no status socket", extra={keys.REASON: str(error)})
         yield
         return
-    server = await asyncio.start_unix_server(answer, sock=listening)
+    server = await asyncio.start_unix_server(answer, sock=bound_socket)
     try:
         yield
     finally:
@@ -68,47 +72,46 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _bound(path: Path) -> socket.socket:
-    """Return a socket at a path.
+def _bind(path: Path) -> socket.socket:
+    """Return a new socket bound to a path, with mode 0600.
 
     Raises:
-        OSError: Something else is there, or nothing can be there.
+        OSError: Another file has the path, or no socket can be created there.
     """
     if path.parent.is_symlink():
         raise OSError(f"{path.parent}: expected a directory, found a symbolic link")
     with suppress(FileNotFoundError):
         _check(path)
-        path.unlink()  # it is of the agent before
-    made = socket.socket(socket.AF_UNIX)
+        path.unlink()  # the socket of the agent before the restart
+    new_socket = socket.socket(socket.AF_UNIX)
     try:
-        os.fchmod(
-            made.fileno(), 0o600
-        )  # before it has a name, so that it never had more
-        made.bind(str(path))
+        # before bind, so that the path never has wider permissions
+        os.fchmod(new_socket.fileno(), 0o600)
+        new_socket.bind(str(path))
     except OSError:
-        made.close()
+        new_socket.close()
         raise
-    return made
+    return new_socket
 
 
 def _check(path: Path) -> None:
-    """Make sure that a file is a socket of ours.
+    """Check that a file is a socket of this process's user.
 
     Raises:
-        OSError: It is not there, or is something else.
+        OSError: The file is missing, no socket, or another user's.
     """
-    found = path.lstat()
-    if not stat.S_ISSOCK(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISSOCK(status.st_mode):
         raise OSError(f"{path}: expected a socket, found something else")
-    if found.st_uid != os.geteuid():
-        raise OSError(f"{path}: expected our own socket, found that of {found.st_uid}")
+    if status.st_uid != os.geteuid():
+        raise OSError(f"{path}: expected our own socket, found that of {status.st_uid}")
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Ask the agent of this node and print its answer; return the exit code.
 
     Args:
-        argv: What stands behind `status`.
+        argv: The words after `status`.
         environ: Of the process.
     """
     state_dir = environ.get("ASCEND_AGENT_STATE_DIR", "/var/lib/ascend-agent")
@@ -121,35 +124,35 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument(
         "--socket", type=Path, default=Path(state_dir) / NAME, help="the agent's socket"
     )
-    told = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        found = ask(told.socket)
+        status = ask(options.socket)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"the agent does not answer at {told.socket}: {error}\n")
+        sys.stderr.write(f"the agent does not answer at {options.socket}: {error}\n")
         return 1
-    shown = json.dumps(found, indent=2) if told.json else document.text(found)
-    sys.stdout.write(f"{shown}\n")
+    output = json.dumps(status, indent=2) if options.json else document.text(status)
+    sys.stdout.write(f"{output}\n")
     return 0
 
 
 def ask(path: Path) -> Mapping[str, Any]:
-    """Return the status of an agent.
+    """Return the document of a running agent.
 
     Args:
-        path: Its socket.
+        path: Of its socket.
 
     Raises:
-        OSError: There is no socket of ours, or nobody answers.
-        ValueError: The answer makes no sense.
+        OSError: The path has no socket of this user, or no agent answers.
+        ValueError: The answer is too long or no JSON.
     """
     _check(path)
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(_ANSWER_S)
-        asking.connect(str(path))
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_S)
+        connection.connect(str(path))
         content = b""
-        while chunk := asking.recv(1 << 16):
+        while chunk := connection.recv(1 << 16):
             content += chunk
-            if len(content) > _MOST:
-                raise ValueError(f"expected at most {_MOST} bytes")
-    found: Mapping[str, Any] = json.loads(content)
-    return found
+            if len(content) > _MOST_BYTES:
+                raise ValueError(f"expected at most {_MOST_BYTES} bytes")
+    status: Mapping[str, Any] = json.loads(content)
+    return status

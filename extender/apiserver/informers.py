@@ -1,24 +1,24 @@
-"""What the extender follows of the cluster, and brings to its cache."""
+"""Informers of the extender: five watches, translated into events of the cache."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from extender.apiserver import live_settings
-from extender.apiserver.writers import PAUSE_S, reports
+from extender.apiserver.writers import PAUSE_S, watch_config_maps
 from extender.cache import decode, events
-from extender.cache.trim import Kept
+from extender.cache.trim import PodTrimmer
 from kube import objects
 from kube.client import Client, object_path
 from kube.reflector import Change, Deleted, ListWatch, Synced, Upserted
 from scheduler_core.wire import deviceinfo, switches
 
-#: How long a watch may be between two streams; then what it showed is old.
-_LOST_S = 1.0
+#: A watch may be without a stream for so many seconds before its objects count as old.
+_GAP_MOST_S = 1.0
 
 
-class Feed:
-    """Five watches. Protects that the cache learns of all that they show, in order."""
+class Informers:
+    """Five watches that pass on each change to the cache, in order."""
 
     def __init__(
         self,
@@ -28,13 +28,13 @@ class Feed:
         settings: Callable[[Change[objects.ConfigMap]], None],
         synced: Callable[[], None],
     ) -> None:
-        """Follow nothing yet.
+        """Create the watches; `run` starts them.
 
         Args:
             client: An open client.
-            learn: Gets each change of the cluster.
-            settings: Gets each change of the ConfigMap of settings.
-            synced: Told when a watch has brought a whole list.
+            learn: Called with each change of nodes, pods, reports and switches.
+            settings: Called with each change of the ConfigMap of settings.
+            synced: Called when a watch has delivered a complete list.
         """
         self._learn = learn
         self._take_settings = settings
@@ -47,26 +47,26 @@ class Feed:
             object_path("pods", ""),
             objects.Pod,
             pause_s=PAUSE_S,
-            keep=Kept().pod,
+            transform=PodTrimmer().pod,
         )
-        self.reports = reports(client, labels=deviceinfo.LABELS)
-        self.switches = reports(client, name=switches.NAME)
-        self.settings = reports(client, name=live_settings.NAME)
+        self.reports = watch_config_maps(client, labels=deviceinfo.LABELS)
+        self.switches = watch_config_maps(client, name=switches.NAME)
+        self.settings = watch_config_maps(client, name=live_settings.NAME)
 
-    def missing(self) -> str:
-        """Which watches have not brought a whole list yet; "" if all have."""
+    def name_unsynced(self) -> str:
+        """Return the watches without a complete list yet, as text; "" if none."""
         watches = (self.nodes, self.pods, self.reports)
-        missing = [_named(not watch.synced for watch in watches)]
-        missing.append("" if self.settings.synced else "settings")
-        return ", ".join(filter(None, missing))
+        unsynced = [_name_watches(not watch.synced for watch in watches)]
+        unsynced.append("" if self.settings.synced else "settings")
+        return ", ".join(filter(None, unsynced))
 
-    def lost(self) -> str:
-        """Which watches have been broken for too long; "" if none has."""
+    def name_disconnected(self) -> str:
+        """Return the watches without a stream for `_GAP_MOST_S`; "" if none."""
         watches = (self.nodes, self.pods, self.reports)
-        return _named(watch.lost_s() > _LOST_S for watch in watches)
+        return _name_watches(watch.disconnected_s() > _GAP_MOST_S for watch in watches)
 
     def watches(self) -> Mapping[str, ListWatch[Any]]:
-        """All of them, by names from a closed set."""
+        """Return all watches by name; the names are labels in metrics."""
         return {
             "nodes": self.nodes,
             "pods": self.pods,
@@ -76,60 +76,66 @@ class Feed:
         }
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+        """Run all watches until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.nodes.run(self._node), name="nodes")
-            group.create_task(self.pods.run(self._pod), name="pods")
-            group.create_task(self.reports.run(self._report), name="reports")
-            group.create_task(self.switches.run(self._leaves), name="switches")
-            group.create_task(self.settings.run(self._setting), name="settings")
+            group.create_task(self.nodes.run(self._on_node), name="nodes")
+            group.create_task(self.pods.run(self._on_pod), name="pods")
+            group.create_task(self.reports.run(self._on_report), name="reports")
+            group.create_task(self.switches.run(self._on_switches), name="switches")
+            group.create_task(self.settings.run(self._on_setting), name="settings")
 
-    def _node(self, change: Change[objects.Node]) -> None:
+    def _on_node(self, change: Change[objects.Node]) -> None:
         match change:
             case Upserted(obj=node):
                 self._learn(decode.node_change(node))
             case Deleted(obj=node):
-                self._learn(events.NodeSeen(name=node.metadata.name))
+                self._learn(events.NodeUpdated(name=node.metadata.name))
             case Synced():
                 self._synced()
 
-    def _pod(self, change: Change[objects.Pod]) -> None:
+    def _on_pod(self, change: Change[objects.Pod]) -> None:
         match change:
             case Upserted(obj=pod):
                 self._learn(decode.pod_change(pod))
             case Deleted(obj=pod):
-                self._learn(events.PodGone(uid=pod.metadata.uid))
+                self._learn(events.PodDeleted(uid=pod.metadata.uid))
             case Synced():
                 self._synced()
 
-    def _report(self, change: Change[objects.ConfigMap]) -> None:
-        found: events.ReportSeen | None = None
+    def _on_report(self, change: Change[objects.ConfigMap]) -> None:
+        event: events.ReportUpdated | None = None
         match change:
             case Upserted(obj=report):
-                found = decode.report_change(report)
+                event = decode.report_change(report)
             case Deleted(obj=report):
-                found = decode.report_gone(report)
+                event = decode.report_gone(report)
             case Synced():
                 self._synced()
-        if found is not None:
-            self._learn(found)
+        if event is not None:
+            self._learn(event)
 
-    def _leaves(self, change: Change[objects.ConfigMap]) -> None:
+    def _on_switches(self, change: Change[objects.ConfigMap]) -> None:
         match change:
-            case Upserted(obj=found):
-                self._learn(decode.switches_change(found))
+            case Upserted(obj=switch_map):
+                self._learn(decode.switches_change(switch_map))
             case Deleted():
                 self._learn(decode.switches_change(None))
             case Synced():
                 pass
 
-    def _setting(self, change: Change[objects.ConfigMap]) -> None:
+    def _on_setting(self, change: Change[objects.ConfigMap]) -> None:
         self._take_settings(change)
         if isinstance(change, Synced):
             self._synced()
 
 
-def _named(which: Iterable[bool]) -> str:
-    """Name those of the three watches on which all decisions rest."""
+def _name_watches(chosen: Iterable[bool]) -> str:
+    """Return the names of the chosen ones of the three watches that decisions need.
+
+    Args:
+        chosen: for nodes, pods and device ConfigMaps, in this order.
+    """
     names = ("nodes", "pods", "device ConfigMaps")
-    return ", ".join(name for name, is_it in zip(names, which, strict=True) if is_it)
+    return ", ".join(
+        name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen
+    )

@@ -1,12 +1,12 @@
 """Settings that may change while the extender runs, in a ConfigMap.
 
-The keys are those that MindCluster's scheduler has in its `init-params`, so that what
-an operator has there can be copied. What is wrong takes no effect at all, not even in
-part: the settings before it stay in force, and the ConfigMap gets an event that says
-what is wrong, and which these are. Without the ConfigMap the program's own settings
-hold. They do as well for one that starts, or begins to lead, on a wrong ConfigMap: it
-cannot know what stood there before, and a cluster that schedules by its own settings
-is better than one that does not.
+The keys are those of MindCluster's `init-params`, so that operators can copy them. A
+ConfigMap with an error takes no effect, not even in part. The settings before it stay
+in force, and an event on the ConfigMap names the errors and the settings in force.
+Without a ConfigMap, the program's own settings are in force. They are also in force
+when an extender starts, or begins to lead, with a wrong ConfigMap. It cannot know the
+earlier content, and a cluster that schedules by default settings is better than one
+without scheduling.
 """
 
 import logging
@@ -20,23 +20,23 @@ from kube.objects import ConfigMap
 from kube.reflector import Change, Deleted, Synced, Upserted
 from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Version
-from service.quote import shown, shown_key
+from service.quote import quote_key, quote_value
 
 log = logging.getLogger(__name__)
 
-#: The ConfigMap, in the namespace of the agents' reports.
+#: Name of the ConfigMap, which is in the namespace of the agents' reports.
 NAME = "ascend-extender-settings"
-#: More nodes than a SuperPoD will ever have.
+#: Upper limit of numbers of nodes; no SuperPoD has more.
 _NODES_MOST = 100_000
-#: Things that are wrong and are told; an event has little room.
-_TOLD = 3
-#: What is in force beside a wrong ConfigMap.
+#: Errors that an event lists, because its message is short.
+_ERRORS_MOST = 3
+#: Sentences on the settings in force while the ConfigMap is wrong.
 _AS_BEFORE = "The settings before it stay in force"
-_AS_TOLD = (
-    "What the program was told at its start is in force, and not what this ConfigMap "
-    "may have said before"
+_AS_STARTED = (
+    "The program's own settings are in force, and not those that this ConfigMap may "
+    "have had before"
 )
-#: MindCluster's settings for what this program does not do, or always does.
+#: Keys of MindCluster without effect here: the extender never or always does this.
 IDLE = frozenset(
     {
         "forceEnqueue",
@@ -50,21 +50,22 @@ IDLE = frozenset(
 
 
 class UnusableError(ValueError):
-    """The ConfigMap says something that cannot be; the text has all of it."""
+    """The ConfigMap has wrong keys or values; the text lists them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adjustable:
-    """What may change while the extender runs."""
+class DynamicSettings:
+    """The settings that may change while the extender runs."""
 
-    #: whether free chips follow from inventory, health and pods, or from the list
+    #: True: free chips follow from inventory, health and pods; False: the list in the
+    #: device ConfigMap bounds them as well
     self_maintain: bool = True
     rules: Rules = field(default_factory=Rules)
 
 
-def adjustable(settings: Settings) -> Adjustable:
-    """What the program was told of that a ConfigMap may say otherwise."""
-    return Adjustable(
+def from_settings(settings: Settings) -> DynamicSettings:
+    """Return the program's own values of the settings that may change."""
+    return DynamicSettings(
         self_maintain=settings.self_maintain_available_card,
         rules=Rules(
             profile=Profile(settings.job_rules),
@@ -76,120 +77,128 @@ def adjustable(settings: Settings) -> Adjustable:
     )
 
 
-#: Says what one key's text means, with the settings before it.
-_Reader = Callable[[str, Adjustable], Adjustable]
+#: Returns the given settings, changed by the value of one key.
+_Reader = Callable[[str, DynamicSettings], DynamicSettings]
 
 
-def read(texts: Mapping[str, str], told: Adjustable) -> Adjustable:
-    """The settings that a ConfigMap asks for.
+def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSettings:
+    """Return the settings of a ConfigMap.
 
     Args:
-        texts: its data.
-        told: what holds for keys that are not there.
+        texts: {key: value} of the ConfigMap.
+        defaults: settings for missing keys.
 
     Raises:
-        UnusableError: a key or a text is none of those that there are.
+        UnusableError: a key is unknown or a value is not allowed.
     """
-    found, wrong = told, []
+    settings, errors = defaults, []
     for key, text in sorted(texts.items()):
         if key in IDLE:
             continue
         reader = _READERS.get(key)
         if reader is None:
-            wrong.append(
-                f"{shown_key(key)}: no such key, there are {', '.join(_READERS)}"
+            errors.append(
+                f"{quote_key(key)}: no such key, there are {', '.join(_READERS)}"
             )
             continue
         try:
-            found = reader(text, found)
+            settings = reader(text, settings)
         except ValueError as error:
-            wrong.append(f"{key}: expected {error}, found {shown(text)}")
-    rules = found.rules
-    if not wrong and rules.superpod_reserve >= rules.superpod_size:
-        wrong.append(
+            errors.append(f"{key}: expected {error}, found {quote_value(text)}")
+    rules = settings.rules
+    if not errors and rules.superpod_reserve >= rules.superpod_size:
+        errors.append(
             f"reserve-nodes: expected fewer than the {rules.superpod_size} of "
             f"super-pod-size, found {rules.superpod_reserve}"
         )
-    if wrong:
-        more = [f"and {len(wrong) - _TOLD} more"] if len(wrong) > _TOLD else []
-        raise UnusableError("; ".join([*wrong[:_TOLD], *more]))
-    return found
+    if errors:
+        more = (
+            [f"and {len(errors) - _ERRORS_MOST} more"]
+            if len(errors) > _ERRORS_MOST
+            else []
+        )
+        raise UnusableError("; ".join([*errors[:_ERRORS_MOST], *more]))
+    return settings
 
 
-class Live:
-    """Which settings are in force. Source of truth: the ConfigMap, and `told`."""
+class SettingsFollower:
+    """Owner of the settings in force. Sources: the ConfigMap, and the defaults."""
 
     def __init__(
         self,
-        told: Adjustable,
+        defaults: DynamicSettings,
         *,
-        adjust: Callable[[Adjustable], None],
-        say: Callable[[Regarding, str, str], None],
+        adjust: Callable[[DynamicSettings], None],
+        record: Callable[[Regarding, str, str], None],
     ) -> None:
-        """Begin with the program's own settings, which are in force already.
+        """Start with the program's own settings, which are in force already.
 
         Args:
-            told: what holds without the ConfigMap.
-            adjust: puts others into force.
-            say: gets the ConfigMap, a reason and a sentence, for an event on it.
+            defaults: settings without the ConfigMap.
+            adjust: puts changed settings into force.
+            record: records an event: the ConfigMap, a reason and a message.
         """
-        self._told = told
+        self._defaults = defaults
         self._adjust = adjust
-        self._say = say
-        self.now = told
-        #: whether a ConfigMap says what is in force
-        self._is_said = False
-        #: whether the ConfigMap that is there could not be read
+        self._record = record
+        self.in_force = defaults
+        #: whether a ConfigMap has set the settings in force
+        self._is_configured = False
+        #: whether the current ConfigMap is wrong and takes no effect
         self.is_unusable = False
 
-    def learn(self, change: Change[ConfigMap]) -> None:
-        """Follow the ConfigMap."""
+    def follow(self, change: Change[ConfigMap]) -> None:
+        """Put the settings of a changed ConfigMap into force, if they are right."""
         match change:
-            case Upserted(obj=found):
-                self._read(found)
+            case Upserted(obj=config_map):
+                self._apply(config_map)
             case Deleted():
-                self._is_said = False
-                self._put(self._told)
+                self._is_configured = False
+                self._put_into_force(self._defaults)
             case Synced():
                 pass
 
-    def _read(self, found: ConfigMap) -> None:
-        meta, texts = found.metadata, found.data or {}
-        about = Regarding(
+    def _apply(self, config_map: ConfigMap) -> None:
+        meta, texts = config_map.metadata, config_map.data or {}
+        config_map_regarding = Regarding(
             kind="ConfigMap", name=meta.name, namespace=meta.namespace, uid=meta.uid
         )
         try:
-            wanted = read(texts, self._told)
+            settings = parse(texts, self._defaults)
         except UnusableError as error:
             self.is_unusable = True
-            stays = _AS_BEFORE if self._is_said else _AS_TOLD
-            text = f"{error}. {stays}: {sentence(self.now)}"
+            source = _AS_BEFORE if self._is_configured else _AS_STARTED
+            text = f"{error}. {source}: {describe(self.in_force)}"
             log.warning("settings not taken", extra={"why": text})
-            self._say(about, "AscendSettingsUnusable", text)
+            self._record(config_map_regarding, "AscendSettingsUnusable", text)
             return
-        self._is_said = True
+        self._is_configured = True
         idle = sorted(texts.keys() & IDLE)
         if idle:
             log.info("settings that change nothing here", extra={"keys": idle})
-        if self._put(wanted):
-            self._say(about, "AscendSettingsTaken", f"in force: {sentence(wanted)}")
+        if self._put_into_force(settings):
+            self._record(
+                config_map_regarding,
+                "AscendSettingsTaken",
+                f"in force: {describe(settings)}",
+            )
 
-    def _put(self, wanted: Adjustable) -> bool:
-        """Put settings into force; whether they are others than before."""
+    def _put_into_force(self, settings: DynamicSettings) -> bool:
+        """Put settings into force; return whether they have changed."""
         self.is_unusable = False
-        if wanted == self.now:
+        if settings == self.in_force:
             return False
-        self.now = wanted
-        log.info("settings have changed", extra={"now": sentence(wanted)})
-        self._adjust(wanted)
+        self.in_force = settings
+        log.info("settings have changed", extra={"now": describe(settings)})
+        self._adjust(settings)
         return True
 
 
-def sentence(of: Adjustable) -> str:
-    """All of them in a line, by the keys of the ConfigMap."""
-    rules = of.rules
+def describe(settings: DynamicSettings) -> str:
+    """Return all settings as one line, by the keys of the ConfigMap."""
+    rules = settings.rules
     listed = {
-        "self-maintain-available-card": str(of.self_maintain).lower(),
+        "self-maintain-available-card": str(settings.self_maintain).lower(),
         "job-rules": rules.profile.value,
         "super-pod-size": rules.superpod_size,
         "reserve-nodes": rules.superpod_reserve,
@@ -199,52 +208,54 @@ def sentence(of: Adjustable) -> str:
     return ", ".join(f"{key} {value}" for key, value in listed.items())
 
 
-def _self_maintain(text: str, found: Adjustable) -> Adjustable:
-    return replace(found, self_maintain=_one_of(text, "true", "false") == "true")
+def _self_maintain(text: str, settings: DynamicSettings) -> DynamicSettings:
+    return replace(
+        settings, self_maintain=_check_one_of(text, "true", "false") == "true"
+    )
 
 
-def _job_rules(text: str, found: Adjustable) -> Adjustable:
-    profile = Profile(_one_of(text, *(each.value for each in Profile)))
-    return replace(found, rules=replace(found.rules, profile=profile))
+def _job_rules(text: str, settings: DynamicSettings) -> DynamicSettings:
+    profile = Profile(_check_one_of(text, *(profile.value for profile in Profile)))
+    return replace(settings, rules=replace(settings.rules, profile=profile))
 
 
-def _superpod_size(text: str, found: Adjustable) -> Adjustable:
-    size = _number(text, least=1)
-    return replace(found, rules=replace(found.rules, superpod_size=size))
+def _superpod_size(text: str, settings: DynamicSettings) -> DynamicSettings:
+    size = _parse_number(text, least=1)
+    return replace(settings, rules=replace(settings.rules, superpod_size=size))
 
 
-def _reserve(text: str, found: Adjustable) -> Adjustable:
-    nodes = _number(text, least=0)
-    return replace(found, rules=replace(found.rules, superpod_reserve=nodes))
+def _superpod_reserve(text: str, settings: DynamicSettings) -> DynamicSettings:
+    nodes = _parse_number(text, least=0)
+    return replace(settings, rules=replace(settings.rules, superpod_reserve=nodes))
 
 
-def _switches(text: str, found: Adjustable) -> Adjustable:
-    version = Version(_one_of(text, Version.ONE.value, Version.TWO.value))
-    return replace(found, rules=replace(found.rules, switches=version))
+def _switches(text: str, settings: DynamicSettings) -> DynamicSettings:
+    version = Version(_check_one_of(text, Version.ONE.value, Version.TWO.value))
+    return replace(settings, rules=replace(settings.rules, switches=version))
 
 
-def _shared_leaves(text: str, found: Adjustable) -> Adjustable:
-    leaves = int(_one_of(text, "1", "2"))
-    return replace(found, rules=replace(found.rules, shared_leaves=leaves))
+def _shared_leaves(text: str, settings: DynamicSettings) -> DynamicSettings:
+    leaves = int(_check_one_of(text, "1", "2"))
+    return replace(settings, rules=replace(settings.rules, shared_leaves=leaves))
 
 
 _READERS: Mapping[str, _Reader] = {
     "self-maintain-available-card": _self_maintain,
     "job-rules": _job_rules,
     "super-pod-size": _superpod_size,
-    "reserve-nodes": _reserve,
+    "reserve-nodes": _superpod_reserve,
     "nslb-version": _switches,
     "shared-tor-num": _shared_leaves,
 }
 
 
-def _one_of(text: str, *known: str) -> str:
-    if text not in known:
-        raise ValueError(" or ".join(known))
+def _check_one_of(text: str, *allowed: str) -> str:
+    if text not in allowed:
+        raise ValueError(" or ".join(allowed))
     return text
 
 
-def _number(text: str, *, least: int) -> int:
+def _parse_number(text: str, *, least: int) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_NODES_MOST))
     if not is_number or not least <= int(text) <= _NODES_MOST:
         raise ValueError(f"a whole number from {least} to {_NODES_MOST}")

@@ -1,8 +1,8 @@
-"""Is all that is known true? Looked at now and then, and mended where it is not.
+"""Resync: compares watches with the API server and the cache, and repairs both.
 
-Whatever is found is a defect, ours or of what lies between us and etcd: an event that
-never came, or a cache that has not followed. Nothing else would show it; until a watch
-is lost for another reason, a chip may look free that is not.
+Each difference is a defect, ours or of a component between us and etcd: a missing watch
+event, or a cache that has not followed one. Nothing else would reveal it. Until a watch
+breaks for another reason, a chip may look free that is not.
 """
 
 import asyncio
@@ -13,10 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from extender.apiserver.informers import Feed
+from extender.apiserver.informers import Informers
 from extender.cache import decode, verify
 from extender.cache.cache import Cache
-from extender.cache.events import Change, NodeSeen, PodGone, PodSeen, ReportSeen
+from extender.cache.events import (
+    Change,
+    NodeUpdated,
+    PodDeleted,
+    PodUpdated,
+    ReportUpdated,
+)
 from extender.metrics import Metrics
 from kube.errors import KubeError
 from kube.pager import HasMeta, uid_of
@@ -24,188 +30,195 @@ from kube.reflector import ListWatch
 
 log = logging.getLogger(__name__)
 
-#: Objects that are looked at in one go, a tenth of a millisecond each; requests are
-#: answered in between, and the pauses leave them nine tenths of the processor.
+#: Objects that are compared without a pause, a tenth of a millisecond each. Requests
+#: are answered in the pauses, which leave them nine tenths of the processor.
 _SLICE = 8
 _PAUSE_S = 0.01
-#: Differences that are logged each; of a thousand the first tell enough.
-_TOLD = 20
+#: Differences of one comparison that are logged; of a thousand the first are enough.
+_LOGGED_MOST = 20
 
-#: What promises are counted under, beside the watches.
-_PROMISES = "promises"
+#: Label of reservations in the metric of repairs, beside the names of watches.
+_RESERVATIONS = "promises"
 
 T = TypeVar("T", bound=HasMeta)
-_What = Callable[[], Awaitable[None]]
+_Comparison = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """Who answers for chips that were promised."""
+class ReservationCheck:
+    """Finds orphaned reservations, and hands them to a component that ends them."""
 
-    #: UIDs of the pods for whose promises somebody does
-    known: Callable[[], Collection[str]]
-    #: has a promise looked into for which nobody does
+    #: returns UIDs of pods whose reservations a component will end, besides plans
+    owned_uids: Callable[[], Collection[str]]
+    #: hands over the orphaned reservation of the pod with this UID
     take_up: Callable[[str], None]
 
 
-class Sweeping:
-    """Compares now and then. Owner of nothing: cache and watches are repaired."""
+class Resync:
+    """Periodic comparison of watches and cache; owns neither, and repairs both."""
 
     def __init__(
         self,
-        feed: Feed,
+        informers: Informers,
         cache: Cache,
         metrics: Metrics,
         *,
         learn: Callable[[Change], None],
-        promises: Promises,
+        reservations: ReservationCheck,
         every_s: float,
     ) -> None:
-        """Look at nothing yet.
+        """Prepare the comparisons; `run` starts them.
 
         Args:
-            feed: The watches.
-            cache: What they have been brought to.
-            metrics: Counts comparisons, and what is repaired.
-            learn: Lets the cache learn of a change.
-            promises: Who answers for those in the cache.
-            every_s: Time between two comparisons; 0: there are none.
+            informers: The watches of the cluster.
+            cache: Compared with the watches.
+            metrics: Counts comparisons and repairs.
+            learn: Applies an event to the cache.
+            reservations: Finds and hands over orphaned reservations.
+            every_s: Time between two comparisons, in seconds; 0: never.
         """
-        self._feed = feed
+        self._informers = informers
         self._cache = cache
         self._metrics = metrics
         self._learn = learn
-        self._promises = promises
+        self._reservations = reservations
         self._every_s = every_s
         self._rng = random.Random()  # noqa: S311  # jitter, not a secret
-        for name in (*feed.watches(), _PROMISES):
+        for name in (*informers.watches(), _RESERVATIONS):
             metrics.repairs.labels(name)  # shown as 0 from the beginning
-        self._told = 0
+        self._logged = 0
 
     async def run(self) -> None:
-        """Compare now and then until cancelled."""
+        """Compare every `every_s`, with jitter, until cancelled."""
         if not self._every_s:
             return
         async with asyncio.TaskGroup() as group:
-            for what in self._all():
-                group.create_task(self._now_and_then(what))
+            for comparison in self._comparisons():
+                group.create_task(self._repeat(comparison))
 
-    async def _now_and_then(self, what: _What) -> NoReturn:
+    async def _repeat(self, comparison: _Comparison) -> NoReturn:
         while True:
             await asyncio.sleep(self._every_s * self._rng.uniform(0.8, 1.2))
-            await what()
+            await comparison()
 
-    async def once(self) -> None:
-        """Compare everything, and repair what is wrong.
+    async def run_once(self) -> None:
+        """Make all comparisons once, and repair each difference.
 
         Cost:
             One list of versions for each watch, and O(objects), in slices.
         """
-        for what in self._all():
-            await what()
+        for comparison in self._comparisons():
+            await comparison()
 
-    def _all(self) -> list[_What]:
-        watches = self._feed.watches().items()
-        server = [partial(self._against_server, *each) for each in watches]
-        return [*server, self._against_watches]
+    def _comparisons(self) -> list[_Comparison]:
+        watches = self._informers.watches().items()
+        server = [
+            partial(self._compare_with_server, name, watch) for name, watch in watches
+        ]
+        return [*server, self._compare_with_cache]
 
-    async def _against_server(self, name: str, watch: ListWatch[Any]) -> None:
+    async def _compare_with_server(self, name: str, watch: ListWatch[Any]) -> None:
         try:
-            found = await watch.compare()
+            differences = await watch.compare()
         except KubeError as error:
-            log.info("not compared", extra={"what": name, "why": str(error)})
-            found = None
-        result = "given up" if found is None else "done"
+            log.info("watch not compared", extra={"what": name, "why": str(error)})
+            differences = None
+        result = "given up" if differences is None else "done"
         self._metrics.sweeps.labels(result).inc()
-        self._told = 0
-        for each in found or ():
-            self._tell(
+        self._logged = 0
+        for difference in differences or ():
+            self._report(
                 name,
-                each.name,
-                f"expected version {each.expected or 'none'}, "
-                f"found {each.found or 'none'}",
+                difference.name,
+                f"expected version {difference.server_version or 'none'}, "
+                f"found {difference.cached_version or 'none'}",
             )
-        if found:
-            watch.renew()
+        if differences:
+            watch.relist_now()
 
-    async def _against_watches(self) -> None:
-        self._told = 0
-        feed = self._feed
+    async def _compare_with_cache(self) -> None:
+        self._logged = 0
+        informers = self._informers
         for name, slices in (
-            ("nodes", _slices(feed.nodes, decode.node_change)),
-            ("pods", _slices(feed.pods, decode.pod_change)),
-            ("reports", _slices(feed.reports, decode.report_change)),
+            ("nodes", _slices(informers.nodes, decode.node_change)),
+            ("pods", _slices(informers.pods, decode.pod_change)),
+            ("reports", _slices(informers.reports, decode.report_change)),
         ):
             for slice_ in slices:
-                for shown in slice_:
-                    self._mend(name, shown)
+                for event in slice_:
+                    self._repair(name, event)
                 await asyncio.sleep(_PAUSE_S)
-        leaves = next(iter(feed.switches.known()), None)
-        self._mend("switches", decode.switches_change(leaves))
+        leaves = next(iter(informers.switches.objects()), None)
+        self._repair("switches", decode.switches_change(leaves))
         self._drop_strays()
-        self._take_up_promises()
+        self._hand_over_orphans()
 
     def _drop_strays(self) -> None:
-        pods = {pod.metadata.uid for pod in self._feed.pods.known()}
-        nodes = {node.metadata.name for node in self._feed.nodes.known()}
-        reports = map(decode.report_change, self._feed.reports.known())
-        shown_of = {report.node for report in reports if report is not None}
-        for stray in verify.strays(
-            self._cache, nodes=nodes, pods=pods, reports=shown_of
+        pods = {pod.metadata.uid for pod in self._informers.pods.objects()}
+        nodes = {node.metadata.name for node in self._informers.nodes.objects()}
+        reports = map(decode.report_change, self._informers.reports.objects())
+        reported_nodes = {report.node for report in reports if report is not None}
+        for stray in verify.find_strays(
+            self._cache, nodes=nodes, pods=pods, reports=reported_nodes
         ):
-            name, what = _named(stray)
-            self._tell(name, what, "expected nothing, found it in the cache")
+            name, object_name = _describe(stray)
+            self._report(name, object_name, "expected nothing, found it in the cache")
             self._learn(stray)
 
-    def _take_up_promises(self) -> None:
-        """Have those settled that nobody answers for: they would last for ever."""
-        for uid in verify.forgotten(self._cache, self._promises.known()):
+    def _hand_over_orphans(self) -> None:
+        """Hand orphaned reservations to `take_up`; else they would never expire."""
+        for uid in verify.find_orphans(self._cache, self._reservations.owned_uids()):
             pod = self._cache.pods.get(uid)
-            what = f"{pod.namespace}/{pod.name}" if pod else uid
-            self._tell(_PROMISES, what, "chips are promised, and nobody binds it")
-            self._promises.take_up(uid)
+            pod_name = f"{pod.namespace}/{pod.name}" if pod else uid
+            self._report(
+                _RESERVATIONS,
+                pod_name,
+                "expected a bind or preemption for its chips, found none",
+            )
+            self._reservations.take_up(uid)
 
-    def _mend(self, name: str, shown: verify.Shown) -> None:
-        """Have the cache hold what a watch shows."""
-        said = verify.wrong(self._cache, shown)
-        if not said:
+    def _repair(self, name: str, event: verify.Shown) -> None:
+        """Apply an object of a watch to the cache if the cache differs from it."""
+        text = verify.find_drift(self._cache, event)
+        if not text:
             return
-        self._tell(name, _named(shown)[1], said)
-        self._learn(shown)
-        if isinstance(shown, PodSeen) and verify.wrong(self._cache, shown):
-            # what an ended or bound pod never becomes again, this one has
-            self._learn(PodGone(uid=shown.pod.uid))
-            self._learn(shown)
+        self._report(name, _describe(event)[1], text)
+        self._learn(event)
+        if isinstance(event, PodUpdated) and verify.find_drift(self._cache, event):
+            # The cache ignores an ended or bound pod that becomes pending again. So
+            # the pod is deleted from the cache first.
+            self._learn(PodDeleted(uid=event.pod.uid))
+            self._learn(event)
 
-    def _tell(self, name: str, what: str, said: str) -> None:
+    def _report(self, name: str, object_name: str, text: str) -> None:
         self._metrics.repairs.labels(name).inc()
-        self._told += 1
-        if self._told <= _TOLD:
+        self._logged += 1
+        if self._logged <= _LOGGED_MOST:
             log.warning(
-                "what was known was wrong, and is mended",
-                extra={"of": name, "object": what, "why": said},
+                "cache was wrong and is repaired",
+                extra={"of": name, "object": object_name, "why": text},
             )
 
 
 def _slices(
     watch: ListWatch[T], translate: Callable[[T], verify.Shown | None]
 ) -> Iterator[list[verify.Shown]]:
-    """All that a watch shows, a few objects at a time, each as it is then."""
-    known = watch.known()
-    for start in range(0, len(known), _SLICE):
-        some = known[start : start + _SLICE]
-        shown = [translate(obj) for obj in some if watch.get(uid_of(obj)) is obj]
-        yield [each for each in shown if each is not None]
+    """Yield a watch's objects in slices; skip those replaced since the start."""
+    objects = watch.objects()
+    for start in range(0, len(objects), _SLICE):
+        slice_ = objects[start : start + _SLICE]
+        events = [translate(obj) for obj in slice_ if watch.get(uid_of(obj)) is obj]
+        yield [event for event in events if event is not None]
 
 
-def _named(change: Change) -> tuple[str, str]:
-    """Which watch a change is of, and the name of its object."""
+def _describe(change: Change) -> tuple[str, str]:
+    """Return the watch that a change belongs to, and the name of its object."""
     match change:
-        case NodeSeen(name=name):
+        case NodeUpdated(name=name):
             return "nodes", name
-        case ReportSeen(node=node):
+        case ReportUpdated(node=node):
             return "reports", node
-        case PodSeen(pod=pod):
+        case PodUpdated(pod=pod):
             return "pods", f"{pod.namespace}/{pod.name}"
         case _:
             return "pods", getattr(change, "uid", "")

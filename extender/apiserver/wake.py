@@ -1,11 +1,11 @@
-"""Make the scheduler try again when something that it cannot see has become free.
+"""Annotation on nodes that makes schedulers retry pods when chips have become free.
 
-A pod that was refused is tried again when the scheduler sees the cluster change. It
-sees a pod being deleted, but at that moment its chips are still held; that the agent
-released them stands in a ConfigMap, which no scheduler watches, and that a claim was
-confirmed in an annotation of a pod that it has already placed. So when a node offers
-more than it did and pods were refused since the last time, the node gets an
-annotation: a change that every scheduler sees, and that comes after we have seen it.
+A scheduler retries a refused pod when it sees a change of the cluster. It sees that a
+pod is deleted, but at that moment the agent still holds the chips. It does not see the
+release, which is in a ConfigMap that no scheduler watches. Nor does it see that a claim
+is confirmed, in an annotation of a pod already placed. So a node that offers more gets
+an annotation, if pods were refused since the last one. Every scheduler sees this
+change, and only after our cache has the free chips.
 """
 
 import asyncio
@@ -18,52 +18,52 @@ from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: When the node last offered more than before, while pods waited. Unix nanoseconds.
+#: Key; value: time at which the node offered more while pods waited, Unix nanoseconds.
 ANNOTATION = "ascend-affinity/more-free-at"
-#: What becomes free within it wakes the scheduler once. Unit: seconds.
+#: Nodes that improve within this time wake the scheduler once. Unit: seconds.
 TOGETHER_S = 0.1
-#: Nodes that are marked for one wake. One is enough to have all pods tried; a few
-#: more help schedulers that look at the node first.
+#: Most nodes annotated for one wake. One makes schedulers retry all pods; a few more
+#: help schedulers that check the changed node first.
 MARKED_MOST = 8
 
-#: Marks one node; raises KubeError.
+#: Sets the annotation on the node of this name; raises KubeError.
 Mark = Callable[[str], Awaitable[None]]
 
 
-class Waker:
-    """Protects which nodes have become better, and whether a pod waits."""
+class SchedulerWaker:
+    """Owner of the improved nodes to annotate, and of whether a pod waits for one."""
 
     def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
-        """Know of nobody who waits.
+        """Start without a waiting pod.
 
         Args:
             mark: sets the annotation on a node.
-            any_node: names one that the scheduler sees; "" is none.
+            any_node: returns the name of some node of the cluster; "" if it has none.
         """
-        self._any = any_node
+        self._any_node = any_node
         self._mark = mark
-        self._better: set[str] = set()
-        self._is_awaited = False
+        self._improved: set[str] = set()
+        self._is_pod_waiting = False
         self._woken = asyncio.Event()
 
-    def refused(self) -> None:
-        """Note that a pod found no node."""
-        self._is_awaited = True
+    def note_refused(self) -> None:
+        """Remember that a pod was refused and waits."""
+        self._is_pod_waiting = True
 
-    def better(self, names: Collection[str]) -> None:
-        """Note that these nodes offer more than before."""
-        if names and self._is_awaited:
-            self._better.update(names)
+    def note_improved(self, names: Collection[str]) -> None:
+        """Schedule a wake for nodes that offer more than before, if a pod waits."""
+        if names and self._is_pod_waiting:
+            self._improved.update(names)
             self._woken.set()
 
-    def again(self) -> None:
-        """Have pods that found no node tried again, though no node is better."""
-        some = next(iter(self._better), None) or self._any()
-        if some:
-            self.better((some,))
+    def retry_all(self) -> None:
+        """Schedule a wake although no node has improved, if a pod waits."""
+        name = next(iter(self._improved), None) or self._any_node()
+        if name:
+            self.note_improved((name,))
 
     async def run(self) -> NoReturn:
-        """Wake the scheduler whenever it is worth it, until cancelled."""
+        """Annotate improved nodes while pods wait, until cancelled."""
         backoff = Backoff()
         while True:
             await self._woken.wait()
@@ -81,21 +81,21 @@ class Waker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Mark the nodes that have become better.
+        """Annotate the improved nodes.
 
         Raises:
-            KubeError: some were not marked; they are still to be.
+            KubeError: a node was not annotated; it stays in the queue, as those after.
         """
         self._woken.clear()
-        self._is_awaited = False
-        names = sorted(self._better)
-        self._better.clear()
+        self._is_pod_waiting = False
+        names = sorted(self._improved)
+        self._improved.clear()
         for position, name in enumerate(names[:MARKED_MOST]):
             try:
                 await self._mark(name)
             except NotFoundError:
                 continue
             except KubeError:
-                self._is_awaited = True
-                self.better(names[position:])
+                self._is_pod_waiting = True
+                self.note_improved(names[position:])
                 raise

@@ -1,12 +1,12 @@
-"""The API server, as those who bind, mark and plan pods see it."""
+"""Requests to the API server for decisions: bind, annotate, evict, record events."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from extender.apiserver.wake import Waker
+from extender.apiserver.wake import SchedulerWaker
 from extender.cache import decode
-from extender.gang.membership import Told
+from extender.gang.membership import SizeSource
 from extender.gang.size import Size, size_of
 from extender.kube_scheduler.protocol import BindArgs
 from kube import configmaps, objects, podgroups, pods, workloads
@@ -20,21 +20,26 @@ from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
-#: The longest pause before a watch is tried again: there are one or two of us, no
-#: fleet, and pods wait for us.
+#: Longest pause in seconds before a watch is retried. It is short because there are one
+#: or two extenders, not a fleet, and pods wait for them.
 PAUSE_S = 5.0
 
 
 class KubePods:
-    """Binding's view of the API server."""
+    """Requests of the binder on pods."""
 
     def __init__(self, client: Client, *, bind_s: float = pods.BIND_S) -> None:
-        """Use an open client, and give a bind so long."""
+        """Use an open client.
+
+        Args:
+            client: an open client.
+            bind_s: timeout of a bind in seconds.
+        """
         self._client = client
         self._bind_s = bind_s
 
     async def get(self, namespace: str, name: str) -> objects.Pod:
-        """Return the pod of that name as it is now."""
+        """Return the current pod of that name."""
         return await pods.get(self._client, namespace, name)
 
     async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
@@ -51,10 +56,9 @@ class KubePods:
 
 
 class KubeMarks:
-    """Marking's view of the API server."""
+    """Requests that annotate pods which Volcano has allocated."""
 
     def __init__(self, client: Client) -> None:
-        """Use an open client."""
         self._client = client
 
     async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
@@ -69,21 +73,20 @@ class KubeMarks:
 
 
 class KubeGroups:
-    """Volcano's PodGroups, as those who explain see them."""
+    """Requests on the conditions of Volcano's PodGroups."""
 
     def __init__(self, client: Client) -> None:
-        """Use an open client."""
         self._client = client
 
     async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
-        """Return a PodGroup's version and its conditions."""
-        found = await podgroups.get(self._client, namespace, name)
-        return found.metadata.resource_version, found.conditions
+        """Return a PodGroup's resource version and its conditions."""
+        pod_group = await podgroups.get(self._client, namespace, name)
+        return pod_group.metadata.resource_version, pod_group.conditions
 
     async def write(
         self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
     ) -> None:
-        """Write them, if nobody has written since that version."""
+        """Replace the conditions if the PodGroup still has that resource version."""
         await podgroups.set_conditions(
             self._client,
             namespace=namespace,
@@ -93,16 +96,15 @@ class KubeGroups:
         )
 
 
-class KubeShare:
-    """The ConfigMap that says what jobs have made of the leaf switches."""
+class KubeTorShare:
+    """Request that writes the ConfigMap `tor-share-cm`."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        """Use an open client; write into this namespace."""
         self._client = client
         self._namespace = namespace
 
     async def share(self, text: str) -> None:
-        """Have the ConfigMap say this; make it if there is none."""
+        """Write this text into the ConfigMap; create it if it does not exist."""
         name, data = switches.SHARE_NAME, {switches.SHARE_KEY: text}
         try:
             await configmaps.patch(
@@ -119,29 +121,32 @@ class KubeShare:
 
 
 class KubeJobs:
-    """Planning's view of the world."""
+    """Requests of the planner: size of a job, eviction, events, wake."""
 
-    def __init__(self, client: Client, recorder: Recorder, waker: Waker) -> None:
+    def __init__(
+        self, client: Client, recorder: Recorder, waker: SchedulerWaker
+    ) -> None:
         """Use an open client."""
         self._client = client
         self._recorder = recorder
         self._waker = waker
 
-    async def size(self, told: Told) -> Size | str:
-        """How many pods a job has, or why its object cannot be read."""
+    async def size(self, size_source: SizeSource) -> Size | str:
+        """Return the size of a job, or the reason why it is not known."""
         try:
-            found = await workloads.get(self._client, told.path)
+            workload = await workloads.get(self._client, size_source.path)
         except KubeError as error:
-            log.warning("job not read", extra={"path": told.path, "error": str(error)})
-            return (
-                f"its {told.kind} cannot be read, which says how many pods the job has"
+            log.warning(
+                "job not read", extra={"path": size_source.path, "error": str(error)}
             )
-        size = size_of(told.kind, found, decode.RESOURCES)
-        return size or f"its {told.kind} does not say how many pods the job has"
+            kind = size_source.kind
+            return f"its {kind} cannot be read, which says how many pods the job has"
+        size = size_of(size_source.kind, workload, decode.RESOURCES)
+        return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod; once, whatever comes of it."""
-        named = f"{pod.namespace}/{pod.name}"
+        """Evict a pod with one attempt; a failure is logged."""
+        pod_name = f"{pod.namespace}/{pod.name}"
         try:
             await pods.evict(
                 self._client, namespace=pod.namespace, name=pod.name, uid=pod.uid
@@ -149,30 +154,38 @@ class KubeJobs:
         except KubeError as error:
             log.warning(
                 "pod of an incomplete job not evicted",
-                extra={"pod": named, "error": str(error)},
+                extra={"pod": pod_name, "error": str(error)},
             )
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
-        """Say on a pod what became of its job."""
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        """Record a warning event on a pod about its job."""
         log.warning(
-            "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": said}
+            "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text}
         )
-        self._recorder.record(about(pod), reason=reason, message=said, type="Warning")
+        self._recorder.record(
+            pod_regarding(pod), reason=reason, message=text, type="Warning"
+        )
 
     def wake(self) -> None:
-        """Have the scheduler try pods again: it sees any node change."""
-        self._waker.again()
+        """Make the scheduler retry refused pods, by a change of a node."""
+        self._waker.retry_all()
 
 
-def about(pod: NpuPod) -> Regarding:
-    """The pod, for an event on it."""
+def pod_regarding(pod: NpuPod) -> Regarding:
+    """Return the reference to a pod for an event on it."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 
-def reports(
+def watch_config_maps(
     client: Client, *, name: str = "", labels: Mapping[str, str] = MappingProxyType({})
 ) -> ListWatch[objects.ConfigMap]:
-    """Follow ConfigMaps of agents and operators: one by name, or some by labels."""
+    """Return a list-watch of ConfigMaps of agents and operators.
+
+    Args:
+        client: an open client.
+        name: of one ConfigMap; "": choose by labels.
+        labels: used without a name only; empty: all ConfigMaps.
+    """
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     return ListWatch(
         client,

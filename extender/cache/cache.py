@@ -1,23 +1,23 @@
-"""What is known of the cluster, changed one event at a time by `step`.
+"""The extender's copy of the cluster, changed by `step` for one event at a time.
 
-Without I/O and without a clock: a change comes in with the time at which it is
-learnt, and only the node that it touches is computed again. Everything here is a copy:
-its source of truth is the API server (watches), except the promises of binds under
-way, whose owner is `binding`; a restart rebuilds the one and voids the other.
+It does no I/O and reads no clock: each event carries the time at which it was learnt.
+Only the node that an event touches is computed again. Source of truth: the API server,
+through its watches. Reservations alone are the extender's own; a restart drops them and
+reads everything else again.
 
-Invariant: a chip is free only if no living pod claims it, no promise holds it, and
-the agent neither holds nor releases it, however late or often events arrive. What can
-never come back does not: a pod's node once set stays set, a pod that ended has ended.
+Invariant: a chip is free only if no living pod claims it, no reservation has it, and
+the agent neither holds nor releases it, in whatever order events arrive. A pod that has
+a node keeps it, and a pod that has ended stays ended.
 """
 
 from typing import assert_never
 
-from extender.cache import events, heartbeats
-from extender.cache.events import Assumed, Change
-from extender.cache.node_record import Host, Record, offers_more
-from extender.cache.rejections import Storms
-from extender.cache.requests import Loads
-from extender.cache.unconfirmed import Waiting
+from extender.cache import events, node_state
+from extender.cache.events import Change, Reservation
+from extender.cache.node_state import NodeInfo, ResourceState, offers_more
+from extender.cache.rejections import OwnerBackoff
+from extender.cache.requests import RequestedResources
+from extender.cache.unconfirmed import UnconfirmedClaims
 from extender.gang import events as gang_events
 from extender.gang import permit
 from extender.gang.gangs import Gangs
@@ -43,359 +43,393 @@ class Cache:
 
         Args:
             self_maintain: True: free chips follow from inventory, health and pods.
-                False: the ConfigMap's list bounds them as well.
-            agent_silent_s: a node whose agent has shown no life for so long is out.
-            limits: how long what concerns whole jobs may take.
-            bare_nodes: whether nodes without any report count, by what they offer.
+                False: the list in the agent's ConfigMap limits them as well.
+            agent_silent_s: An agent that published nothing for so long counts as
+                silent.
+            limits: Time limits for jobs of several pods.
+            bare_nodes: Whether a node without an agent counts, by what its Node offers.
         """
         self.limits = limits
         self._self_maintain = self_maintain
         self._bare_nodes = bare_nodes
         self.agent_silent_s = agent_silent_s
-        #: {node: what is known of it}
-        self.hosts: dict[str, Host] = {}
-        #: claims that no Allocate has served yet
-        self.waiting = Waiting()
-        #: {uid: pod}; pods that ask for NPUs, ended ones too, until they are deleted
+        #: {node: its entry}
+        self.nodes: dict[str, NodeInfo] = {}
+        #: claims without a confirmed Allocate
+        self.unconfirmed_claims = UnconfirmedClaims()
+        #: {uid: pod} of pods that ask for NPUs, until they are deleted
         self.pods: dict[str, NpuPod] = {}
         #: {(namespace, name): uid} of the newest pod of that name
         self.uids: dict[tuple[str, str], str] = {}
-        #: {uid: promise}
-        self.assumed: dict[str, Assumed] = {}
+        #: {uid: reservation}
+        self.reservations: dict[str, Reservation] = {}
         self.cluster = Cluster()
-        #: nodes that offer more than before; whoever acts on it clears it
-        self.better: set[str] = set()
-        self.storms = Storms()
+        #: names of nodes that offer more than before; the waker clears it
+        self.improved_nodes: set[str] = set()
+        self.owner_backoff = OwnerBackoff()
         #: jobs of several pods
         self.gangs = Gangs()
-        #: what is to be done for them; whoever does it clears it
+        #: effects for jobs of several pods; the planner carries them out and clears it
         self.effects: list[gang_events.Effect] = []
-        #: CPU and memory that pods ask for
-        self.loads = Loads()
-        #: {uid: priority} of pods that ask for NPUs, where it is not 0
+        #: CPU and memory that living pods request
+        self.requested_resources = RequestedResources()
+        #: {uid: priority} of pods that ask for NPUs; without those of priority 0
         self.priorities: dict[str, int] = {}
-        #: {pod or job: chips that are freed for it}
-        self.rooms: dict[str, events.RoomKept] = {}
-        #: {resource: {node: (the job that it is kept for, that job's priority)}}
-        self.kept: dict[str, dict[str, tuple[str, int]]] = {}
+        #: {UID of a pod, or job: chips that preemption frees for it}
+        self.nominations: dict[str, events.Nominated] = {}
+        #: {resource: {node: (job that the node is reserved for, its priority)}}
+        self.reserved_nodes: dict[str, dict[str, tuple[str, int]]] = {}
         #: (tor_info, tor_level) of the leaf switches' ConfigMap; "" if absent
         self.switch_texts = ("", "")
-        #: grows when a node turns out to be of another SuperPoD
+        #: grows when the SuperPoD of a node changes
         self.superpods_version = 0
-        #: grows with whatever a plan depends on
+        #: grows with every change that may change a plan
         self.version = 0
-        #: how much later than the youngest report all was read; None: it is not yet
+        #: age of the newest report when the first list was complete; None before that
         self.ahead_s: float | None = None
-        #: what is out of sight, as a sentence names it; "" for nothing
+        #: kinds of objects whose watch is down, for sentences; "" if none is
         self.lost = ""
         #: seconds since the epoch, of the last `Ticked`
         self.ticked_s = 0.0
 
-    def host(self, name: str) -> Host:
-        """What is known of a node; a new one if that is nothing."""
-        host = self.hosts.get(name)
-        if host is None:
-            host = self.hosts[name] = Host(name=name, takes_bare=self._bare_nodes)
-        return host
+    def ensure_node(self, name: str) -> NodeInfo:
+        """Return a node's entry; add an empty one if the node is unknown."""
+        node_info = self.nodes.get(name)
+        if node_info is None:
+            node_info = self.nodes[name] = NodeInfo(
+                name=name, takes_bare=self._bare_nodes
+            )
+        return node_info
 
-    def record(self, name: str, resource: str) -> Record:
-        """What is known of a node's chips of a resource; new if that is nothing."""
-        host = self.host(name)
-        record = host.line(resource)
-        if record is None:
-            record = Record(host=host, resource=resource)
-            host.lines = *host.lines, record
-        return record
+    def ensure_resource(self, name: str, resource: str) -> ResourceState:
+        """Return the state of one resource on a node.
 
-    def line(self, name: str, resource: str) -> Record | None:
-        """The same, if there is anything."""
-        host = self.hosts.get(name)
-        return None if host is None else host.line(resource)
+        Add an empty one if it is unknown.
+        """
+        node_info = self.ensure_node(name)
+        resource_state = node_info.find_resource(resource)
+        if resource_state is None:
+            resource_state = ResourceState(node_info=node_info, resource=resource)
+            node_info.resources = *node_info.resources, resource_state
+        return resource_state
+
+    def resource_state(self, name: str, resource: str) -> ResourceState | None:
+        """Return the state of one resource on a node; None if it is unknown."""
+        node_info = self.nodes.get(name)
+        return None if node_info is None else node_info.find_resource(resource)
 
     def pod(self, namespace: str, name: str) -> NpuPod | None:
-        """The newest pod of that name, if it asks for NPUs."""
+        """Return the newest pod of that name.
+
+        None if it asks for no NPU or is unknown.
+        """
         return self.pods.get(self.uids.get((namespace, name), ""))
 
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
-        """The nodes where a pod waits that `pod` could be taken for."""
-        return self.waiting.conflicts(pod.shape)
+        """Return the nodes with a claim that Allocate could mix up with `pod`."""
+        return self.unconfirmed_claims.conflicts(pod.shape)
 
-    def kept_from(self, uid: str) -> frozenset[str]:
-        """The nodes that are kept for another job than this pod's."""
-        if not self.kept:
+    def nodes_reserved_from(self, uid: str) -> frozenset[str]:
+        """Return the nodes that are reserved for a job other than this pod's."""
+        if not self.reserved_nodes:
             return frozenset()
-        job, mine = self.gangs.job_of.get(uid, ""), self.priorities.get(uid, 0)
+        job, own_priority = self.gangs.job_of.get(uid, ""), self.priorities.get(uid, 0)
         pod = self.pods.get(uid)
-        resources = self.kept if pod is None else (pod.shape.resource,)
+        resources = self.reserved_nodes if pod is None else (pod.shape.resource,)
         return frozenset(
             node
             for resource in resources
-            for node, (other, priority) in self.kept.get(resource, {}).items()
-            if other != job and mine <= priority
+            for node, (owner, priority) in self.reserved_nodes.get(resource, {}).items()
+            if owner != job and own_priority <= priority
         )
 
-    def of_job(self, event: gang_events.Event, now_s: float) -> None:
-        """Move the jobs of several pods on; what is to be done waits in `effects`."""
+    def step_gang(self, event: gang_events.Event, now_s: float) -> None:
+        """Apply an event to the jobs of several pods.
+
+        Append its effects to `effects`.
+        """
         self.effects += permit.step(self.gangs, event, now_s, self.limits)
 
-    def compute(self, record: Record) -> None:
-        """Bring chips of a node up to date in the index, and forget what is nothing."""
+    def recompute(self, resource_state: ResourceState) -> None:
+        """Update the index for one resource of a node.
+
+        Remove entries that became empty.
+        """
         self.version += 1
-        host, resource = record.host, record.resource
-        if record.is_empty:
-            host.lines = tuple(each for each in host.lines if each is not record)
-            self.tidy(host)
-        has_gone_on = self.waiting.put(host.name, resource, record.unconfirmed())
-        before = self.cluster.line(resource).get(host.name)
-        state = record.state(self_maintain=self._self_maintain)
+        node_info, resource = resource_state.node_info, resource_state.resource
+        if resource_state.is_empty:
+            node_info.resources = tuple(
+                state_of_resource
+                for state_of_resource in node_info.resources
+                if state_of_resource is not resource_state
+            )
+            self.forget_if_empty(node_info)
+        has_gone_on = self.unconfirmed_claims.put(
+            node_info.name, resource, resource_state.unconfirmed()
+        )
+        before = self.cluster.nodes(resource).get(node_info.name)
+        state = resource_state.state(self_maintain=self._self_maintain)
         if has_gone_on or offers_more(before, state):
-            self.better.add(host.name)
+            self.improved_nodes.add(node_info.name)
         if state is not None:
             self.cluster.put(state)
         else:
-            self.cluster.drop(host.name, resource)
+            self.cluster.drop(node_info.name, resource)
 
-    def tidy(self, host: Host) -> None:
-        """Forget a node of which nothing is known."""
-        if host.is_empty:
-            self.hosts.pop(host.name, None)
+    def forget_if_empty(self, node_info: NodeInfo) -> None:
+        """Remove a node's entry if nothing is known of the node."""
+        if node_info.is_empty:
+            self.nodes.pop(node_info.name, None)
 
     @property
     def self_maintains(self) -> bool:
-        """Whether free chips follow from pods, whatever the agents list."""
+        """Whether free chips follow from pods alone, without the agents' lists."""
         return self._self_maintain
 
-    def maintain(self, *, itself: bool) -> None:
-        """Work out free chips from pods, or have the agents' lists bound them too."""
+    def set_self_maintain(self, *, itself: bool) -> None:
+        """Switch how free chips are computed, and compute all nodes again."""
         self._self_maintain = itself
-        for record in self.records():
-            self.compute(record)
+        for resource_state in self.resource_states():
+            self.recompute(resource_state)
 
-    def records(self) -> list[Record]:
-        """All that is known of chips, of one node after the other."""
-        return [record for host in self.hosts.values() for record in host.lines]
+    def resource_states(self) -> list[ResourceState]:
+        """Return the state of every resource of every node, node by node."""
+        return [
+            resource_state
+            for node_info in self.nodes.values()
+            for resource_state in node_info.resources
+        ]
 
-    def hear(self, record: Record, now_s: float) -> None:
-        """Have a record read what its node's report says now."""
-        if record.hear(now_s, self.agent_silent_s, self.ahead_s or 0.0):
+    def apply_report(self, resource_state: ResourceState, now_s: float) -> None:
+        """Parse a node's ConfigMap texts again; count a changed SuperPoD."""
+        if resource_state.apply_report(now_s, self.agent_silent_s, self.ahead_s or 0.0):
             self.superpods_version += 1
 
 
 def step(cache: Cache, change: Change, now_s: float) -> None:
-    """Let one thing happen.
+    """Apply one event to the cache.
 
     Args:
-        cache: changed in place.
-        change: what happened.
-        now_s: seconds since the epoch, when we learnt of it.
+        cache: Changed in place.
+        change: The event.
+        now_s: Seconds since the epoch, when the extender learnt of it.
 
     Cost:
-        O(pods and chips of the touched node); Ticked and ModeSet: O(nodes).
+        O(pods and chips of the touched node); Ticked and SelfMaintainSet: O(nodes).
     """
     match change:
-        case events.NodeSeen():
-            _node_seen(cache, change, now_s)
-        case events.ReportSeen():
+        case events.NodeUpdated():
+            _update_node(cache, change, now_s)
+        case events.ReportUpdated():
             _report(cache, change, now_s)
-        case events.PodSeen():
-            _pod_seen(cache, change, now_s)
-        case events.PodGone():
-            _pod_gone(cache, change.uid, now_s)
+        case events.PodUpdated():
+            _update_pod(cache, change, now_s)
+        case events.PodDeleted():
+            _delete_pod(cache, change.uid, now_s)
         case events.Ticked():
             _tick(cache, change, now_s)
-        case events.RoomKept():
-            _keep_room(cache, change)
-        case events.RoomGivenUp():
-            _give_room_up(cache, change.owner)
+        case events.Nominated():
+            _nominate(cache, change)
+        case events.NominationCleared():
+            _clear_nomination(cache, change.owner)
         case _:
             _step(cache, change)
 
 
 def _step(
     cache: Cache,
-    change: events.OtherSeen
+    change: events.OtherPodUpdated
     | events.SizeRead
-    | events.SwitchesSeen
-    | Assumed
-    | events.Dropped
-    | events.ModeSet,
+    | events.SwitchesUpdated
+    | Reservation
+    | events.Unreserved
+    | events.SelfMaintainSet,
 ) -> None:
-    """Let something happen that is the same whenever it does."""
+    """Apply an event whose result does not depend on the time."""
     match change:
-        case events.OtherSeen():
-            cache.loads.put(change.uid, change.node, change.ask)
+        case events.OtherPodUpdated():
+            cache.requested_resources.put(change.uid, change.node, change.ask)
             cache.gangs.put_other(change.uid, change.job)
-        case events.SwitchesSeen():
+        case events.SwitchesUpdated():
             cache.switch_texts = (change.tor_info, change.tor_level)
             cache.version += 1
         case events.SizeRead():
-            cache.gangs.read(change.job, change.size, change.problem)
-        case events.Assumed():
+            cache.gangs.set_size(change.job, change.size, change.problem)
+        case events.Reservation():
             _drop(cache, change.uid, computed=change.node)
-            cache.assumed[change.uid] = change
-            record = cache.record(change.node, change.shape.resource)
-            record.put_assumed(change)
-            cache.compute(record)
-        case events.Dropped():
+            cache.reservations[change.uid] = change
+            resource_state = cache.ensure_resource(change.node, change.shape.resource)
+            resource_state.reserve(change)
+            cache.recompute(resource_state)
+        case events.Unreserved():
             _drop(cache, change.uid)
-        case events.ModeSet():
-            cache.maintain(itself=change.self_maintain)
+        case events.SelfMaintainSet():
+            cache.set_self_maintain(itself=change.self_maintain)
         case _:
             assert_never(change)
 
 
-def _keep_room(cache: Cache, room: events.RoomKept) -> None:
-    cache.rooms[room.owner] = room
-    for node, mask in room.chips.items():
-        record = cache.record(node, room.resource)
-        record.kept[room.owner] = mask
-        cache.compute(record)
+def _nominate(cache: Cache, nomination: events.Nominated) -> None:
+    cache.nominations[nomination.owner] = nomination
+    for node, mask in nomination.chips.items():
+        resource_state = cache.ensure_resource(node, nomination.resource)
+        resource_state.nominated[nomination.owner] = mask
+        cache.recompute(resource_state)
 
 
-def _give_room_up(cache: Cache, owner: str) -> None:
-    room = cache.rooms.pop(owner, None)
-    if room is None:
+def _clear_nomination(cache: Cache, owner: str) -> None:
+    nomination = cache.nominations.pop(owner, None)
+    if nomination is None:
         return
-    for node in room.chips:
-        record = cache.record(node, room.resource)
-        del record.kept[owner]
-        cache.compute(record)
+    for node in nomination.chips:
+        resource_state = cache.ensure_resource(node, nomination.resource)
+        del resource_state.nominated[owner]
+        cache.recompute(resource_state)
 
 
-def _node_seen(cache: Cache, change: events.NodeSeen, now_s: float) -> None:
-    host = cache.host(change.name)
-    host.inventory_text = change.inventory
-    host.room = change.room
-    host.address = change.address
-    host.superpod = change.superpod
+def _update_node(cache: Cache, change: events.NodeUpdated, now_s: float) -> None:
+    node_info = cache.ensure_node(change.name)
+    node_info.inventory_text = change.inventory
+    node_info.allocatable_resources = change.allocatable_resources
+    node_info.address = change.address
+    node_info.superpod = change.superpod
     offers = {offer.product.resource: offer for offer in change.offers}
     for resource in offers:
-        cache.record(change.name, resource)
-    for record in host.lines:
-        offer = offers.get(record.resource)
-        record.allocatable = offer.allocatable if offer else 0
-        record.put_product(offer.product if offer else None)
-        cache.hear(record, now_s)  # its report may have come first
-        cache.compute(record)
-    cache.tidy(host)
+        cache.ensure_resource(change.name, resource)
+    for resource_state in node_info.resources:
+        offer = offers.get(resource_state.resource)
+        resource_state.allocatable = offer.allocatable if offer else 0
+        resource_state.put_product(offer.product if offer else None)
+        cache.apply_report(resource_state, now_s)  # its report may have come first
+        cache.recompute(resource_state)
+    cache.forget_if_empty(node_info)
 
 
-def _report(cache: Cache, change: events.ReportSeen, now_s: float) -> None:
-    host = cache.host(change.node)
+def _report(cache: Cache, change: events.ReportUpdated, now_s: float) -> None:
+    node_info = cache.ensure_node(change.node)
     texts = (change.device_info, change.affinity)
-    if cache.ahead_s is not None and texts != host.report_texts:
-        host.told_s = now_s
-    host.report_texts = texts
-    for record in host.lines:
-        cache.hear(record, now_s)
-        cache.compute(record)
-    cache.tidy(host)
+    if cache.ahead_s is not None and texts != node_info.report_texts:
+        node_info.report_seen_s = now_s
+    node_info.report_texts = texts
+    for resource_state in node_info.resources:
+        cache.apply_report(resource_state, now_s)
+        cache.recompute(resource_state)
+    cache.forget_if_empty(node_info)
 
 
 def _judge_reports(cache: Cache, now_s: float) -> None:
-    cache.ahead_s = heartbeats.ahead_s(cache.records(), now_s)
-    for record in cache.records():
-        if heartbeats.judge(record, cache.ahead_s, now_s, cache.agent_silent_s):
-            cache.compute(record)
+    cache.ahead_s = node_state.report_age_s(cache.resource_states(), now_s)
+    for resource_state in cache.resource_states():
+        if node_state.apply_report_age(
+            resource_state, cache.ahead_s, now_s, cache.agent_silent_s
+        ):
+            cache.recompute(resource_state)
 
 
-def _pod_seen(cache: Cache, change: events.PodSeen, now_s: float) -> None:
+def _update_pod(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
     pod = change.pod
     before = cache.pods.get(pod.uid)
     if before is not None and (
         (before.terminal and not pod.terminal) or (before.node and not pod.node)
     ):
-        return  # old news: an ended pod does not live again, a bound one stays bound
+        return  # stale: an ended pod stays ended, a bound one stays bound
     if change.rejected and before is not None and not before.terminal:
-        cache.storms.rejected(pod.owner, now_s)
+        cache.owner_backoff.record_rejection(pod.owner, now_s)
     cache.pods[pod.uid] = pod
     cache.uids[pod.namespace, pod.name] = pod.uid
-    _sit(cache, change, now_s)
+    _update_member(cache, change, now_s)
     if pod.node or pod.terminal:
         _drop(cache, pod.uid, computed=pod.node)
     if not pod.node:
         return
-    record = cache.record(pod.node, pod.shape.resource)
+    resource_state = cache.ensure_resource(pod.node, pod.shape.resource)
     if pod.terminal:
-        record.drop_tenant(pod.uid, now_s)
+        resource_state.remove_tenant(pod.uid, now_s)
     else:
-        record.put_tenant(pod)
-    cache.compute(record)
+        resource_state.put_tenant(pod)
+    cache.recompute(resource_state)
 
 
-def _sit(cache: Cache, change: events.PodSeen, now_s: float) -> None:
-    """Note what a pod takes besides chips, and its seat in its job."""
-    pod, seat = change.pod, change.seat
+def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
+    """Update a pod's requests and priority, and its membership in a job."""
+    pod, member = change.pod, change.member
     if change.priority:
         cache.priorities[pod.uid] = change.priority
     if pod.terminal:
-        cache.loads.drop(pod.uid)
+        cache.requested_resources.drop(pod.uid)
     else:
-        cache.loads.put(pod.uid, pod.node, change.ask)
-    job = seat.membership.job if seat is not None else ""
+        cache.requested_resources.put(pod.uid, pod.node, change.ask)
+    job = member.membership.job if member is not None else ""
     if cache.gangs.job_of.get(pod.uid, job) != job:
-        _leave(cache, pod.uid, now_s)  # its labels say so
-    if seat is None:
+        _leave(cache, pod.uid, now_s)  # its labels changed
+    if member is None:
         return
     if pod.phase == "Failed":
         _leave(cache, pod.uid, now_s)
         return
-    seated = bool(pod.node) or pod.terminal
-    cache.gangs.put(pod.uid, seat, seated=seated, ending=pod.deleting)
-    if seated:
-        cache.of_job(gang_events.Seated(uid=pod.uid), now_s)
+    bound = bool(pod.node) or pod.terminal
+    cache.gangs.put(pod.uid, member, bound=bound, ending=pod.deleting)
+    if bound:
+        cache.step_gang(gang_events.Bound(uid=pod.uid), now_s)
     elif pod.deleting:
-        cache.of_job(gang_events.Lost(uid=pod.uid), now_s)
+        cache.step_gang(gang_events.MemberRemoved(uid=pod.uid), now_s)
 
 
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
-    """A pod is no member of its job any more."""
-    cache.of_job(gang_events.Lost(uid=uid), now_s)
+    """Remove a pod from its job."""
+    cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)
 
 
-def _pod_gone(cache: Cache, uid: str, now_s: float) -> None:
+def _delete_pod(cache: Cache, uid: str, now_s: float) -> None:
     _drop(cache, uid)
     _leave(cache, uid, now_s)
-    cache.loads.drop(uid)
+    cache.requested_resources.drop(uid)
     cache.priorities.pop(uid, None)
     pod = cache.pods.pop(uid, None)
     if pod is None:
         return
     if cache.uids.get((pod.namespace, pod.name)) == uid:
         del cache.uids[pod.namespace, pod.name]
-    record = cache.line(pod.node, pod.shape.resource)
-    if record is not None:
-        record.drop_tenant(uid, now_s)
-        cache.compute(record)
+    resource_state = cache.resource_state(pod.node, pod.shape.resource)
+    if resource_state is not None:
+        resource_state.remove_tenant(uid, now_s)
+        cache.recompute(resource_state)
 
 
 def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
-    """Forget a promise; a node that is computed anyway never looks free meanwhile."""
-    promise = cache.assumed.pop(uid, None)
-    if promise is not None:
-        record = cache.record(promise.node, promise.shape.resource)
-        del record.assumed[uid]
-        if promise.node != computed:
-            cache.compute(record)
+    """Delete a pod's reservation.
+
+    Args:
+        computed: A node that the caller computes again itself. Its chips must not look
+            free in between.
+    """
+    reservation = cache.reservations.pop(uid, None)
+    if reservation is not None:
+        resource_state = cache.ensure_resource(
+            reservation.node, reservation.shape.resource
+        )
+        del resource_state.reservations[uid]
+        if reservation.node != computed:
+            cache.recompute(resource_state)
 
 
 def _tick(cache: Cache, change: events.Ticked, now_s: float) -> None:
     if change.is_all_read and cache.ahead_s is None:
         _judge_reports(cache, now_s)
     is_seen_again = bool(cache.lost) and not change.lost
-    if is_seen_again or cache.storms.has_ended(cache.ticked_s, now_s):
-        # the wait was every node's; to have the pods tried again, one is enough
-        cache.better.update(cache.cluster.names[:1])
+    if is_seen_again or cache.owner_backoff.has_ended(cache.ticked_s, now_s):
+        # a back-off holds for all nodes; one improved node wakes the pods
+        cache.improved_nodes.update(cache.cluster.names[:1])
     cache.lost = change.lost
     cache.ticked_s = now_s
-    cache.of_job(gang_events.Ticked(), now_s)
-    cache.storms.forget(now_s)
+    cache.step_gang(gang_events.Ticked(), now_s)
+    cache.owner_backoff.forget(now_s)
     heard_s = now_s - cache.agent_silent_s
-    for record in cache.records():
-        if record.is_calm(heard_s):
-            continue  # so are nearly all, and each second all are looked at
-        silent = record.has_fallen_silent(now_s, cache.agent_silent_s)
-        if record.show(now_s) or silent != record.is_silent:
-            record.is_silent = silent
-            cache.compute(record)
+    for resource_state in cache.resource_states():
+        if resource_state.has_nothing_to_expire(heard_s):
+            continue  # true for nearly all, and every second all are checked
+        silent = resource_state.is_agent_silent(now_s, cache.agent_silent_s)
+        if resource_state.expire_unshown(now_s) or silent != resource_state.is_silent:
+            resource_state.is_silent = silent
+            cache.recompute(resource_state)

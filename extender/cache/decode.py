@@ -1,4 +1,4 @@
-"""From what the API server shows to what the cache understands: pure translation."""
+"""Translate objects of the API server into events of the cache."""
 
 from extender.cache import events, requests
 from extender.gang import membership
@@ -8,80 +8,82 @@ from scheduler_core.products.table import Product
 from scheduler_core.wire import deviceinfo, inventory, switches
 from scheduler_core.wire.pods import NpuPod
 
-#: The resources that pods may ask us for, each once.
+#: All resource names that pods may request, without duplicates.
 RESOURCES: tuple[str, ...] = tuple(
     dict.fromkeys(product.resource for product in table.PRODUCTS)
 )
 
 _REPORT_PREFIX = deviceinfo.configmap_name("")
 
-#: Of a Node: the SuperPoD that it is of, as agents write it.
+#: Annotation of a Node with its SuperPoD; agents write it.
 SUPERPOD_ID = "superPodID"
 
-#: Reasons with which a kubelet refuses to admit a pod for what it asks of the node.
+#: Reasons of a kubelet that rejects a pod at admission.
 _REJECTIONS = ("UnexpectedAdmissionError", "TopologyAffinityError")
-#: … and their form for a resource that ran out: `OutOfhuawei.com/Ascend910`.
+#: Prefix of the reason for an exhausted resource: `OutOfhuawei.com/Ascend910`.
 _REJECTION_PREFIX = "OutOf"
 
 
 def npu_pod(pod: objects.Pod) -> NpuPod | None:
-    """The pod as the core sees it; None if it asks for no NPU that we serve.
+    """Return the pod as the core sees it; None if it asks for no NPU that we serve.
 
-    One that asks for several kinds is of the first, and goes nowhere.
+    A pod that asks for several kinds counts for the first, and fits no node.
     """
     limited: set[str] = set()
-    for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
-        limited.update(one.resources.limits or ())
+    for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        limited.update(container.resources.limits or ())
     if limited.isdisjoint(RESOURCES):
         return None  # most pods of a cluster end here
-    asking = (pods.npu_pod(pod, each) for each in RESOURCES if each in limited)
-    return next((each for each in asking if each is not None), None)
+    npu_pods = (
+        pods.npu_pod(pod, resource) for resource in RESOURCES if resource in limited
+    )
+    return next((resource for resource in npu_pods if resource is not None), None)
 
 
 def pod_change(
     pod: objects.Pod,
-) -> events.PodSeen | events.OtherSeen | events.PodGone:
-    """A pod as the watch shows it; one without NPUs counts for as long as it lives."""
+) -> events.PodUpdated | events.OtherPodUpdated | events.PodDeleted:
+    """Return the event for a pod. Pods without NPUs count while they live."""
     ours = npu_pod(pod)
     if ours is None:
         return _other(pod)
-    return events.PodSeen(
+    return events.PodUpdated(
         pod=ours,
         rejected=_is_rejected(pod.status),
-        ask=requests.of_pod(pod),
-        seat=membership.seat(pod),
+        ask=requests.pod_requests(pod),
+        member=membership.member(pod),
         priority=pod.spec.priority or 0,
     )
 
 
-def _other(pod: objects.Pod) -> events.OtherSeen | events.PodGone:
+def _other(pod: objects.Pod) -> events.OtherPodUpdated | events.PodDeleted:
     uid = pod.metadata.uid
     if pod.status.phase in {"Failed", "Succeeded"}:
-        return events.PodGone(uid=uid)
-    found = membership.membership(pod)
-    return events.OtherSeen(
+        return events.PodDeleted(uid=uid)
+    job_membership = membership.membership(pod)
+    return events.OtherPodUpdated(
         uid=uid,
         node=pod.spec.node_name,
-        ask=requests.of_pod(pod),
-        job=found.job if found else "",
+        ask=requests.pod_requests(pod),
+        job=job_membership.job if job_membership else "",
     )
 
 
-def node_change(node: objects.Node) -> events.NodeSeen:
-    """A node as the watch shows it."""
+def node_change(node: objects.Node) -> events.NodeUpdated:
+    """Return the event for a Node."""
     lines = [
         events.Offer(
             product=row, allocatable=_whole(node.allocatable.get(row.resource, 0))
         )
         for row in _products(node)
     ]
-    return events.NodeSeen(
+    return events.NodeUpdated(
         name=node.metadata.name,
         product=lines[0].product if lines else None,
         inventory=node.annotations.get(inventory.BASE_DEVICE_INFOS, ""),
         allocatable=lines[0].allocatable if lines else 0,
-        beside=tuple(lines[1:]),
-        room=requests.of_node(node.allocatable),
+        other_offers=tuple(lines[1:]),
+        allocatable_resources=requests.node_allocatable(node.allocatable),
         address=node.internal_ip,
         superpod=_superpod(node.annotations.get(SUPERPOD_ID, "")),
     )
@@ -92,36 +94,45 @@ def _superpod(text: str) -> int:
     return int(text) if is_id else -1
 
 
-def report_change(report: objects.ConfigMap) -> events.ReportSeen | None:
-    """An agent's ConfigMap as the watch shows it; None if it is another's."""
+def report_change(report: objects.ConfigMap) -> events.ReportUpdated | None:
+    """Return the event for an agent's ConfigMap; None for any other ConfigMap."""
     node = _node_of(report)
     if node is None:
         return None
     texts = report.data or {}
-    return events.ReportSeen(
+    return events.ReportUpdated(
         node=node,
         device_info=texts.get(deviceinfo.DEVICE_INFO_KEY, ""),
         affinity=texts.get(deviceinfo.AFFINITY_KEY, ""),
     )
 
 
-def report_gone(report: objects.ConfigMap) -> events.ReportSeen | None:
-    """An agent's ConfigMap that was deleted; None if it is another's."""
+def report_gone(report: objects.ConfigMap) -> events.ReportUpdated | None:
+    """Return the event for a deleted agent's ConfigMap.
+
+    None for any other ConfigMap.
+    """
     node = _node_of(report)
-    return None if node is None else events.ReportSeen(node=node)
+    return None if node is None else events.ReportUpdated(node=node)
 
 
-def switches_change(found: objects.ConfigMap | None) -> events.SwitchesSeen:
-    """The ConfigMap of the leaf switches as the watch shows it; None: it is gone."""
-    texts = (found.data if found else None) or {}
-    return events.SwitchesSeen(
+def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpdated:
+    """Return the event for the ConfigMap of leaf switches.
+
+    None stands for a deleted one.
+    """
+    texts = (config_map.data if config_map else None) or {}
+    return events.SwitchesUpdated(
         tor_info=texts.get(switches.TOR_INFO_KEY, ""),
         tor_level=texts.get(switches.TOR_LEVEL_KEY, ""),
     )
 
 
 def _node_of(report: objects.ConfigMap) -> str | None:
-    """The node that an agent's ConfigMap speaks of; None if it is another's."""
+    """Return the node that an agent's ConfigMap describes.
+
+    None for any other ConfigMap.
+    """
     name = report.metadata.name
     if not name.startswith(_REPORT_PREFIX):
         return None
@@ -129,14 +140,13 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 
 
 def _products(node: objects.Node) -> list[Product]:
-    """What the node has: its kubelet offers the resource, or its agent is known.
+    """Return the products of a node, from its allocatable or its agent's list.
 
-    What the kubelet does not offer yet, the agent's list of chips tells by their
-    names; of a list that names none we take the first product that the labels allow.
-    A resource that is left over of a device plugin that has gone is no line beside
-    another.
+    Before the kubelet offers a resource, the chip names in the agent's list tell it.
+    For an empty list it is the first product that the node's labels allow. A resource
+    without chips, left by a removed device plugin, does not count beside another.
     """
-    of_labels = [lookup.of_node(resource, node.labels) for resource in RESOURCES]
+    of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]
     listed = node.annotations.get(inventory.BASE_DEVICE_INFOS)
     offered = [

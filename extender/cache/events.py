@@ -1,7 +1,7 @@
-"""What can happen to the cache, as values: seen, gone, promised, settled.
+"""Events that change the cache, as values.
 
-The watches, bind and the clock all speak to the cache in these words, so that any
-order of events can be written down and replayed.
+Watches, bind and the clock all use these classes. Any order of events can therefore be
+written down and replayed.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from extender.cache.requests import A_PLACE, ENDLESS, Ask
-from extender.gang.membership import Seat
+from extender.cache.requests import ONE_POD, UNBOUNDED, Resources
+from extender.gang.membership import Member
 from extender.gang.size import Size
 from scheduler_core.products.table import Product
 from scheduler_core.wire.pods import NpuPod
@@ -24,41 +24,46 @@ class Offer:
     """Chips of one product that a node has."""
 
     product: Product
-    #: chips that the kubelet offers
+    #: number of chips in the Node's allocatable
     allocatable: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen:
-    """The API server shows this node so; of one that was deleted, nothing is left."""
+class NodeUpdated:
+    """A Node was added or changed. A deleted Node is an update with defaults only."""
 
     name: str
-    #: None: a node without NPUs of ours
+    #: None: the node has no NPUs that we serve
     product: Product | None = None
-    #: the annotation that lists the node's chips; "" if there is none
+    #: annotation that lists the node's chips; "" if absent
     inventory: str = ""
-    #: chips that the kubelet offers
+    #: number of chips in the Node's allocatable
     allocatable: int = 0
-    #: what else it offers
-    room: Ask = ENDLESS
-    #: its InternalIP, by which the leaf switches know it
+    #: CPU, memory and pod slots of the node
+    allocatable_resources: Resources = UNBOUNDED
+    #: InternalIP of the node; the ConfigMap of leaf switches uses it
     address: str = ""
-    #: its SuperPoD as an annotation says it; -1: of none
+    #: SuperPoD id from an annotation; -1: none
     superpod: int = -1
-    #: chips of other resources than its product's, each of another one
-    beside: tuple[Offer, ...] = ()
+    #: chips of the node's further resources, one entry for each
+    other_offers: tuple[Offer, ...] = ()
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        """Its chips of each resource."""
+        """The node's chips of each resource."""
         if self.product is None:
             return ()
-        return Offer(product=self.product, allocatable=self.allocatable), *self.beside
+        return Offer(
+            product=self.product, allocatable=self.allocatable
+        ), *self.other_offers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSeen:
-    """The agent's ConfigMap of a node reads so; texts as found, "" if absent."""
+class ReportUpdated:
+    """The agent's ConfigMap of a node was changed.
+
+    A text is "" if its key is absent.
+    """
 
     node: str
     device_info: str = ""
@@ -66,61 +71,64 @@ class ReportSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchesSeen:
-    """The ConfigMap of the leaf switches reads so; texts as found, "" if absent."""
+class SwitchesUpdated:
+    """The ConfigMap of leaf switches was changed. A text is "" if its key is absent."""
 
     tor_info: str = ""
     tor_level: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodSeen:
-    """The API server shows this pod so."""
+class PodUpdated:
+    """A pod that asks for NPUs was added or changed."""
 
     pod: NpuPod
-    #: the kubelet refused to admit it
+    #: whether the kubelet rejected it at admission
     rejected: bool = False
-    #: what it asks for besides chips
-    ask: Ask = A_PLACE
-    #: None: it is a job by itself
-    seat: Seat | None = None
+    #: requests besides chips
+    ask: Resources = ONE_POD
+    #: None: the pod is a job by itself
+    member: Member | None = None
     priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherSeen:
-    """A living pod that asks for no NPUs: it takes room, and may be of a job."""
+class OtherPodUpdated:
+    """A living pod without NPUs was added or changed.
+
+    It uses CPU, and may be of a job.
+    """
 
     uid: str
     node: str
-    ask: Ask
-    #: its job, "" for none of several pods
+    ask: Resources
+    #: its job; "" if it is in none of several pods
     job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRead:
-    """The object that made a job has been read."""
+    """The object that created a job was read from the API server."""
 
     job: str
-    #: None: it does not say, or cannot be read
+    #: None: the object does not say it, or cannot be read
     size: Size | None
-    #: why not
+    #: why the size is None; "" otherwise
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodGone:
-    """The pod was deleted; its UID never comes back."""
+class PodDeleted:
+    """A pod was deleted. Its UID never returns."""
 
     uid: str
 
 
-class Assumed(NamedTuple):
-    """A bind under way: these chips are promised until the pod shows, or the outcome.
+class Reservation(NamedTuple):
+    """Chips of a node that are reserved for one pod until its bind is decided.
 
-    Keyed by the pod's UID: a pod of the same name is another pod. A tuple, because
-    one is made for each pod of a job, of which there may be thousands.
+    The key is the pod's UID: another pod of the same name is another pod. It is a tuple
+    because a plan makes one for each pod of a job, and a job may have thousands.
     """
 
     uid: str
@@ -129,45 +137,45 @@ class Assumed(NamedTuple):
     chips: int
     predicate_time: int
     shape: Shape
-    #: whether no bind is under way yet: the place of a pod in the plan of its job
+    #: True: from a plan or preemption, before any bind was sent
     planned: bool = False
-    #: what the plan has bind write besides the chips
+    #: annotations that bind writes besides the chips
     extra: Mapping[str, str] = _NONE
-    #: why the plan has it there
+    #: why this node and these chips, for people
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomKept:
-    """These chips are free, or will be, and are kept for a pod or a job."""
+class Nominated:
+    """Chips that preemption frees are reserved for a pod or a job."""
 
     #: UID of the pod, or the job
     owner: str
-    #: whose chips they are
+    #: resource of the chips
     resource: str
     #: {node: mask}
     chips: Mapping[str, int]
-    #: the same for people, and who leaves for it
-    said: str
+    #: chips and victims, for people
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomGivenUp:
-    """What was kept for a pod or a job is anybody's."""
+class NominationCleared:
+    """Chips that preemption had reserved are available to all again."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """The bind of this pod has certainly not happened; its promise is void."""
+class Unreserved:
+    """A pod's bind has certainly not happened. Its reservation ends."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeSet:
-    """An operator has said who maintains the lists of free chips."""
+class SelfMaintainSet:
+    """The setting `self-maintain-available-card` was changed."""
 
     self_maintain: bool
 
@@ -176,24 +184,24 @@ class ModeSet:
 class Ticked:
     """Time has passed."""
 
-    #: what has been out of sight for too long, as a sentence names it; "" for nothing
+    #: kinds of objects whose watch is down for too long; "" if none is
     lost: str = ""
-    #: whether all that there was has been read: what is new since came just then
+    #: whether the first list of everything is complete
     is_all_read: bool = False
 
 
 Change = (
-    NodeSeen
-    | ReportSeen
-    | SwitchesSeen
-    | PodSeen
-    | OtherSeen
+    NodeUpdated
+    | ReportUpdated
+    | SwitchesUpdated
+    | PodUpdated
+    | OtherPodUpdated
     | SizeRead
-    | PodGone
-    | Assumed
-    | Dropped
-    | ModeSet
-    | RoomKept
-    | RoomGivenUp
+    | PodDeleted
+    | Reservation
+    | Unreserved
+    | SelfMaintainSet
+    | Nominated
+    | NominationCleared
     | Ticked
 )

@@ -1,4 +1,4 @@
-"""What a node's ConfigMap says of its chips of one product, as masks."""
+"""The agent's ConfigMap of a node, as masks of the chips of one product."""
 
 from dataclasses import dataclass
 
@@ -17,31 +17,31 @@ class Report:
     held: int
     releasing: int
     lost: int
-    #: healthy themselves, but not their network
+    #: healthy chips with a faulty network
     network_unfit: int = 0
-    #: whether this make of agent says what is held at all
+    #: whether this make of agent publishes holds
     has_holds: bool
-    #: seconds since the epoch, the agent's clock
+    #: seconds since the epoch, by the agent's clock
     update_time: int
-    #: id of the SuperPoD that the node is of; negative: of none
+    #: SuperPoD id; negative: none
     superpod: int = -1
-    #: which server of it; negative: unknown
+    #: index of the server in its SuperPoD; negative: unknown
     server_index: int = UNKNOWN
-    #: nobody has written it: it follows from the Node of a server without an agent
+    #: whether it was derived from the Node of a server without an agent
     is_bare: bool = False
 
 
 def report_of(device_info: str, affinity: str, product: Product) -> Report:
-    """Read the ConfigMap of a node.
+    """Parse the ConfigMap of a node.
 
     Args:
-        device_info: text of `DeviceInfoCfg`.
-        affinity: text of `AscendAffinity`; "" from another make of agent, which
-            publishes no holds: then nothing of it is subtracted.
-        product: the node's, or of one of its lines; what is said of others is not read.
+        device_info: Text of `DeviceInfoCfg`.
+        affinity: Text of `AscendAffinity`. "" if another make of agent wrote the
+            ConfigMap: it publishes no holds, and none are subtracted.
+        product: One product of the node. Chips of other products are ignored.
 
     Raises:
-        WireError: what is wrong, and where.
+        WireError: A text is malformed; the message says where.
     """
     info = deviceinfo.parse_device_info(device_info, product)
     ours = deviceinfo.parse_affinity(affinity, product) if affinity else None
@@ -60,11 +60,11 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
 
 
 def of_bare_node(product: Product, superpod: int) -> Report:
-    """What an agent would say of a server that has none, with nothing held.
+    """Return the report of a server without an agent: all chips healthy, none held.
 
     Args:
-        product: the node's, or of one of its lines.
-        superpod: as the Node says it; negative: of none.
+        product: One product of the node.
+        superpod: SuperPoD id from the Node; negative if it has none.
     """
     return Report(
         unfit=0,

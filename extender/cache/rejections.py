@@ -1,19 +1,18 @@
-"""Which controllers must wait, because the kubelet keeps rejecting their pods?
+"""Back-off for controllers whose pods the kubelet keeps rejecting.
 
-A controller that re-creates a rejected pod at once spins: create, bind, reject, and
-again, many times a second. After the third rejection within a minute the pods of that
-controller wait, each time twice as long, up to five minutes.
+A controller that replaces a rejected pod at once repeats create, bind and reject many
+times a second. After the third rejection within a minute the pods of that controller
+wait, each time twice as long, for at most 5 min.
 
-Pure: time comes in with each call. Owner: the cache; source of truth: the phases of
-pods as the watch shows them; a restart forgets it, and learns it again from the next
-three rejections.
+Owner: the cache. Source of truth: the phases of pods in the watch. A restart forgets
+all of it and learns it again from the next three rejections.
 """
 
 from dataclasses import dataclass
 
-#: This many rejections in a row make a storm.
-STORM = 3
-#: Rejections further apart than this (plus the wait imposed) are no row.
+#: Consecutive rejections after which the owner must wait.
+BACK_OFF = 3
+#: Rejections further apart than this, plus the wait, are not consecutive.
 WITHIN_S = 60.0
 FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 300.0
@@ -26,9 +25,11 @@ class _Row:
 
     @property
     def wait_s(self) -> float:
-        if self.count < STORM:
+        if self.count < BACK_OFF:
             return 0.0
-        doublings = min(self.count - STORM, 10)  # beyond, the longest wait rules
+        doublings = min(
+            self.count - BACK_OFF, 10
+        )  # more doublings would exceed the longest wait
         return min(FIRST_WAIT_S * (1 << doublings), LONGEST_WAIT_S)
 
     @property
@@ -36,15 +37,17 @@ class _Row:
         return self.last_s + WITHIN_S + self.wait_s
 
 
-class Storms:
-    """Rejections in a row, by owner."""
+class OwnerBackoff:
+    """Consecutive rejections, by owner of the rejected pods."""
 
     def __init__(self) -> None:
-        """Start with no storm."""
         self._rows: dict[str, _Row] = {}
 
-    def rejected(self, owner: str, now_s: float) -> None:
-        """Note that the kubelet has rejected a pod of `owner`; "" is no owner."""
+    def record_rejection(self, owner: str, now_s: float) -> None:
+        """Count a pod of `owner` that the kubelet rejected.
+
+        An empty owner is ignored.
+        """
         if not owner:
             return
         row = self._rows.get(owner)
@@ -52,7 +55,7 @@ class Storms:
         self._rows[owner] = _Row(count, now_s)
 
     def refusal(self, owner: str, now_s: float) -> str | None:
-        """Why pods of `owner` must wait now; None if they need not."""
+        """Return why pods of `owner` must wait now; None if they need not."""
         row = self._rows.get(owner)
         if row is None or now_s >= row.last_s + row.wait_s:
             return None
@@ -62,18 +65,17 @@ class Storms:
         )
 
     def has_ended(self, since_s: float, now_s: float) -> bool:
-        """Whether some owner's wait has ended after `since_s`, and not after now."""
+        """Whether the wait of some owner ended after `since_s`, up to `now_s`."""
         return any(
             row.wait_s and since_s < row.last_s + row.wait_s <= now_s
             for row in self._rows.values()
         )
 
     def forget(self, now_s: float) -> None:
-        """Drop the rows that have ended."""
+        """Remove owners whose last rejection no longer counts."""
         self._rows = {
             owner: row for owner, row in self._rows.items() if now_s <= row.forgotten_s
         }
 
     def __len__(self) -> int:
-        """Count the owners that are remembered."""
         return len(self._rows)

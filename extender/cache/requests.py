@@ -1,9 +1,8 @@
-"""What do pods ask of a node besides chips, and how many more fit there?
+"""CPU, memory and pod slots: what pods request, and what nodes can still serve.
 
-A plan for a whole job puts several pods on one node; the scheduler has looked at CPU
-and memory for one of them only. So what all pods ask for is counted here, in the
-scheduler's way: the larger of all app containers together and of each init container
-with the sidecars before it.
+A plan puts several pods on one node, but the scheduler checked CPU and memory for one
+of them only. Requests are summed in the scheduler's way: the larger of all app
+containers together, and of each init container with the sidecars before it.
 """
 
 import math
@@ -36,89 +35,91 @@ _SUFFIXES: Mapping[str, Decimal] = {
 }
 
 
-class Ask(NamedTuple):
-    """What a pod asks for, or what a node has."""
+class Resources(NamedTuple):
+    """CPU, memory and number of pods: a request, or what a node has."""
 
-    #: thousandths of a CPU
+    #: millicores
     cpu: int = 0
     #: bytes
     memory: int = 0
     pods: int = 1
 
-    def times(self, within: "Ask") -> int:
-        """How many such pods fit within what is left."""
+    def times(self, within: "Resources") -> int:
+        """Return how many pods with this request fit `within`."""
         fitting: int | None = None
-        for asked, left in zip(self, within, strict=True):
-            if asked > 0 and (fitting is None or left // asked < fitting):
-                fitting = left // asked
+        for requested, available in zip(self, within, strict=True):
+            if requested > 0 and (fitting is None or available // requested < fitting):
+                fitting = available // requested
         return max(fitting or 0, 0)
 
-    def plus(self, other: "Ask") -> "Ask":
-        """Both together."""
-        return Ask(
+    def plus(self, other: "Resources") -> "Resources":
+        """Return the sum of both."""
+        return Resources(
             self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods
         )
 
-    def minus(self, other: "Ask") -> "Ask":
-        """What is left; negative where there was less."""
-        return Ask(
+    def minus(self, other: "Resources") -> "Resources":
+        """Return the difference; negative where `other` is larger."""
+        return Resources(
             self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods
         )
 
 
-NOTHING = Ask(0, 0, 0)
-#: The most that Kubernetes counts to.
+NOTHING = Resources(0, 0, 0)
+#: Largest quantity of Kubernetes.
 _MOST = 2**63 - 1
-#: What a pod takes that asks for nothing.
-A_PLACE = Ask()
-#: More than any node has, and still a number that can be counted with.
+#: Request of a pod that names no resource: one pod slot.
+ONE_POD = Resources()
+#: More than any node has; small enough to be added without overflow.
 _MUCH = 2**62
-#: A node that names no bounds.
-ENDLESS = Ask(_MUCH, _MUCH, _MUCH)
+#: Offer of a node without limits.
+UNBOUNDED = Resources(_MUCH, _MUCH, _MUCH)
 
 
-def of_pod(pod: Pod) -> Ask:
-    """What a pod asks for, in whole thousandths of a CPU and bytes, rounded up."""
+def pod_requests(pod: Pod) -> Resources:
+    """Return the requests of a pod, rounded up to millicores and bytes."""
     lasting = peak = (0, 0)
-    for each in pod.spec.init_containers or ():
-        asked = _of_container(each)
-        if each.restart_policy == "Always":
-            lasting = _sum(lasting, asked)
+    for container in pod.spec.init_containers or ():
+        amounts = _of_container(container)
+        if container.restart_policy == "Always":
+            lasting = _sum(lasting, amounts)
         else:
-            peak = _most(peak, _sum(lasting, asked))
-    for each in pod.spec.containers or ():
-        lasting = _sum(lasting, _of_container(each))
+            peak = _most(peak, _sum(lasting, amounts))
+    for container in pod.spec.containers or ():
+        lasting = _sum(lasting, _of_container(container))
     cpu, memory = _sum(_most(peak, lasting), _amounts(pod.spec.overhead or {}))
-    return Ask(cpu, memory)
+    return Resources(cpu, memory)
 
 
-def of_node(allocatable: Mapping[str, Quantity]) -> Ask:
-    """What a node offers to pods; a resource that it does not name is no bound."""
+def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
+    """Return what a node offers.
+
+    A resource that the Node does not name has no limit.
+    """
     cpu, memory = _amounts(allocatable)
-    return Ask(
+    return Resources(
         cpu if "cpu" in allocatable else _MUCH,
         memory if "memory" in allocatable else _MUCH,
         _units(allocatable["pods"]) if "pods" in allocatable else _MUCH,
     )
 
 
-class Loads:
-    """What living pods ask for, in all and by node.
+class RequestedResources:
+    """Requests of all living pods, and their sum for each node.
 
-    Invariant: a node's load is the sum of what its pods ask for.
+    Invariant: the sum of a node equals the requests of its pods.
     """
 
     def __init__(self) -> None:
-        """Know of no pod."""
-        #: {uid: (node, what it asks for)}; the node is "" until it is bound
-        self._pods: dict[str, tuple[str, Ask]] = {}
-        #: {node: sum}
-        self._nodes: dict[str, Ask] = {}
-        #: grows with each change of what a node has left
+        #: {uid: (node, requests)}; the node is "" before the pod is bound
+        self._pods: dict[str, tuple[str, Resources]] = {}
+        #: {node: sum of its pods' requests}
+        self._nodes: dict[str, Resources] = {}
+        #: grows when the sum of some node changes
         self.version = 0
 
-    def put(self, uid: str, node: str, ask: Ask) -> None:
-        """Take in a living pod, or what has become of it."""
+    def put(self, uid: str, node: str, ask: Resources) -> None:
+        """Add a living pod, or update its node and requests."""
         if self._pods.get(uid) == (node, ask):
             return
         self.drop(uid)
@@ -128,47 +129,45 @@ class Loads:
             self._nodes[node] = self._nodes.get(node, NOTHING).plus(ask)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that has ended or gone."""
+        """Remove a pod that has ended or was deleted."""
         node, ask = self._pods.pop(uid, ("", NOTHING))
         if node:
             self.version += 1
-            left = self._nodes[node].minus(ask)
-            if left == NOTHING:
+            remaining = self._nodes[node].minus(ask)
+            if remaining == NOTHING:
                 del self._nodes[node]
             else:
-                self._nodes[node] = left
+                self._nodes[node] = remaining
 
-    def ask(self, uid: str) -> Ask:
-        """What a pod asks for; a pod that is not known asks for a place."""
-        return self._pods.get(uid, ("", A_PLACE))[1]
+    def ask(self, uid: str) -> Resources:
+        """Return the requests of a pod; one pod slot for an unknown pod."""
+        return self._pods.get(uid, ("", ONE_POD))[1]
 
-    def at(self, uid: str) -> tuple[str, Ask] | None:
-        """A pod's node and what it asks for; None for a pod that is not known."""
+    def at(self, uid: str) -> tuple[str, Resources] | None:
+        """Return (node, requests) of a pod; None for an unknown pod."""
         return self._pods.get(uid)
 
     def uids(self) -> KeysView[str]:
-        """All pods that are known."""
+        """Return the UIDs of all known pods."""
         return self._pods.keys()
 
-    def of(self, node: str) -> Ask:
-        """What the pods of a node ask for."""
+    def of(self, node: str) -> Resources:
+        """Return the summed requests of the pods on a node."""
         return self._nodes.get(node, NOTHING)
 
     def __contains__(self, uid: str) -> bool:
-        """Whether a pod is known."""
         return uid in self._pods
 
     def __len__(self) -> int:
-        """Count the pods."""
         return len(self._pods)
 
 
-def total(asks: Iterable[Ask]) -> Ask:
-    """All of them together."""
-    found = NOTHING
+def sum_resources(asks: Iterable[Resources]) -> Resources:
+    """Return the sum of some requests."""
+    result = NOTHING
     for ask in asks:
-        found = found.plus(ask)
-    return found
+        result = result.plus(ask)
+    return result
 
 
 def _of_container(container: Container) -> tuple[int, int]:
@@ -177,9 +176,9 @@ def _of_container(container: Container) -> tuple[int, int]:
     return _amounts({**limits, **requests})
 
 
-def _amounts(said: Mapping[str, Quantity]) -> tuple[int, int]:
-    """Thousandths of a CPU, and bytes."""
-    return _units(said.get("cpu", 0), 1000), _units(said.get("memory", 0))
+def _amounts(text: Mapping[str, Quantity]) -> tuple[int, int]:
+    """Return (millicores, bytes)."""
+    return _units(text.get("cpu", 0), 1000), _units(text.get("memory", 0))
 
 
 def _units(quantity: Quantity, per_one: int = 1) -> int:
@@ -188,15 +187,15 @@ def _units(quantity: Quantity, per_one: int = 1) -> int:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, per_one: int) -> int:
-    """A quantity in units of which there are `per_one` to one, rounded up.
+    """Parse a quantity in units of 1/`per_one`, rounded up.
 
-    What the API server would not take, it did not send; it counts as nothing. As with
-    Kubernetes, there is no more than 64 bits can say.
+    A malformed quantity counts as 0: the API server does not send one. The result is at
+    most 2^63 - 1, as in Kubernetes.
     """
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
         return 0
-    number, exponent, suffix = found.groups()
+    number, exponent, suffix = match.groups()
     scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES.get(suffix or "")
     if scale is None:
         return 0

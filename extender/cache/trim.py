@@ -1,8 +1,8 @@
-"""What is kept of a pod: what is read of it, and once what many pods have in common.
+"""Reduce pod objects to the fields that the extender reads, and share equal parts.
 
-The pods of a cluster come from a few templates, so most of what their objects say is
-the same again and again; and most variables of their containers nobody here reads.
-With 40,000 pods the extender needs a third less memory so.
+Pods of a cluster come from few templates, so most of their labels and containers are
+equal. Most environment variables of containers are never read. With 40,000 pods this
+saves a third of the extender's memory.
 """
 
 from collections.abc import Mapping
@@ -14,35 +14,35 @@ from msgspec.structs import replace
 from kube.objects import Container, OwnerReference, Pod
 from scheduler_core.wire.pods import VISIBLE_DEVICES
 
-#: What kubectl notes for itself: the whole manifest, in an annotation.
+#: Annotation in which kubectl apply keeps the whole manifest.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-#: Values that are remembered; beyond it a cluster has little in common.
+#: Values that are remembered. A cluster with more has little to share.
 _MOST = 10_000
 
 T = TypeVar("T")
 
 
 class _Once(Generic[T]):
-    """Gives equal values as one. Protects that there are not too many."""
+    """A table that returns one shared object for equal values, of bounded size."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        #: {the value as JSON: the first that was like it}
+        #: {value as JSON: the first equal object}
         self._known: dict[bytes, T] = {}
 
     def of(self, value: T | None) -> T | None:
         if not value:
             return None
         if len(self._known) >= self._most:
-            self._known.clear()  # what is in use stays in use, only not shared
+            self._known.clear()  # objects in use stay valid, but are no longer shared
         return self._known.setdefault(msgspec.json.encode(value), value)
 
 
-class Kept:
-    """Owner of what pods share."""
+class PodTrimmer:
+    """Shared labels, owners and containers of pods."""
 
     def __init__(self, *, most: int = _MOST) -> None:
-        """Know of nothing in common yet.
+        """Start with nothing shared.
 
         Args:
             most: Values of each kind that are remembered.
@@ -52,7 +52,7 @@ class Kept:
         self._containers: _Once[list[Container]] = _Once(most)
 
     def pod(self, pod: Pod) -> Pod:
-        """The pod, as far as the extender reads it."""
+        """Return the pod with the fields that the extender reads."""
         meta, spec = pod.metadata, pod.spec
         return replace(
             pod,
@@ -70,16 +70,16 @@ class Kept:
         )
 
 
-def _annotations(said: Mapping[str, str]) -> dict[str, str] | None:
-    return {key: said[key] for key in said if key != LAST_APPLIED} or None
+def _annotations(text: Mapping[str, str]) -> dict[str, str] | None:
+    return {key: text[key] for key in text if key != LAST_APPLIED} or None
 
 
 def _read(containers: list[Container] | None) -> list[Container] | None:
-    return containers and [_container(each) for each in containers]
+    return containers and [_container(container) for container in containers]
 
 
 def _container(container: Container) -> Container:
     if not container.env:
         return container
-    env = [each for each in container.env if each.name == VISIBLE_DEVICES]
+    env = [variable for variable in container.env if variable.name == VISIBLE_DEVICES]
     return replace(container, env=env or None)

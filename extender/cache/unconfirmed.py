@@ -1,4 +1,4 @@
-"""On which nodes do pods wait that another pod could be taken for?"""
+"""Nodes with claims that Allocate could mix up with another pod."""
 
 from scheduler_core.wire import shapes
 from scheduler_core.wire.shapes import Shape
@@ -6,30 +6,28 @@ from scheduler_core.wire.shapes import Shape
 _NONE: frozenset[Shape] = frozenset()
 
 
-class Waiting:
-    """Shapes of claims that no Allocate has served yet, and where they are.
+class UnconfirmedClaims:
+    """Shapes of claims without a confirmed Allocate, and the nodes that have them.
 
-    Invariant: both tables say the same.
+    Invariant: both tables have the same pairs.
     """
 
     def __init__(self) -> None:
-        """Know of no claim."""
-        #: {shape: nodes with a claim of it}
+        #: {shape: nodes with such a claim}
         self._nodes: dict[Shape, set[str]] = {}
         #: {(node, resource): shapes of its claims}
         self._at: dict[tuple[str, str], frozenset[Shape]] = {}
 
     def __len__(self) -> int:
-        """Count the shapes."""
         return len(self._nodes)
 
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
-        """Note all shapes that wait for chips of a node; whether one waits no more.
+        """Set the shapes that wait for chips of a node; return whether one was removed.
 
         Args:
-            node: Its name.
-            resource: Whose chips they wait for.
-            now: Their shapes.
+            node: Name of the node.
+            resource: Resource whose chips the claims want.
+            now: All shapes that wait now; may be empty.
         """
         at = node, resource
         before = self._at.get(at, _NONE)
@@ -48,7 +46,7 @@ class Waiting:
         return bool(before - now)
 
     def conflicts(self, shape: Shape) -> frozenset[str]:
-        """The nodes where a pod waits that one of this shape could be taken for."""
+        """Return the nodes with a claim that conflicts with a pod of this shape."""
         return frozenset().union(
             *(
                 nodes

@@ -1,1 +1,10 @@
-"""Leader election by a Lease, and what runs for one term."""
+"""Leader election by a Lease, and the extender that runs for one term of leading.
+
+Answers: may this replica decide now, and if not, why?
+Belongs here: the state machine of the Lease (`lease`, pure), the requests that it
+asks for (`elector`), and the extender of the current term (`term`).
+Does not belong here: reads and writes of Lease objects (`kube.leases`), anything that
+an extender knows or decides.
+Open first: `lease`; its table has every transition.
+Decision records: 20 (a term of leading starts with nothing).
+"""

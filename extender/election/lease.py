@@ -1,29 +1,31 @@
-"""Which of several extenders decides: the holder of a lease, which changes hands so.
+"""State machine of the Lease that decides which of several extenders may decide.
 
-    phase    what happens                              what follows
+    phase    event                                     effects and next phase
     -------  ----------------------------------------  ---------------------------------
-    waiting  Ticked                                    Read
-    waiting  Found: none, a free one, our own          Write at once
-    waiting  Found: another's, unchanged for its time  Write; binds of its holder may
-                                                       still arrive, so Settle
-    waiting  Written                                   settling
-    settling Ticked, in time                           Write; once settled: Begin
-    leading  Ticked                                    Write
-    leading  Ticked, no answer for too long            stays, but `why_not` says no: it
-                                                       may decide again if the very next
-                                                       write finds the lease untouched
-    any      Refused: somebody has written it          Read
-    settling Found: another's                          waiting
-    leading  Found: another's, or one that has been    waiting: End; what was decided
-             in other hands                            and is not bound yet is void
+    waiting  Ticked                                    ReadLease
+    waiting  LeaseRead: no lease, no holder, or ours   WriteLease at once
+    waiting  LeaseRead: another holder, unchanged for  WriteLease; then settling: its
+             its duration                              binds may still arrive
+    waiting  LeaseWritten                              settling; leading at once if no
+                                                       earlier binds can arrive
+    settling Ticked, in time                           WriteLease; when settled: leading
+                                                       StartLeading
+    leading  Ticked                                    WriteLease
+    leading  Ticked, no answer for too long            leading; `why_not_leading` gives
+                                                       a reason, until the next write
+                                                       finds the lease unchanged
+    any      WriteRefused: the lease has changed       ReadLease
+    settling LeaseRead: another holder                 waiting
+    leading  LeaseRead: another holder, or there was   waiting, StopLeading: decisions
+             one in between                            not bound yet are void
 
-A holder decides for `stop_s` after it has *sent* its last good write; another takes the
-lease when it has seen no write for `lease_s`, which is longer. Both count seconds on
-their own clocks, so that clocks need not agree on the time of day. What the old holder
-sent at its last moment is done by the API server `bind_s` later at the latest; for that
-time the new one waits, and reads the cluster only then.
+A holder decides for `stop_s` after it has *sent* its last successful write. Another
+extender takes the lease after `lease_s` without a write, which is longer. Each counts
+seconds on its own clock, so the clocks need not agree on the time of day. The API
+server completes a bind at most `bind_s` after the old holder sent it. The new holder
+waits for that time, and reads the cluster only then.
 
-Pure: `step` makes the next state and says what is to be done; `election` does it.
+Pure: `step` returns the next state and the effects; `elector` carries them out.
 """
 
 import math
@@ -34,44 +36,47 @@ from typing import assert_never
 from kube.objects import Lease, LeaseSpec
 from kube.pods import BIND_S
 
-#: What the way of a bind to the API server adds, and its last write there.
-_WAY = 1.2
+#: Factor on the timeout of a bind: for the network and the last write of the server.
+_NETWORK_FACTOR = 1.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How long things last, in seconds, and who we are."""
+class LeaseConfig:
+    """Identity of this extender in the Lease, and its durations in seconds."""
 
-    me: str
-    #: unchanged for so long, a lease is anybody's
+    #: unique among all extenders, also among restarts
+    identity: str
+    #: after this time without a write, any extender may take the lease
     lease_s: float = 15.0
-    #: what a bind may take that was sent before the lease was lost
-    bind_s: float = BIND_S * _WAY
+    #: longest duration of a bind that was sent before the lease was lost
+    bind_s: float = BIND_S * _NETWORK_FACTOR
 
     @property
     def stop_s(self) -> float:
-        """So long after its last write a holder decides."""
+        """Time after its last write for which a holder may decide."""
         return self.lease_s * 2 / 3
 
     @property
     def retry_s(self) -> float:
-        """From one write or read to the next."""
+        """Pause between two writes or reads of the lease."""
         return min(self.lease_s / 7, 2.0)
 
 
-def terms(me: str, *, lease_s: float, bind_s: float) -> Terms:
-    """The terms of an extender.
+def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
+    """Return the election's configuration from the extender's settings.
 
     Args:
-        me: Its name, of no other ever.
-        lease_s: How long a lease lasts that nobody writes.
-        bind_s: What we give the API server for a bind.
+        identity: Unique among all extenders, also among restarts.
+        lease_s: After this time without a write, another extender takes the lease.
+        bind_s: Timeout of a bind request; a margin for the network is added.
     """
-    return Terms(me=me, lease_s=lease_s, bind_s=bind_s * _WAY)
+    return LeaseConfig(
+        identity=identity, lease_s=lease_s, bind_s=bind_s * _NETWORK_FACTOR
+    )
 
 
 class Phase(StrEnum):
-    """How far we are; the value is a label in metrics."""
+    """Phase of this extender in the election; the value is in the log."""
 
     WAITING = "waiting"
     SETTLING = "settling"
@@ -80,106 +85,104 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What we know of the lease."""
+    """Phase of this extender and its knowledge of the lease; times by its own clock."""
 
     phase: Phase = Phase.WAITING
-    #: as last read or written; None: there is none, or we have not looked
+    #: the lease as last read or written; None: it does not exist, or was never read
     lease: Lease | None = None
-    #: since when it has been so, by our clock
+    #: time of the first read or write of `lease` in this version
     since_s: float = 0.0
-    #: the binds of an earlier holder are over by then
+    #: time at which all binds of earlier holders are over
     settled_s: float = 0.0
-    #: so long we may decide
+    #: time until which this extender may decide
     valid_s: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """It is time to look."""
+    """Event: `retry_s` has passed since the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The lease was read."""
+class LeaseRead:
+    """Event: the lease has been read."""
 
-    #: None: there is none
+    #: None: it does not exist
     lease: Lease | None
-    #: how long ago it came into these hands, by the time that it bears itself
+    #: seconds since its holder acquired it, by the acquire time in the lease
     age_s: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """We hold the lease."""
+class LeaseWritten:
+    """Event: the lease has been written, with this extender as its holder."""
 
     lease: Lease
-    #: when the write was sent
+    #: time at which the write was sent, by our clock
     sent_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """Somebody else has written the lease, or removed it: look again."""
+class WriteRefused:
+    """Event: the write was refused, because the lease has been changed or deleted."""
 
 
-Event = Ticked | Found | Written | Refused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """Read the lease."""
+Event = Ticked | LeaseRead | LeaseWritten | WriteRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """Put our name on the lease, if it is still as given; None: make it."""
+class ReadLease:
+    """Effect: read the lease."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteLease:
+    """Effect: write this extender as the holder into the lease."""
+
+    #: the lease to be replaced, if still in this version; None: create it
     over: Lease | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
-    """Read the cluster, then decide."""
+class StartLeading:
+    """Effect: start a term of leading: read the cluster, then decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """Forget all that was decided: somebody else may have decided since."""
+class StopLeading:
+    """Effect: end the term; its decisions are void, another extender may decide."""
 
 
-Effect = Read | Write | Begin | End
+Effect = ReadLease | WriteLease | StartLeading | StopLeading
 _Next = tuple[State, tuple[Effect, ...]]
 
 
-def step(state: State, event: Event, now_s: float, terms: Terms) -> _Next:
-    """Let one thing happen.
+def step(state: State, event: Event, now_s: float, config: LeaseConfig) -> _Next:
+    """Return the next state after an event, and the effects to carry out, in order.
 
     Args:
-        state: What we know.
-        event: What happened.
+        state: The state before the event.
+        event: The event.
         now_s: Our own clock, which only goes forwards.
-        terms: How long things last.
-
-    Returns:
-        What we know then, and what is to be done, in order.
+        config: Identity and durations of this extender.
     """
     match event:
         case Ticked():
-            return _ticked(state, now_s)
-        case Refused():
-            return state, (Read(),)
-        case Written(lease=lease, sent_s=sent_s):
-            return _written(state, lease, sent_s + terms.stop_s, now_s)
-        case Found(lease=lease) if state.phase is Phase.WAITING:
-            return _found(state, lease, event.age_s, now_s, terms)
-        case Found(lease=lease):
-            return _checked(state, lease, now_s, terms.me)
+            return _on_tick(state, now_s)
+        case WriteRefused():
+            return state, (ReadLease(),)
+        case LeaseWritten(lease=lease, sent_s=sent_s):
+            return _on_written(state, lease, sent_s + config.stop_s, now_s)
+        case LeaseRead(lease=lease) if state.phase is Phase.WAITING:
+            return _on_read_while_waiting(state, lease, event.age_s, now_s, config)
+        case LeaseRead(lease=lease):
+            return _on_read_while_holding(state, lease, now_s, config.identity)
         case _:
             assert_never(event)
 
 
-def why_not(state: State, now_s: float) -> str | None:
-    """Why we decide nothing now; None: we do."""
+def why_not_leading(state: State, now_s: float) -> str | None:
+    """Return the reason why this extender may not decide now; None: it may."""
     if state.phase is Phase.WAITING:
         holder = holder_of(state.lease)
         return f"{holder} leads" if holder else "no extender leads yet"
@@ -192,35 +195,35 @@ def why_not(state: State, now_s: float) -> str | None:
 
 
 def holder_of(lease: Lease | None) -> str:
-    """Who holds the lease; "" is nobody."""
+    """Return the identity of the lease's holder; "" if it has none."""
     return (lease.spec.holder_identity or "") if lease is not None else ""
 
 
-def taken(over: Lease | None, terms: Terms, now: str) -> LeaseSpec:
-    """What to write: if it is ours as before but for the time, else as it becomes ours.
+def render_held(over: Lease | None, config: LeaseConfig, now: str) -> LeaseSpec:
+    """Return the spec that makes this extender the holder, or renews its holding.
 
     Args:
-        over: The lease as it is; None: there is none.
-        terms: Who we are.
-        now: The time of day, for people.
+        over: The current lease; None: it does not exist.
+        config: Identity and durations of this extender.
+        now: Time of day, RFC 3339; no decision depends on it.
     """
-    before = over.spec if over is not None else LeaseSpec()
-    is_ours = before.holder_identity == terms.me
+    current = over.spec if over is not None else LeaseSpec()
+    is_ours = current.holder_identity == config.identity
     return LeaseSpec(
-        holder_identity=terms.me,
-        lease_duration_seconds=math.ceil(terms.lease_s),
-        acquire_time=before.acquire_time if is_ours else now,
+        holder_identity=config.identity,
+        lease_duration_seconds=math.ceil(config.lease_s),
+        acquire_time=current.acquire_time if is_ours else now,
         renew_time=now,
-        lease_transitions=_terms_of(over) + (over is not None and not is_ours),
+        lease_transitions=_transitions_of(over) + (over is not None and not is_ours),
     )
 
 
-def freed(lease: Lease, now: str) -> LeaseSpec:
-    """What to write when it is given back.
+def render_released(lease: Lease, now: str) -> LeaseSpec:
+    """Return the spec of the lease without a holder, for a leader that stops.
 
     Args:
-        lease: As it is.
-        now: The time of day, for people.
+        lease: The current lease.
+        now: Time of day, RFC 3339; no decision depends on it.
     """
     return LeaseSpec(
         lease_duration_seconds=lease.spec.lease_duration_seconds,
@@ -229,66 +232,72 @@ def freed(lease: Lease, now: str) -> LeaseSpec:
     )
 
 
-def _ticked(state: State, now_s: float) -> _Next:
+def _on_tick(state: State, now_s: float) -> _Next:
     if state.phase is Phase.WAITING:
-        return state, (Read(),)
-    renewal = Write(over=state.lease)
+        return state, (ReadLease(),)
+    renewal = WriteLease(over=state.lease)
     if state.phase is Phase.SETTLING and state.settled_s <= now_s < state.valid_s:
-        return replace(state, phase=Phase.LEADING), (Begin(), renewal)
+        return replace(state, phase=Phase.LEADING), (StartLeading(), renewal)
     return state, (renewal,)
 
 
-def _written(state: State, lease: Lease, valid_s: float, now_s: float) -> _Next:
-    after = replace(state, lease=lease, since_s=now_s, valid_s=valid_s)
+def _on_written(state: State, lease: Lease, valid_s: float, now_s: float) -> _Next:
+    next_state = replace(state, lease=lease, since_s=now_s, valid_s=valid_s)
     if state.phase is not Phase.WAITING:
-        return after, ()
+        return next_state, ()
     if state.settled_s <= now_s < valid_s:
-        return replace(after, phase=Phase.LEADING), (Begin(),)
-    return replace(after, phase=Phase.SETTLING), ()
+        return replace(next_state, phase=Phase.LEADING), (StartLeading(),)
+    return replace(next_state, phase=Phase.SETTLING), ()
 
 
-def _found(
-    state: State, lease: Lease | None, age_s: float, now_s: float, terms: Terms
+def _on_read_while_waiting(
+    state: State, lease: Lease | None, age_s: float, now_s: float, config: LeaseConfig
 ) -> _Next:
-    """Take the lease if it is anybody's, or our own."""
-    if lease is None and holder_of(state.lease) not in ("", terms.me):
-        # Removed under its holder, who does not know yet.
-        until_s = now_s + terms.stop_s + terms.bind_s
+    """Take the lease if it has no holder, has expired or is ours."""
+    if lease is None and holder_of(state.lease) not in ("", config.identity):
+        # Deleted while another extender holds it, which does not know yet.
+        until_s = now_s + config.stop_s + config.bind_s
         state = replace(state, settled_s=max(state.settled_s, until_s))
-    is_same = lease is not None and _version(lease) == _version(state.lease)
+    is_same = lease is not None and _version_of(lease) == _version_of(state.lease)
     state = replace(state, lease=lease, since_s=state.since_s if is_same else now_s)
     holder = holder_of(lease)
     if lease is None or not holder:
-        return state, (Write(over=lease),)
-    if holder == terms.me:
-        # One pod has one extender at a time, and the kernel has closed the connections
-        # of the one before, with which the API server drops its requests. But it may
-        # itself have been waiting for those of an earlier holder.
-        left_s = max(terms.bind_s - age_s, 0.0)
+        return state, (WriteLease(over=lease),)
+    if holder == config.identity:
+        # A pod runs one extender at a time. The kernel has closed the connections of
+        # our predecessor, and so the API server drops its requests. But the predecessor
+        # may itself have been waiting for binds of an earlier holder.
+        left_s = max(config.bind_s - age_s, 0.0)
         state = replace(state, settled_s=max(state.settled_s, now_s + left_s))
-        return state, (Write(over=lease),)
-    lasts_s = max(float(lease.spec.lease_duration_seconds or 0), terms.lease_s)
+        return state, (WriteLease(over=lease),)
+    lasts_s = max(float(lease.spec.lease_duration_seconds or 0), config.lease_s)
     if now_s < state.since_s + lasts_s:
         return state, ()
-    return replace(state, settled_s=now_s + terms.bind_s), (Write(over=lease),)
+    return replace(state, settled_s=now_s + config.bind_s), (WriteLease(over=lease),)
 
 
-def _checked(state: State, lease: Lease | None, now_s: float, me: str) -> _Next:
-    """See in whose hands the lease is that we hold, or held."""
+def _on_read_while_holding(
+    state: State, lease: Lease | None, now_s: float, identity: str
+) -> _Next:
+    """Compare the lease read with the one that we hold or held; stop if it is lost."""
     if lease is None:
-        is_ours = now_s < state.valid_s  # else it may have been made and removed again
+        is_ours = (
+            now_s < state.valid_s
+        )  # later, another may have created and deleted it
     else:
-        is_ours = holder_of(lease) == me and _terms_of(lease) == _terms_of(state.lease)
+        is_ours = holder_of(lease) == identity and _transitions_of(
+            lease
+        ) == _transitions_of(state.lease)
     if not is_ours:
-        lost = State(lease=lease, since_s=now_s, settled_s=state.settled_s)
-        return lost, (End(),) if state.phase is Phase.LEADING else ()
-    return replace(state, lease=lease), (Write(over=lease),)
+        lost_state = State(lease=lease, since_s=now_s, settled_s=state.settled_s)
+        return lost_state, (StopLeading(),) if state.phase is Phase.LEADING else ()
+    return replace(state, lease=lease), (WriteLease(over=lease),)
 
 
-def _version(lease: Lease | None) -> str:
+def _version_of(lease: Lease | None) -> str:
     return lease.metadata.resource_version if lease is not None else ""
 
 
-def _terms_of(lease: Lease | None) -> int:
-    """How often it has changed hands."""
+def _transitions_of(lease: Lease | None) -> int:
+    """Return the number of changes of the lease's holder."""
     return (lease.spec.lease_transitions or 0) if lease is not None else 0

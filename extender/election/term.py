@@ -1,8 +1,8 @@
-"""Who answers: the extender of the present term, and nobody between two terms.
+"""A term of leading and its extender: the HTTP server stays, the extender is replaced.
 
-An extender remembers what it has decided until the cluster shows it. When another has
-led meanwhile, all of that may be wrong; so each term has an extender of its own, which
-reads the whole cluster anew. The server stays, and asks whoever is in office.
+An extender remembers its decisions until the cluster shows them. After another extender
+has led, they may be wrong. So each term has a new extender, which reads the whole
+cluster. The server forwards each request to the extender of the current term.
 """
 
 import asyncio
@@ -18,56 +18,58 @@ from extender.election.elector import Election
 log = logging.getLogger(__name__)
 
 
-class Term(Protocol):
-    """An extender, as the office needs it."""
+class LeadershipTerm(Protocol):
+    """An extender for one term of leading, as `Leadership` needs it."""
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """What it answers, by method and path: the same of each."""
+        """Return its routes; every extender has the same methods and paths."""
 
     def why_not_ready(self) -> str | None:
-        """Why it answers nothing yet; None: it does."""
+        """Return the reason why it cannot answer yet; None: it can."""
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled, and end what is under way then."""
+        """Follow the cluster until cancelled, then finish or abort open requests."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing that it began can still take effect."""
+        """Whether no bind of this extender can still take effect."""
 
 
-class Office:
-    """The one place that answers. Owner of the extender in office."""
+class Leadership:
+    """Runs an extender for each term of leading. Owner of the current extender."""
 
-    def __init__(self, make: Callable[[], Term], election: Election | None) -> None:
-        """Let the first extender wait for its term.
+    def __init__(
+        self, make: Callable[[], LeadershipTerm], election: Election | None
+    ) -> None:
+        """Create the first extender, which waits for its term.
 
         Args:
-            make: Makes an extender that knows nothing yet.
-            election: None: the first one leads for ever.
+            make: Creates an extender with an empty cache.
+            election: None: the first extender leads for ever.
         """
         self._make = make
         self._election = election
         self._term = make()
-        self._answers = _answers(self._term)
+        self._handlers = _handlers(self._term)
 
     def routes(self) -> list[web.RouteDef]:
-        """What to serve: each route asks whoever is in office then."""
+        """Return routes that forward each request to the current extender."""
         return [
             web.RouteDef(
                 route.method,
                 route.path,
-                self._asking(route.method, route.path),
+                self._forward_to(route.method, route.path),
                 route.kwargs,
             )
             for route in self._term.routes()
         ]
 
     def why_not_ready(self) -> str | None:
-        """Why nothing is answered now; None: it is."""
+        """Return the reason why no request is answered now; None: they are."""
         return self._term.why_not_ready()
 
     async def run(self) -> None:
-        """Lead whenever it is our turn, until cancelled."""
+        """Run the current extender whenever this replica leads, until cancelled."""
         election = self._election
         if election is None:
             await self._term.run()
@@ -83,25 +85,27 @@ class Office:
                 await election.release()
 
     async def _lead(self, election: Election) -> None:
-        """Serve one term, to its end."""
+        """Run the extender for one term, then replace it by a new one."""
         async with asyncio.TaskGroup() as group:
             running = group.create_task(self._term.run(), name="term")
             await election.until(leads=False)
             log.warning("another extender leads: what this one knew is void")
-            self._term = self._make()  # at once: the old one is to answer nobody
-            self._answers = _answers(self._term)
+            self._term = (
+                self._make()
+            )  # first, so that the old one gets no more requests
+            self._handlers = _handlers(self._term)
             running.cancel()
 
-    def _asking(self, method: str, path: str) -> Handler:
-        async def ask(request: web.Request) -> web.StreamResponse:
-            return await self._answers[method, path](request)
+    def _forward_to(self, method: str, path: str) -> Handler:
+        async def forward(request: web.Request) -> web.StreamResponse:
+            return await self._handlers[method, path](request)
 
-        return ask
+        return forward
 
 
-def _answers(term: Term) -> dict[tuple[str, str], Handler]:
+def _handlers(term: LeadershipTerm) -> dict[tuple[str, str], Handler]:
     return {
-        # a handler may also be a class of views: there is none here
+        # aiohttp also allows a class of views as handler; none is used here
         (route.method, route.path): cast(Handler, route.handler)
         for route in term.routes()
     }

@@ -1,7 +1,7 @@
-"""What happens to jobs of several pods, and what is to be done then, as values.
+"""Events and effects of jobs of several pods, as values.
 
-The book of jobs, the gate and the planner speak to each other in these words, so that
-any order of events can be written down and replayed.
+The jobs, the permit state machine and the planner use these classes. Any order of
+events can therefore be written down and replayed.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,57 +10,57 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long things may take, in seconds."""
+    """Time limits for jobs of several pods, in seconds."""
 
-    #: a bind call is answered within it: below the scheduler's `httpTimeout`
+    #: longest wait of a bind call; must be below the scheduler's `httpTimeout`
     gate_s: float = 20.0
-    #: a plan of which no pod has come ends
+    #: a plan without any bind call ends after this
     plan_s: float = 30.0
-    #: people are told of a job that is bound in part
+    #: an event is emitted for a job that is partly bound for so long
     partial_s: float = 60.0
-    #: what such a job still keeps is given back
+    #: the remaining reservations of such a job end
     complete_s: float = 600.0
-    #: whether its bound pods are evicted then, so that it begins anew as a whole
+    #: whether its bound pods are evicted then, so that it starts again as a whole
     evicts_incomplete: bool = False
-    #: a node that refused a pod of a job is left out when that job is planned
+    #: how long plans of a job avoid a node that refused one of its pods
     avoid_s: float = 120.0
-    #: a job that has waited so long has nodes kept for it, and for how long
+    #: after this wait, nodes are reserved for a job; and for how long
     reserve_after_s: float = 300.0
     reserve_for_s: float = 1800.0
-    #: pause after a plan that failed; doubles
+    #: pause after the first failed plan; doubles with each failure
     first_wait_s: float = 2.0
     longest_wait_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """One bind call that may have to wait."""
+    """A bind call that may have to wait."""
 
     uid: str
     node: str
-    #: whether somebody still waits for the answer
+    #: whether the caller still waits for the answer
     is_there: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A job has been planned: {uid: node} of its pods without a node."""
+class JobPlanned:
+    """A job was planned: {uid: node} of its pods without a node."""
 
     job: str
     places: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unplanned:
-    """A job has been looked at and has no room, and why."""
+class PlanFailed:
+    """A job does not fit; the text says why."""
 
     job: str
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Came:
-    """A bind call of a pod, for a node."""
+class BindArrived:
+    """A bind call for a pod and a node arrived."""
 
     uid: str
     node: str
@@ -68,63 +68,63 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """The caller of a bind that waits has gone."""
+class BindAbandoned:
+    """The caller of a waiting bind closed its connection."""
 
     uid: str
     call: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seated:
-    """A pod is bound."""
+class Bound:
+    """A pod has a node."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """A bind that the gate let through has not bound the pod, as far as is known."""
+class BindFailed:
+    """A released bind ended without binding the pod, as far as is known."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocated:
-    """Volcano has put a pod where the plan has it; the bind is its own."""
+    """Volcano allocated a pod to its planned node, and will bind it itself."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """Volcano has taken a pod back that it had put there."""
+    """Volcano took back a pod that it had allocated."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
-    """A pod has gone, has failed or is ending."""
+class MemberRemoved:
+    """A pod was deleted, failed, or is terminating."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
+class NodeNotOffered:
     """The scheduler does not offer a pod its planned node."""
 
     uid: str
-    #: whether it offered that node only, as it does for a pod with a nomination
+    #: whether it offered a single node, as for a pod with a nominated node
     of_one: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broken:
-    """What a plan has promised can no longer be given, and why."""
+class PlanBroken:
+    """A plan can no longer be carried out; the text says why."""
 
     job: str
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,63 +133,65 @@ class Ticked:
 
 
 Event = (
-    Planned
-    | Unplanned
-    | Came
-    | Left
-    | Seated
-    | Failed
+    JobPlanned
+    | PlanFailed
+    | BindArrived
+    | BindAbandoned
+    | Bound
+    | BindFailed
     | Allocated
     | Returned
-    | Lost
-    | Missed
-    | Broken
+    | MemberRemoved
+    | NodeNotOffered
+    | PlanBroken
     | Ticked
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Carry out the binds of these calls: {uid: call}."""
+class ReleaseBinds:
+    """Carry out the binds of these calls: {uid: call number}."""
 
     job: str
     calls: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RefuseBind:
     """Refuse the bind of a call, with a sentence."""
 
     call: int
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveBack:
-    """The chips planned for these pods are free."""
+class Unreserve:
+    """Release the chips that are reserved for these pods."""
 
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
-    """Say on these pods what became of their job."""
+class EmitEvent:
+    """Emit an event about the job on these pods."""
 
     uids: tuple[str, ...]
     reason: str
-    said: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
-    """Evict these pods: their job is not complete and is to begin anew."""
+class EvictMembers:
+    """Evict these pods, so that their incomplete job starts again as a whole."""
 
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wake:
-    """Have the scheduler try pods again."""
+class WakeScheduler:
+    """Make the scheduler try pods again."""
 
 
-Effect = Open | Answer | GiveBack | Tell | Remove | Wake
+Effect = (
+    ReleaseBinds | RefuseBind | Unreserve | EmitEvent | EvictMembers | WakeScheduler
+)

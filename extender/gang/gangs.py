@@ -1,8 +1,8 @@
-"""Which pods are one job, and how far is each job: gathering, planned, being bound?
+"""All jobs of several pods: their members, and how far each one is.
 
-The book of all jobs of several pods. Owner: the cache, which tells it of pods; the gate
-(`permit.step`) moves its jobs on. Source of truth for members: the API server; a
-restart reads them anew and forgets plans, which nothing has been told of yet.
+Owner: the cache, which adds and removes pods. `permit.step` moves jobs from phase to
+phase. Source of truth for members: the API server. A restart reads them again and drops
+plans, which are known to nobody else.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,155 +10,160 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
-from extender.gang.membership import Seat, Told
+from extender.gang.membership import Member, SizeSource
 from extender.gang.size import Size
 from scheduler_core.topology.leaves import asks_leaves
 from scheduler_core.wire.pods import NpuPod
 
 
 class Phase(StrEnum):
-    """How far a job is; the value is what people read."""
+    """How far a job is. The values appear in answers and metrics."""
 
-    #: no chips are kept for it
-    IDLE = "waiting"
-    #: its pods have chips, and the gate is closed until all have come
-    HELD = "planned"
-    #: all had come: its pods are being bound, or one was bound before
-    OPEN = "being bound"
+    #: no chips are reserved
+    GATHERING = "waiting"
+    #: all members have reservations; their binds wait for each other
+    RESERVED = "planned"
+    #: binds are released, or a member was bound before
+    BINDING = "being bound"
 
 
 @dataclass(slots=True, kw_only=True)
 class Gang:
-    """One job of several pods."""
+    """A job of several pods."""
 
     job: str
-    told: Told | None = None
-    #: {uid: seat} of pods that ask for NPUs and have not failed
-    seats: dict[str, Seat] = field(default_factory=dict)
-    #: of those, the ones that have a node, or have succeeded
-    seated: set[str] = field(default_factory=set)
-    #: of those, the ones that are being deleted
+    size_source: SizeSource | None = None
+    #: {uid: member} of pods that ask for NPUs and have not failed
+    members: dict[str, Member] = field(default_factory=dict)
+    #: members that have a node, or have succeeded
+    bound: set[str] = field(default_factory=set)
+    #: members that are being deleted
     ending: set[str] = field(default_factory=set)
     #: UIDs of its pods without NPUs
     others: set[str] = field(default_factory=set)
-    #: None: not known yet
+    #: None: unknown
     size: Size | None = None
-    #: why the size is not known
+    #: why the size is unknown; "" while it is being read
     problem: str = ""
 
-    phase: Phase = Phase.IDLE
-    #: {uid: node} of pods that have a place and no node yet
+    phase: Phase = Phase.GATHERING
+    #: {uid: planned node} of members without a node
     places: dict[str, str] = field(default_factory=dict)
-    #: {uid: number of the bind call that waits at the gate}
-    came: dict[str, int] = field(default_factory=dict)
-    #: pods that the gate let through and whose binds have not ended
-    going: set[str] = field(default_factory=set)
-    #: when what the phase waits for must have happened
+    #: {uid: number of its waiting bind call}
+    waiting_calls: dict[str, int] = field(default_factory=dict)
+    #: members whose released bind has not ended
+    open_binds: set[str] = field(default_factory=set)
+    #: deadline of the phase, in seconds since the epoch
     until_s: float = 0.0
-    #: when the gate was opened
+    #: when binds were released
     open_s: float = 0.0
-    #: whether people were told that it is bound in part
-    is_told: bool = False
+    #: whether an event said that it is partly bound
+    is_reported: bool = False
 
-    #: how often it has been planned and did not get through, in a row
+    #: consecutive plans that failed
     failures: int = 0
-    #: it is not planned before
+    #: earliest time of the next plan
     again_s: float = 0.0
-    #: {node: until when it is not planned there}
+    #: {node: until when plans avoid it}
     avoid: dict[str, float] = field(default_factory=dict)
-    #: pods whose planned node was once missing from a list of one node
-    missed: set[str] = field(default_factory=set)
-    #: whether its binds wait for each other here; Volcano has a gate of its own
+    #: members whose planned node was missing once from a list of one node
+    unoffered: set[str] = field(default_factory=set)
+    #: whether its binds wait for each other here; under Volcano they do not
     is_gated: bool = True
-    #: since when it is whole and has no place; None: it has, or is not whole
+    #: since when it is complete and does not fit; None otherwise
     waits_s: float | None = None
-    #: why it has no place
-    said: str = ""
+    #: why it does not fit
+    text: str = ""
 
     @property
     def missing(self) -> int:
-        """How many of its pods do not exist yet."""
+        """Number of pods that the job needs and that do not exist yet."""
         if self.size is None:
             return 0
-        there = len(self.seats) - len(self.ending)
+        existing = len(self.members) - len(self.ending)
         if self.size.counts_all:
-            there += len(self.others)
-        return max(self.size.count - there, 0)
+            existing += len(self.others)
+        return max(self.size.count - existing, 0)
 
     @property
-    def is_being_read(self) -> bool:
-        """Whether its size is not known yet, and will be in a moment."""
+    def is_size_pending(self) -> bool:
+        """Whether the size is unknown only until its object has been read."""
         return self.size is None and not self.problem
 
     @property
     def is_several(self) -> bool:
-        """Whether it is planned as a whole; unknown is taken for so.
+        """Whether the job is planned as a whole. A job of unknown size is.
 
-        One pod is if it asks for switch affinity: where it goes depends on the others.
+        A job of one pod is too if it asks for switch affinity: its leaf depends on
+        others.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
     @property
     def is_one(self) -> bool:
-        """Whether it is known to be a job of one pod."""
+        """Whether the job is known to have one pod."""
         return self.size is not None and self.size.count == 1
 
     @property
     def _asks_leaves(self) -> bool:
-        return any(asks_leaves(s.traits.labels) for s in islice(self.seats.values(), 1))
+        return any(
+            asks_leaves(s.traits.labels) for s in islice(self.members.values(), 1)
+        )
 
     @property
-    def unseated(self) -> list[str]:
-        """UIDs of the pods that need a place, by rank as far as that is told."""
-        some = self.seats.keys() - self.seated - self.ending
-        return sorted(some, key=self.place_in_order)
+    def unbound(self) -> list[str]:
+        """UIDs of the pods without a node, by rank as far as ranks are known."""
+        uids = self.members.keys() - self.bound - self.ending
+        return sorted(uids, key=self.rank_key)
 
     @property
-    def unseated_count(self) -> int:
-        """How many pods need a place: asked with each filter, of thousands."""
-        if not self.seated and not self.ending:
-            return len(self.seats)
-        return len(self.seats.keys() - self.seated - self.ending)
+    def unbound_count(self) -> int:
+        """Number of pods without a node. Each filter call asks for it."""
+        if not self.bound and not self.ending:
+            return len(self.members)
+        return len(self.members.keys() - self.bound - self.ending)
 
-    def lets_through(self, uid: str) -> bool:
-        """Whether a pod's bind has a plan, and no others to wait for."""
-        return uid in self.places and (self.phase is Phase.OPEN or bool(self.seated))
+    def may_bind(self, uid: str) -> bool:
+        """Whether a pod's bind has a plan and need not wait for other pods."""
+        return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
 
-    def place_in_order(self, uid: str) -> tuple[int, object, str]:
-        """Its place among the job's pods: by rank, then by role and number."""
-        seat = self.seats[uid]
-        rank = seat.membership.rank
+    def rank_key(self, uid: str) -> tuple[int, object, str]:
+        """Return the sort key of a pod in its job: rank, then role and number."""
+        member = self.members[uid]
+        rank = member.membership.rank
         if rank is not None:
-            return rank, (), seat.name
-        return 1 << 30, seat.membership.order, seat.name
+            return rank, (), member.name
+        return 1 << 30, member.membership.order, member.name
 
-    def turn(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
-        """Its place among jobs: by priority, then age, then UID."""
-        found = [
-            (-seat.priority, pods[uid].created, uid)
-            for uid, seat in self.seats.items()
+    def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
+        """Return the sort key of the job among jobs: priority, age, UID."""
+        keys = [
+            (-member.priority, pods[uid].created, uid)
+            for uid, member in self.members.items()
             if uid in pods
         ]
-        return min(found, default=(0, "", ""))
+        return min(keys, default=(0, "", ""))
 
-    def named(self, uids: Collection[str]) -> str:
-        """These pods for a sentence: the first three by name, and how many more."""
-        names = sorted(self.seats[uid].name for uid in uids if uid in self.seats)
+    def format_names(self, uids: Collection[str]) -> str:
+        """Return the first three of these pods by name, and how many more."""
+        names = sorted(self.members[uid].name for uid in uids if uid in self.members)
         more = len(uids) - 3
         listed = ", ".join(names[:3])
         return f"{listed} and {more} more" if more > 0 else listed
 
     @property
     def state(self) -> str:
-        """How far it is, for people."""
+        """A sentence for people: the phase, and how many pods exist and are bound."""
         of = "an unknown number of" if self.size is None else str(self.size.count)
-        there = f"{len(self.seats)} of {of} pods exist, {len(self.seated)} have a node"
-        why = f": {self.said}" if self.said and self.phase is Phase.IDLE else ""
-        return f"{self.phase.value}, {there}{why}"
+        counts = (
+            f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
+        )
+        why = f": {self.text}" if self.text and self.phase is Phase.GATHERING else ""
+        return f"{self.phase.value}, {counts}{why}"
 
     @property
     def title(self) -> str:
-        """The job for a sentence."""
+        """Kind and name of the job, for sentences."""
         kind, _, name = self.job.partition("/")
         return f"{kind} {name}"
 
@@ -166,38 +171,37 @@ class Gang:
 class Gangs:
     """All jobs of several pods.
 
-    Invariant: `job_of` has each pod of each job's `seats` and `others`, and a job
-    without pods is forgotten.
+    Invariant: `job_of` has exactly the pods in `members` and `others` of all jobs. A
+    job without pods is removed.
     """
 
     def __init__(self) -> None:
-        """Know of no job."""
         self.jobs: dict[str, Gang] = {}
-        #: {uid: its job}
+        #: {uid: job}
         self.job_of: dict[str, str] = {}
-        #: jobs of which something has changed that a plan depends on
+        #: jobs whose members or size changed since their last plan
         self.changed: set[str] = set()
 
-    def of(self, uid: str) -> Gang | None:
-        """The job of a pod; None for a pod that is a job by itself."""
+    def gang_of(self, uid: str) -> Gang | None:
+        """Return the job of a pod; None for a pod that is a job by itself."""
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
-    def put(self, uid: str, seat: Seat, *, seated: bool, ending: bool) -> None:
-        """Take in a pod that asks for NPUs and has not failed."""
-        gang = self._gang(uid, seat.membership.job)
-        is_news = uid not in gang.seats or ending is not (uid in gang.ending)
-        gang.seats[uid] = seat
-        gang.told = gang.told or seat.membership.told
-        if gang.told is None and seat.membership.size is not None:
-            gang.size = Size(count=seat.membership.size)
-        (gang.seated.add if seated else gang.seated.discard)(uid)
+    def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> None:
+        """Add or update a pod that asks for NPUs and has not failed."""
+        gang = self._gang(uid, member.membership.job)
+        is_news = uid not in gang.members or ending is not (uid in gang.ending)
+        gang.members[uid] = member
+        gang.size_source = gang.size_source or member.membership.size_source
+        if gang.size_source is None and member.membership.size is not None:
+            gang.size = Size(count=member.membership.size)
+        (gang.bound.add if bound else gang.bound.discard)(uid)
         (gang.ending.add if ending else gang.ending.discard)(uid)
         if is_news:
             self.changed.add(gang.job)
 
     def put_other(self, uid: str, job: str) -> None:
-        """Take in a pod that asks for no NPUs, of a job or ("") of none."""
+        """Add a pod without NPUs to a job. "" stands for no job."""
         if self.job_of.get(uid, job) != job:
             self.drop(uid)
         if not job:
@@ -208,26 +212,26 @@ class Gangs:
             self.changed.add(job)
 
     def drop(self, uid: str) -> None:
-        """Forget a pod that has failed or gone."""
+        """Remove a pod that failed or was deleted."""
         job = self.job_of.pop(uid, "")
         gang = self.jobs.get(job)
         if gang is None:
             return
-        gang.seats.pop(uid, None)
+        gang.members.pop(uid, None)
         gang.places.pop(uid, None)
-        gang.missed.discard(uid)
-        for some in (gang.seated, gang.ending, gang.others, gang.going):
-            some.discard(uid)
-        if not gang.seats and not gang.others and not gang.came:
+        gang.unoffered.discard(uid)
+        for uids in (gang.bound, gang.ending, gang.others, gang.open_binds):
+            uids.discard(uid)
+        if not gang.members and not gang.others and not gang.waiting_calls:
             del self.jobs[job]
 
-    def read(self, job: str, size: Size | None, problem: str) -> None:
-        """Note what the object that made a job says of its size."""
+    def set_size(self, job: str, size: Size | None, problem: str) -> None:
+        """Set the size of a job, as the object that created it says."""
         gang = self.jobs.get(job)
         if gang is None:
             return
-        said = [seat.membership for seat in gang.seats.values()]
-        of_pods = next((m for m in said if m.size is not None), None)
+        memberships = [member.membership for member in gang.members.values()]
+        of_pods = next((m for m in memberships if m.size is not None), None)
         if size is None and of_pods is not None and of_pods.size is not None:
             size = Size(count=of_pods.size, counts_all=of_pods.counts_all)
         if size != gang.size:
@@ -235,12 +239,12 @@ class Gangs:
         gang.size = size
         gang.problem = "" if size is not None else problem
 
-    def counts(self) -> Mapping[Phase, int]:
-        """How many jobs are how far."""
-        found = dict.fromkeys(Phase, 0)
+    def count_phases(self) -> Mapping[Phase, int]:
+        """Return {phase: number of jobs}."""
+        counts = dict.fromkeys(Phase, 0)
         for gang in self.jobs.values():
-            found[gang.phase] += gang.is_several
-        return found
+            counts[gang.phase] += gang.is_several
+        return counts
 
     def _gang(self, uid: str, job: str) -> Gang:
         self.job_of[uid] = job

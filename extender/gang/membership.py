@@ -1,14 +1,12 @@
-"""Which job is a pod of, how many pods has that job, and which of them is this one?
+"""Which job a pod is of, how many pods that job has, and which of them it is.
 
-Everybody who runs jobs of several pods marks them in a way of their own; here each
-way is a row. The first row that knows the pod wins: what a person wrote for us, then
-the controllers that say most about a job, then groups of pods that name a number only.
+Each controller marks the pods of a job in its own way; each way is a row of `ROWS`. The
+first row that matches decides. The order is: what a user wrote for us, then controllers
+that say most about a job, then groups of pods that state a number only.
 
-A pod that no row knows is a job by itself: so are the pods of a ReplicaSet, and those
-of a Job without completion indexes. If it asks for switch affinity it is planned all
-the same, as a job of one: under which leaf it goes depends on the others.
-
-Pure: reads a pod, asks nobody.
+A pod without a matching row is a job by itself, such as pods of a ReplicaSet or of a
+Job without completion indexes. With switch affinity it is planned as a job of one pod,
+because its leaf switch depends on other jobs. Pure: reads one pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +15,12 @@ from dataclasses import dataclass
 from kube.objects import OwnerReference, Pod
 from scheduler_core.products.lookup import PLAIN, Traits
 from scheduler_core.topology.leaves import asks_leaves
-from scheduler_core.wire.job_kind_marks import RANK_INDEX
+from scheduler_core.wire.job_annotations import RANK_INDEX
 
-#: The plain pair: the job's name within its namespace, and its pods that ask for NPUs.
+#: Our own pair of annotations: name of the job, and number of its pods with NPUs.
 JOB = "ascend-affinity/job"
 JOB_SIZE = "ascend-affinity/job-size"
-#: How many of a controller's pods must run at once: makes a gang of any controller's.
+#: Number of a controller's pods that must run together, for any controller.
 MIN_AVAILABLE = "huawei.com/schedule_minAvailable"
 
 _KUBEFLOW = "training.kubeflow.org"
@@ -30,23 +28,23 @@ _JOBSET = "jobset.sigs.k8s.io"
 _LWS = "leaderworkerset.sigs.k8s.io"
 _BATCH = "batch.kubernetes.io"
 _VOLCANO = "volcano.sh"
-#: API groups of the kinds whose pods the training operators mark alike.
+#: API groups of training operators; they mark pods in the same way.
 _OPERATORS = ("kubeflow.org/", "mindxdl.gitee.com/")
-#: Roles that come before all others: rank 0 is the one whom the others call.
+#: Roles with the lowest ranks: the other pods connect to rank 0.
 _LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SizeSource:
     """The object that says how many pods a job has."""
 
-    #: on the API server
+    #: path on the API server
     path: str
-    #: what it is called in sentences
+    #: kind, for sentences
     kind: str
 
 
-#: By role, those that lead first, then role by role, by number.
+#: Sort key: leading role, role, and two numbers.
 Order = tuple[int, str, int, int]
 
 
@@ -54,43 +52,43 @@ Order = tuple[int, str, int, int]
 class Membership:
     """A pod's place in its job."""
 
-    #: "kind/namespace/name", the same of all its pods
+    #: "kind/namespace/name", equal for all its pods
     job: str
-    #: how many pods the job has, as far as this pod says it itself
+    #: number of pods, if the pod itself states it
     size: int | None = None
-    #: whether that number counts pods that ask for no NPUs as well
+    #: whether that number includes pods without NPUs
     counts_all: bool = False
-    #: who says it otherwise
-    told: Told | None = None
-    #: its number as it stands on the pod
+    #: where to read it otherwise
+    size_source: SizeSource | None = None
+    #: rank, if the pod states it
     rank: int | None = None
-    #: its place among those that have no number
+    #: sort key among pods without a rank
     order: Order = (0, "", 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """What planning a whole job asks of one of its pods, besides its chips."""
+class Member:
+    """A pod of a job, as planning sees it besides its chips."""
 
-    #: the pod's
+    #: name of the pod
     name: str
     membership: Membership
-    #: what tells by which rule the job is served
+    #: labels and annotations that select the product row and the job rule
     traits: Traits = PLAIN
     priority: int = 0
-    #: the kind of its controller, or ""
+    #: kind of the pod's controller; "" if it has none
     owner_kind: str = ""
 
 
-def seat(pod: Pod) -> Seat | None:
-    """The pod's seat in its job; None for a pod that needs no plan."""
-    found = to_be_planned(pod)
-    if found is None:
+def member(pod: Pod) -> Member | None:
+    """Return the pod as a member of its job; None for a pod that needs no plan."""
+    place = planned_membership(pod)
+    if place is None:
         return None
     owner = _Facts(pod).owner
-    return Seat(
+    return Member(
         name=pod.metadata.name,
-        membership=found,
+        membership=place,
         traits=Traits(
             annotations=pod.metadata.annotations or {},
             labels=pod.metadata.labels or {},
@@ -102,7 +100,7 @@ def seat(pod: Pod) -> Seat | None:
 
 
 class _Facts:
-    """What rows look at."""
+    """The parts of a pod that rows read."""
 
     def __init__(self, pod: Pod) -> None:
         self.meta = pod.metadata
@@ -111,18 +109,21 @@ class _Facts:
         group = pod.spec.scheduling_group
         self.group = group.pod_group_name if group else ""
 
-    def said(self, *keys: str) -> str:
-        """The first of these that a label or an annotation says; "" is none."""
+    def text(self, *keys: str) -> str:
+        """Return the first of these labels or annotations that is set.
+
+        "" if none is.
+        """
         for key in keys:
-            found = self.labels.get(key) or self.annotations.get(key)
-            if found:
-                return found
+            value = self.labels.get(key) or self.annotations.get(key)
+            if value:
+                return value
         return ""
 
     def number(self, *keys: str) -> int | None:
-        """The same as a number; what is none is not said."""
-        said = self.said(*keys)
-        return int(said) if said.isascii() and said.isdigit() else None
+        """Return the first of these as a number; None if it is not one."""
+        text = self.text(*keys)
+        return int(text) if text.isascii() and text.isdigit() else None
 
     @property
     def owner(self) -> OwnerReference | None:
@@ -132,21 +133,21 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way in which pods are marked as one job."""
+    """One way in which a controller marks pods as one job."""
 
-    #: what such a job is called; also in its key
+    #: kind of the job, for sentences and for its key
     kind: str
-    #: the job's name, "" if the pod is not marked so
+    #: returns the job's name; "" if the row does not match
     name: Callable[[_Facts], str]
-    #: labels or annotations with the number of pods
+    #: labels or annotations that state the number of pods
     size: tuple[str, ...] = ()
     counts_all: bool = False
-    #: where the object is that says the number; "" where none does
+    #: returns the path of the object that states the number; "" if none does
     path: Callable[[_Facts, str], str] = lambda _facts, _name: ""
-    #: labels or annotations with the pod's role, and with its numbers in order
+    #: labels or annotations with the pod's role, and with its indexes in order
     role: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
-    #: who marks pods so
+    #: definition of these marks
     source: str
 
 
@@ -159,12 +160,16 @@ def _at(group_version: str, plural: str) -> Callable[[_Facts, str], str]:
     return path
 
 
-def _said(*keys: str) -> Callable[[_Facts], str]:
-    return lambda facts: facts.said(*keys)
+def _first_text(*keys: str) -> Callable[[_Facts], str]:
+    return lambda facts: facts.text(*keys)
 
 
 def _operators_job(facts: _Facts, name: str) -> str:
-    """An MPIJob's launcher is of a Job, all other pods are of the kind itself."""
+    """Return the path of a training operator's job.
+
+    The launcher of an MPIJob belongs to a Job. All other pods belong to the kind
+    itself.
+    """
     owner = facts.owner
     if owner is None or not owner.api_version.startswith(_OPERATORS):
         return _at("kubeflow.org/v2beta1", "mpijobs")(facts, name)
@@ -173,26 +178,26 @@ def _operators_job(facts: _Facts, name: str) -> str:
 
 def _minimum_of(facts: _Facts) -> str:
     owner = facts.owner
-    if owner is None or not facts.said(MIN_AVAILABLE):
+    if owner is None or not facts.text(MIN_AVAILABLE):
         return ""
     return f"{owner.kind}.{owner.name}"
 
 
 def _group_of_set(facts: _Facts) -> str:
-    name, index = facts.said(f"{_LWS}/name"), facts.said(f"{_LWS}/group-index")
+    name, index = facts.text(f"{_LWS}/name"), facts.text(f"{_LWS}/group-index")
     return f"{name}/{index or '0'}" if name else ""
 
 
 def _indexed_job(facts: _Facts) -> str:
     if facts.number(f"{_BATCH}/job-completion-index") is None:
         return ""
-    return facts.said(f"{_BATCH}/job-name", "job-name")
+    return facts.text(f"{_BATCH}/job-name", "job-name")
 
 
 ROWS: tuple[Row, ...] = (
     Row(
         kind="Job of pods",
-        name=_said(JOB),
+        name=_first_text(JOB),
         size=(JOB_SIZE,),
         numbers=(f"{_BATCH}/job-completion-index",),
         source="docs/jobs.md",
@@ -205,7 +210,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="Training job",
-        name=_said(f"{_KUBEFLOW}/job-name"),
+        name=_first_text(f"{_KUBEFLOW}/job-name"),
         path=_operators_job,
         role=(f"{_KUBEFLOW}/replica-type", f"{_KUBEFLOW}/job-role"),
         numbers=(f"{_KUBEFLOW}/replica-index",),
@@ -214,7 +219,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="JobSet",
-        name=_said(f"{_JOBSET}/jobset-name"),
+        name=_first_text(f"{_JOBSET}/jobset-name"),
         path=_at("jobset.x-k8s.io/v1alpha2", "jobsets"),
         role=(f"{_JOBSET}/replicatedjob-name",),
         numbers=(f"{_JOBSET}/job-index", f"{_BATCH}/job-completion-index"),
@@ -233,7 +238,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="Volcano Job",
-        name=_said(f"{_VOLCANO}/job-name"),
+        name=_first_text(f"{_VOLCANO}/job-name"),
         path=_at("batch.volcano.sh/v1alpha1", "jobs"),
         role=(f"{_VOLCANO}/task-spec",),
         numbers=(f"{_VOLCANO}/task-index",),
@@ -249,7 +254,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="PodGroup",
-        name=_said("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"),
+        name=_first_text(
+            "scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"
+        ),
         counts_all=True,
         path=_at("scheduling.x-k8s.io/v1alpha1", "podgroups"),
         numbers=(f"{_BATCH}/job-completion-index",),
@@ -257,7 +264,9 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kind="PodGroup of Volcano",
-        name=_said("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
+        name=_first_text(
+            "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"
+        ),
         counts_all=True,
         path=_at("scheduling.volcano.sh/v1beta1", "podgroups"),
         role=(f"{_VOLCANO}/task-spec",),
@@ -275,9 +284,9 @@ ROWS: tuple[Row, ...] = (
 
 
 def membership(pod: Pod) -> Membership | None:
-    """The pod's place in its job; None for a pod that is a job by itself.
+    """Return the pod's place in its job; None for a pod that is a job by itself.
 
-    A job that says that it has one pod is no job of several.
+    A job that states a size of one pod is not a job of several.
     """
     facts = _Facts(pod)
     for row in ROWS:
@@ -292,24 +301,24 @@ def membership(pod: Pod) -> Membership | None:
             job=f"{row.kind}/{pod.metadata.namespace}/{name}",
             size=size,
             counts_all=row.counts_all,
-            told=Told(path=path, kind=row.kind) if path else None,
+            size_source=SizeSource(path=path, kind=row.kind) if path else None,
             rank=facts.number(RANK_INDEX),
             order=_order(row, facts),
         )
     return None
 
 
-def to_be_planned(pod: Pod) -> Membership | None:
-    """The pod's place in the job that it is planned with; None if it needs no plan."""
-    found, meta = membership(pod), pod.metadata
-    if found is None and asks_leaves(meta.labels or {}):
+def planned_membership(pod: Pod) -> Membership | None:
+    """Return the pod's place in the job that is planned; None if it needs no plan."""
+    place, meta = membership(pod), pod.metadata
+    if place is None and asks_leaves(meta.labels or {}):
         job = f"Pod/{meta.namespace}/{meta.name}"
         return Membership(job=job, size=1, rank=_Facts(pod).number(RANK_INDEX))
-    return found
+    return place
 
 
 def _order(row: Row, facts: _Facts) -> Order:
-    role = facts.said(*row.role).lower() if row.role else ""
+    role = facts.text(*row.role).lower() if row.role else ""
     leads = _LEADING.index(role) if role in _LEADING else len(_LEADING)
     first, second = [*_numbers(row, facts), 0, 0][:2]
     return leads, role, first, second

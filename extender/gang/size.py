@@ -1,11 +1,11 @@
-"""How many pods that ask for NPUs has a job, as the object says that made them?
+"""Read from a job's object how many pods with NPUs the job has.
 
-The objects of training operators, JobSets, LeaderWorkerSets and Volcano carry the pods'
-templates, so the pods without NPUs (an MPI launcher, a parameter server) can be left
-out. Groups of pods say a number only: there pods without NPUs count as well.
+Objects of training operators, JobSets, LeaderWorkerSets and Volcano contain the pod
+templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left out.
+Groups of pods state a number only; there, pods without NPUs count as well.
 
-Pure: reads what the API server sent; whatever is missing or of another type is not
-said, and not an error, since these objects belong to others.
+Pure. A missing or malformed field means that the size is unknown; it is not an error,
+since these objects belong to other programs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,19 +21,18 @@ class Size:
     """How many pods are a job."""
 
     count: int
-    #: whether pods that ask for no NPUs are counted
+    #: whether pods without NPUs are included
     counts_all: bool = False
 
 
-def size_of(kind: str, found: object, resources: Iterable[str]) -> Size | None:
-    """How many pods a job has; None when its object does not say.
+def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
+    """Return how many pods a job has; None if its object does not say.
 
     Args:
-        kind: Of the job, as `membership.ROWS` call it.
-        found: The object, decoded.
-        resources: What pods ask for that count.
+        kind: Kind of the job, as in `membership.ROWS`.
+        resources: Resource names of NPUs.
     """
-    spec = _inner(found, "spec")
+    spec = _inner(job, "spec")
     for template, count in _templates(kind, spec):
         if template is None:
             return Size(count=count, counts_all=True)
@@ -46,7 +45,7 @@ def size_of(kind: str, found: object, resources: Iterable[str]) -> Size | None:
     return Size(count=sum(counted)) if counted else None
 
 
-#: A pod template with the number of pods made from it; None: a number of any pods.
+#: (pod template, number of pods made from it); None: a number of pods of any kind.
 _Part = tuple[Object | None, int]
 
 
@@ -56,7 +55,7 @@ def _templates(kind: str, spec: Object) -> Iterator[_Part]:
 
 
 def _training(spec: Object) -> Iterator[_Part]:
-    """`pytorchReplicaSpecs`, `mpiReplicaSpecs`, `replicaSpecs` …: {role: …}."""
+    """Read `pytorchReplicaSpecs`, `mpiReplicaSpecs`, `replicaSpecs` …: {role: …}."""
     for key, roles in spec.items():
         if key.lower().endswith("replicaspecs") and isinstance(roles, Mapping):
             for role in roles.values():
@@ -64,10 +63,10 @@ def _training(spec: Object) -> Iterator[_Part]:
 
 
 def _jobset(spec: Object) -> Iterator[_Part]:
-    for each in _items(spec, "replicatedJobs"):
-        job = _inner(each, "template", "spec")
+    for replicated_job in _items(spec, "replicatedJobs"):
+        job = _inner(replicated_job, "template", "spec")
         pods = _number(job, "parallelism", 1)
-        yield _inner(job, "template"), _number(each, "replicas", 1) * pods
+        yield _inner(job, "template"), _number(replicated_job, "replicas", 1) * pods
 
 
 def _worker_set(spec: Object) -> Iterator[_Part]:
@@ -83,7 +82,7 @@ def _volcano(spec: Object) -> Iterator[_Part]:
 
 
 def _job(spec: Object) -> Iterator[_Part]:
-    """A Job whose pods all run at once; of others each pod is for itself."""
+    """Read a Job whose pods all run at once. In any other Job each pod is by itself."""
     pods = _number(spec, "parallelism", 1)
     is_one = (
         spec.get("completionMode") == "Indexed"
@@ -93,7 +92,7 @@ def _job(spec: Object) -> Iterator[_Part]:
 
 
 def _native(spec: Object) -> Iterator[_Part]:
-    """A group with the policy `basic` is none for the scheduler."""
+    """Read a PodGroup of Kubernetes. One with the policy `basic` is not a gang."""
     yield None, _number(_inner(spec, "schedulingPolicy", "gang"), "minCount", 1)
 
 
@@ -116,22 +115,26 @@ _READERS: Mapping[str, Callable[[Object], Iterator[_Part]]] = {
 def _asks(template: Object, resources: frozenset[str]) -> bool:
     spec = _inner(template, "spec")
     containers = [*_items(spec, "containers"), *_items(spec, "initContainers")]
-    limits = (_inner(each, "resources", "limits") for each in containers)
-    return any(str(each.get(key, 0)) != "0" for each in limits for key in resources)
+    limits = (_inner(container, "resources", "limits") for container in containers)
+    return any(
+        str(container_limits.get(key, 0)) != "0"
+        for container_limits in limits
+        for key in resources
+    )
 
 
-def _inner(found: object, *keys: str) -> Object:
+def _inner(value: object, *keys: str) -> Object:
     for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
-def _items(found: Object, key: str) -> list[Object]:
-    items = found.get(key)
-    some = items if isinstance(items, list) else []
-    return [each for each in some if isinstance(each, Mapping)]
+def _items(value: Object, key: str) -> list[Object]:
+    items = value.get(key)
+    items_or_none = items if isinstance(items, list) else []
+    return [item for item in items_or_none if isinstance(item, Mapping)]
 
 
-def _number(found: object, key: str, default: int) -> int:
-    said = found.get(key) if isinstance(found, Mapping) else None
-    return said if isinstance(said, int) and said >= 0 else default
+def _number(value: object, key: str, default: int) -> int:
+    text = value.get(key) if isinstance(value, Mapping) else None
+    return text if isinstance(text, int) and text >= 0 else default

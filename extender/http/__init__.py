@@ -1,1 +1,10 @@
-"""Listeners, endpoints and request bodies, whatever the protocol."""
+"""Listeners, endpoints and request bodies, common to all scheduler protocols.
+
+Answers: at which address is a request served, and how does it become a response?
+Belongs here: addresses and their certificates (`listeners`), the path of each verb from
+request to response (`endpoint`), decoding of bodies (`body`).
+Does not belong here: the messages of a protocol (`kube_scheduler.protocol`,
+`volcano.protocol`), the HTTP server itself (`service.endpoints`).
+Open first: `endpoint`.
+Decision records: none of its own.
+"""

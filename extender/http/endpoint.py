@@ -1,7 +1,7 @@
-"""Each verb's way from a request to an answer: measured, and never a failure.
+"""Handlers of the scheduler verbs: each request is measured and answered with 200.
 
-The schedulers drop the body of anything but 200, so a verb always answers 200 and
-says in its own words what is wrong: a sentence, never a traceback.
+Schedulers drop the body of any other status. So a verb answers 200 and reports an error
+in its own message format: a sentence, never a traceback.
 """
 
 import logging
@@ -12,48 +12,48 @@ from aiohttp import web
 
 from extender.http.body import BodyError
 from extender.metrics import Metrics
-from service.quote import shown
+from service.quote import quote_value
 
 log = logging.getLogger(__name__)
 
-#: Body in, body out.
+#: Returns the response body for a request body.
 Verb = Callable[[bytes, web.Request], Awaitable[bytes]]
-#: The answer of a verb that cannot answer, from a sentence that says why.
+#: Returns a verb's response body for an error, which is a sentence.
 OnError = Callable[[str], bytes]
 
 INTERNAL = "internal error of the extender; its log says more"
 _JSON = "application/json"
 
 
-class Answering:
-    """Wraps verbs. Protects: whatever fails, its caller gets an answer of its kind."""
+class VerbHandlers:
+    """Makes aiohttp handlers from verbs; a caller gets a response whatever fails."""
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]
     ) -> None:
-        """Count in `metrics`.
+        """Use the metrics of the extender.
 
         Args:
-            metrics: counts.
-            why_not_ready: asked before each verb: on a cluster that is known in part,
+            metrics: counts and times requests by verb.
+            why_not_ready: called before each verb; with a partial view of the cluster,
                 chips look free that are not.
         """
         self._metrics = metrics
         self._why_not_ready = why_not_ready
 
-    def verb(
+    def wrap(
         self, name: str, answer: Verb, on_error: OnError
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """Wrap a verb.
+        """Return the aiohttp handler of a verb.
 
         Args:
-            name: for metrics.
-            answer: body in, body out.
-            on_error: what to answer if that fails.
+            name: label in metrics.
+            answer: the verb.
+            on_error: renders the response if the verb fails or is not ready.
         """
         duration_s = self._metrics.request_s.labels(name)
 
-        def refused(text: str) -> bytes:
+        def render_error(text: str) -> bytes:
             self._metrics.errors.labels(name).inc()
             return on_error(text)
 
@@ -62,23 +62,27 @@ class Answering:
             try:
                 body = await request.read()
                 start_s = time.perf_counter()
-                waits = self._why_not_ready()
-                said = (
+                not_ready = self._why_not_ready()
+                answer_body = (
                     await answer(body, request)
-                    if waits is None
-                    else refused(f"the extender is not ready: {waits}")
+                    if not_ready is None
+                    else render_error(f"the extender is not ready: {not_ready}")
                 )
             except BodyError as error:
-                said = refused(str(error))
+                answer_body = render_error(str(error))
             except web.RequestPayloadError:
-                coding = shown(request.headers.get("Content-Encoding", ""))
-                said = refused(f"body: expected {coding}, found other bytes")
+                coding = quote_value(request.headers.get("Content-Encoding", ""))
+                answer_body = render_error(
+                    f"body: expected {coding}, found other bytes"
+                )
             except web.HTTPRequestEntityTooLarge:
-                said = refused("too many whole nodes: set nodeCacheCapable: true")
-            except Exception:  # the scheduler must get an answer, whatever fails
+                answer_body = render_error(
+                    "too many whole nodes: set nodeCacheCapable: true"
+                )
+            except Exception:  # the scheduler must get a response, whatever fails
                 log.exception("request failed", extra={"verb": name})
-                said = refused(INTERNAL)
+                answer_body = render_error(INTERNAL)
             duration_s.observe(time.perf_counter() - start_s)
-            return web.Response(body=said, content_type=_JSON)
+            return web.Response(body=answer_body, content_type=_JSON)
 
         return serve

@@ -1,7 +1,7 @@
-"""At which addresses the extender answers, and whom each lets in.
+"""The two addresses of the extender: one for schedulers, one for readers.
 
-Who reaches the schedulers' address can have pods bound. Who wants to know why a pod
-waits gets an address of its own, where nothing is decided.
+A client of the schedulers' address can have pods bound. So readers get an address of
+their own, at which nothing is decided.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -15,12 +15,12 @@ from service.endpoints import Endpoints
 from service.settings import SettingsError
 from service.tls import Certificates, Files
 
-#: What is read and decides nothing.
-_READ = "/v1/"
+#: Path prefix of endpoints that read and decide nothing.
+_READ_PREFIX = "/v1/"
 
 
 @asynccontextmanager
-async def open_for(
+async def serve(
     settings: Settings,
     registry: CollectorRegistry,
     why_not_ready: Callable[[], str | None],
@@ -29,28 +29,30 @@ async def open_for(
     """Serve while the context lasts; yields the schedulers' and the readers' address.
 
     Args:
-        settings: Where, and by which certificates.
-        registry: What `/metrics` shows.
-        why_not_ready: Asked at each `/readyz`.
-        routes: All that there is.
+        settings: Addresses and certificates.
+        registry: Metrics that `/metrics` shows.
+        why_not_ready: Called at each `/readyz`.
+        routes: All routes; readers get those under `/v1/`.
 
     Raises:
         SettingsError: An address or a certificate cannot be used.
     """
     routes = tuple(routes)
-    strict, open_to_all = _certificates(settings)
+    for_schedulers, for_readers = _certificates(settings)
     async with AsyncExitStack() as stack:
         read_address = ""
         if settings.read_listen:
-            some = [route for route in routes if route.path.startswith(_READ)]
-            reading = Endpoints(registry, why_not_ready, routes=some)
+            readable = [
+                route for route in routes if route.path.startswith(_READ_PREFIX)
+            ]
+            reader_endpoints = Endpoints(registry, why_not_ready, routes=readable)
             read_address = await stack.enter_async_context(
-                reading.serving(settings.read_listen, certificates=open_to_all)
+                reader_endpoints.serving(settings.read_listen, certificates=for_readers)
             )
-        deciding = Endpoints(registry, why_not_ready, routes=routes)
+        scheduler_endpoints = Endpoints(registry, why_not_ready, routes=routes)
         address = await stack.enter_async_context(
-            deciding.serving(
-                settings.listen, settings.address_file, certificates=strict
+            scheduler_endpoints.serving(
+                settings.listen, settings.address_file, certificates=for_schedulers
             )
         )
         yield address, read_address
@@ -59,7 +61,7 @@ async def open_for(
 def _certificates(
     settings: Settings,
 ) -> tuple[Certificates | None, Certificates | None]:
-    """Those of the schedulers' address, and those of the readers'."""
+    """Return the certificates of the schedulers' address and of the readers'."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:
         if certificate or key or settings.tls_client_ca:

@@ -1,10 +1,9 @@
-"""Carrying out a choice: one API call that binds the pod and writes its claim.
+"""Bind a pod: one API call that sets its node and writes its claim.
 
-The promise is made before the first await, so two binds at once never share a chip.
-It is void only when it is certain that the bind has not happened and never will: a
-call whose outcome is unknown may still be executed by the API server after we have
-stopped waiting for it. Until then the chips stay promised, and only the very same
-bind may be tried again.
+Chips are reserved before the first await, so two binds at once never share a chip. The
+reservation ends only if the bind certainly did not happen and never will. The API
+server may still execute a call after the extender stopped waiting for it. Until the
+outcome is known the chips stay reserved, and only the very same bind may be sent again.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from extender.gang.events import Caller
 from extender.kube_scheduler.protocol import BindArgs
 from extender.metrics import Metrics
 from extender.scheduling import reserve
-from extender.scheduling.node_filter import Verdict
+from extender.scheduling.node_filter import Refusal
 from extender.scheduling.reserve import Choice
 from kube import objects
 from kube.errors import (
@@ -37,19 +36,19 @@ from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
-#: kube-apiserver ends a request after 60 s (`--request-timeout`); what it has not done
-#: by then, a little later for the way, it never does.
+#: kube-apiserver ends a request after 60 s (`--request-timeout`). 5 s are for the way:
+#: a bind that is not done by then never is.
 OPEN_S = 65.0
-#: Binds that are sent at the same time. The members of a large job come all at once; a
-#: call that waits for a connection would lose its time in that queue, and the lease,
-#: which is renewed over the same connections, its turn.
+#: Binds sent at the same time. The members of a large job arrive all at once. A call
+#: that waits for a connection would use up its timeout there and delay the lease,
+#: which is renewed over the same connections.
 AT_ONCE = 20
-#: So often a pod whose bind has no known outcome is looked at in that time.
-_LOOKS = 30
-#: A bind that was done shows in the watch at once; after this long it is looked for.
+#: Reads of a pod with an unknown bind outcome, spread over `OPEN_S`.
+_READS = 30
+#: A bound pod shows in the watch at once; if not, it is read after this time.
 UNSEEN_S = 60.0
 
-#: What one call to the API server may take, and a little more.
+#: Longest time of one call to the API server, with a margin.
 STOP_S = 12.0
 
 _GONE = "the pod is gone"
@@ -59,116 +58,117 @@ _UNDER_WAY = "a bind of this pod is under way"
 _UNKNOWN = "the API server gave no clear answer to the bind; it is looked into"
 
 
-#: Whether the caller of a bind still waits for its answer.
+#: Returns whether the caller of a bind still waits for its answer.
 IsThere = Callable[[], bool]
-#: Gets the pod and the choice that is now true.
-Told = Callable[[NpuPod, Choice], None]
+#: Called with the bound pod and its choice.
+OnBound = Callable[[NpuPod, Choice], None]
 
 
 class PodApi(Protocol):
-    """What binding asks of the API server."""
+    """Calls of the binder to the API server."""
 
     async def get(self, namespace: str, name: str) -> objects.Pod:
-        """Return the pod of that name as it is now."""
+        """Read the pod of that name."""
 
     async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
         """Bind the pod with that UID and write the annotations on it, in one call."""
 
 
-class Gate(Protocol):
-    """What binding asks of the jobs of several pods."""
+class Permit(Protocol):
+    """Calls of the binder to the owner of jobs with several pods."""
 
     async def wait(self, caller: Caller) -> str | None:
-        """Hold a bind until its job is ready: None to go on, or why it is refused."""
+        """Hold a bind until its job is permitted: None to go on, or the refusal."""
 
-    def settled(self, uid: str, said: str) -> None:
-        """Note how a bind that went on has ended; "" is bound."""
+    def record_bind_outcome(self, uid: str, text: str) -> None:
+        """Record the outcome of a permitted bind; "" means bound."""
 
-    def voided(self, uid: str, *, is_gone: bool) -> None:
-        """Note that a bind has not happened: its chips are free, or kept by its job."""
+    def unreserve(self, uid: str, *, is_gone: bool) -> None:
+        """Give the chips of a bind that did not happen to its plan, or free them."""
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenBind:
     """A bind whose outcome is unknown."""
 
     args: BindArgs
-    #: what to say if it turns out not to have happened
+    #: answer if the bind turns out not to have happened
     failure: str
-    #: loop time at which its last try has ended for sure
-    over_s: float = 0.0
+    #: loop time after which its last call cannot take effect any more
+    ends_s: float = 0.0
     is_watched: bool = False
 
 
 class Binder:
-    """Binds pods. Owner of the promises in the cache."""
+    """Binds pods. Owner of the reservations of binds in the cache."""
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
         cache: Cache,
         api: PodApi,
         *,
-        gate: Gate,
+        permits: Permit,
         clock: Clock,
         metrics: Metrics,
-        told: Told,
-        may: Callable[[], str | None] = lambda: None,
+        on_bound: OnBound,
+        why_not_leading: Callable[[], str | None] = lambda: None,
         open_s: float = OPEN_S,
         at_once: int = AT_ONCE,
     ) -> None:
-        """Bind nothing yet.
+        """Start without binds.
 
         Args:
-            cache: decided on, and told of each promise.
-            api: carries the decision out.
-            gate: holds the pods of a job until all have come.
-            clock: for predicate-times.
-            metrics: counts.
-            told: gets each pod that was bound, and why there.
-            may: says why nothing may be bound now, if so; asked at the last moment.
-            open_s: how long a call that got no answer may still take effect.
-            at_once: how many binds are sent at the same time; the others wait.
+            cache: Choices read it; reservations are put into it.
+            api: Sends the binds.
+            permits: Holds the binds of a job until all its members have arrived.
+            clock: Source of predicate-times.
+            metrics: Counts binds, refusals and failures.
+            on_bound: Called with each bound pod and the choice.
+            why_not_leading: Returns why nothing may be bound now; called
+                right before each bind.
+            open_s: Seconds in which a call without an answer may still take effect.
+            at_once: Binds sent at the same time; the others wait.
         """
-        self._turns = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(at_once)
         self._cache = cache
         self._api = api
-        self._gate = gate
+        self._permits = permits
         self._clock = clock
         self._metrics = metrics
-        self._told = told
-        self._may = may
+        self._on_bound = on_bound
+        self._why_not_leading = why_not_leading
         self._open_s = open_s
-        #: UIDs of the pods whose bind call is being carried out
+        #: UIDs of pods with a bind call in progress
         self._under_way: set[str] = set()
-        #: {uid: a bind without an outcome}
-        self._open: dict[str, _Open] = {}
-        #: {uid: (a bind that was done, loop time)}, until the watch shows the pod
-        self._unseen: dict[str, tuple[BindArgs, float]] = {}
+        #: {uid: bind with an unknown outcome}
+        self._open_binds: dict[str, _OpenBind] = {}
+        #: {uid: (finished bind, its loop time)} until the watch shows the pod
+        self._unconfirmed: dict[str, tuple[BindArgs, float]] = {}
         self._binds: set[asyncio.Task[str]] = set()
-        self._looks: set[asyncio.Task[None]] = set()
+        self._read_tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         #: whether a call was cut off that may still be executed
-        self._is_cut = False
+        self._is_cut_off = False
 
     async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
         """Bind a pod to a node; return "" or the sentence that says why not.
 
-        A caller that goes away does not end the call: half done is the one thing
-        that it must not be. But while a pod waits for the others of its job, nothing
-        has been done: then a caller that has gone has not come.
+        A caller that disconnects does not cancel a call that was sent, since that could
+        leave it half done. While a pod waits for other members of its job, nothing was
+        sent. Then a disconnected caller counts as if it had never called.
 
         Args:
-            args: the pod, and its node.
-            is_there: whether somebody waits for the answer.
+            args: The pod and its node.
+            is_there: Returns whether the caller is still connected.
         """
         if self._is_stopping:
             return _STOPPING
         if args.uid not in self._under_way:
-            waited = await self._gate.wait(
+            refusal = await self._permits.wait(
                 Caller(uid=args.uid, node=args.node, is_there=is_there)
             )
-            if waited is not None:
-                return waited
+            if refusal is not None:
+                return refusal
         if args.uid in self._under_way:
             return _UNDER_WAY
         self._under_way.add(args.uid)
@@ -178,77 +178,80 @@ class Binder:
         return await asyncio.shield(task)
 
     async def audit(self, *, after_s: float = UNSEEN_S) -> None:
-        """Look at binds that were done and that no watch has shown since.
+        """Read bound pods that no watch has shown since their bind.
 
-        A pod that was bound and deleted while a watch was down is never shown; its
-        promise ends here.
+        A pod that was bound and deleted while a watch was down is never shown. Its
+        reservation ends here.
 
         Args:
-            after_s: how long the watch has had to show the pod.
+            after_s: Seconds that the watch has to show the pod.
         """
         now_s = asyncio.get_running_loop().time()
-        for uid, (args, since_s) in list(self._unseen.items()):
-            if uid not in self._cache.assumed:
-                del self._unseen[uid]
+        for uid, (args, since_s) in list(self._unconfirmed.items()):
+            if uid not in self._cache.reservations:
+                del self._unconfirmed[uid]
             elif now_s - since_s >= after_s:
-                self._unseen[uid] = (args, now_s)
-                await self._look(_Open(args, _NOT_BOUND))
+                self._unconfirmed[uid] = (args, now_s)
+                await self._read_outcome(_OpenBind(args, _NOT_BOUND))
 
     @property
-    def promised(self) -> Collection[str]:
-        """UIDs of the pods whose promises we answer for."""
-        return self._under_way | self._open.keys() | self._unseen.keys()
+    def reserved_uids(self) -> Collection[str]:
+        """Return the UIDs of pods whose reservations belong to the binder."""
+        return self._under_way | self._open_binds.keys() | self._unconfirmed.keys()
 
     def take_up(self, uid: str) -> None:
-        """Look into a promise that nobody answers for: its bind may have been sent."""
-        promise, pod = self._cache.assumed[uid], self._cache.pods.get(uid)
-        if promise.planned:
+        """Own an orphaned reservation, and read the pod: its bind may have been sent.
+
+        Without this the reservation would never expire.
+        """
+        reservation, pod = self._cache.reservations[uid], self._cache.pods.get(uid)
+        if reservation.planned:
             self._void(uid, _NOT_BOUND)
             return
-        where, name = (pod.namespace, pod.name) if pod else ("", "")
-        args = BindArgs(namespace=where, name=name, uid=uid, node=promise.node)
-        over_s = asyncio.get_running_loop().time() + self._open_s
-        self._open[uid] = _Open(args, _NOT_BOUND, over_s=over_s)
-        self._follow(self._open[uid])
+        namespace, name = (pod.namespace, pod.name) if pod else ("", "")
+        args = BindArgs(namespace=namespace, name=name, uid=uid, node=reservation.node)
+        ends_s = asyncio.get_running_loop().time() + self._open_s
+        self._open_binds[uid] = _OpenBind(args, _NOT_BOUND, ends_s=ends_s)
+        self._start_polling(self._open_binds[uid])
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no bind can still take effect of which we do not know."""
-        return not self._is_cut and not self._binds and not self._open
+        """Return whether no bind with an unknown outcome can still take effect."""
+        return not self._is_cut_off and not self._binds and not self._open_binds
 
     async def stop(self) -> None:
-        """Begin no bind any more, and let those under way come to their end.
+        """Refuse new binds, and wait up to `STOP_S` for those that were sent.
 
-        A call that is cut off may still be executed, when our successor has already
-        read the pods and given its chips to another.
+        A call that is cut off may still be executed. By then the next leader may have
+        read the pods and given the chips to another pod.
         """
         self._is_stopping = True
         if self._binds:
-            _, late = await asyncio.wait(self._binds, timeout=STOP_S)
-            self._is_cut = bool(late)
-        tasks = (*self._binds, *self._looks)
+            _, pending = await asyncio.wait(self._binds, timeout=STOP_S)
+            self._is_cut_off = bool(pending)
+        tasks = (*self._binds, *self._read_tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _bind(self, args: BindArgs) -> str:
-        async with self._turns:
-            said = await self._attempt(args)
-        self._gate.settled(args.uid, said)
-        return said
+        async with self._slots:
+            text = await self._attempt(args)
+        self._permits.record_bind_outcome(args.uid, text)
+        return text
 
     async def _attempt(self, args: BindArgs) -> str:
         try:
-            pod = self._cache.pods.get(args.uid) or await self._read(args)
+            pod = self._cache.pods.get(args.uid) or await self._read_pod(args)
             if pod is None:
-                await self._api.bind(args, {})  # asks for none of our resources
+                await self._api.bind(args, {})  # the pod asks for no NPU
                 return ""
-            # bound already, and the watch is late to show it
-            if args.uid in self._unseen and args.uid in self._cache.assumed:
-                pod = replace(pod, node=self._unseen[args.uid][0].node)
+            # the pod is bound, and the watch does not show it yet
+            if args.uid in self._unconfirmed and args.uid in self._cache.reservations:
+                pod = replace(pod, node=self._unconfirmed[args.uid][0].node)
             if pod.node:
-                return _bound(pod, args)
-            return await self._decide(args, pod)
+                return _bound_text(pod, args)
+            return await self._reserve_and_bind(args, pod)
         except NotFoundError:
             return _GONE
         except KubeError as error:
@@ -256,147 +259,152 @@ class Binder:
         finally:
             self._under_way.discard(args.uid)
 
-    async def _decide(self, args: BindArgs, pod: NpuPod) -> str:
-        """Choose and promise, without an await between; then carry out."""
-        said = _STOPPING if self._is_stopping else self._may()
-        said = said or self._why_closed(args.uid)
-        if said is not None:
-            return said
+    async def _reserve_and_bind(self, args: BindArgs, pod: NpuPod) -> str:
+        """Choose and reserve chips, without an await between, then send the bind."""
+        text = _STOPPING if self._is_stopping else self._why_not_leading()
+        text = text or self._permit_refusal(args.uid)
+        if text is not None:
+            return text
         now_s = self._clock.now_s()
-        made = reserve.choose(
+        choice = reserve.choose_chips(
             self._cache, pod, args.node, now_s=now_s, now_ns=self._clock.now_ns()
         )
-        if isinstance(made, Verdict):
-            self._metrics.bind_refused.labels(made.label).inc()
-            if made.label is Reason.CONFLICT:
+        if isinstance(choice, Refusal):
+            self._metrics.bind_refused.labels(choice.reason).inc()
+            if choice.reason is Reason.CONFLICT:
                 self._metrics.conflicts.labels("bind").inc()
-            return made.text
-        step(self._cache, made.promise, now_s)
-        return await self._carry_out(args, pod, made)
+            return choice.text
+        step(self._cache, choice.reservation, now_s)
+        return await self._send_bind(args, pod, choice)
 
-    def _why_closed(self, uid: str) -> str | None:
-        """Why the gate would not let a pod through any more, if so.
+    def _permit_refusal(self, uid: str) -> str | None:
+        """Return why the job of a pod no longer permits its bind, if so.
 
-        Its bind has waited for its turn; meanwhile its job may have been given up.
+        The bind has waited for a free slot. Meanwhile its job may have lost its plan.
         """
-        gang, promise = self._cache.gangs.of(uid), self._cache.assumed.get(uid)
-        is_tried_again = promise is not None and not promise.planned
-        if gang is None or is_tried_again or gang.lets_through(uid):
+        gang, reservation = (
+            self._cache.gangs.gang_of(uid),
+            self._cache.reservations.get(uid),
+        )
+        is_tried_again = reservation is not None and not reservation.planned
+        if gang is None or is_tried_again or gang.may_bind(uid):
             return None
         return permit.NO_PLAN
 
-    async def _read(self, args: BindArgs) -> NpuPod | None:
+    async def _read_pod(self, args: BindArgs) -> NpuPod | None:
         """Read the pod of that UID; None if it asks for no NPU.
 
         Raises:
-            NotFoundError: there is none; another pod of its name is another pod.
+            NotFoundError: There is none; another pod of its name is another pod.
         """
         pod = await self._api.get(args.namespace, args.name)
         if pod.metadata.uid != args.uid:
             raise NotFoundError(404, "NotFound", "another pod has its name")
         return decode.npu_pod(pod)
 
-    async def _carry_out(self, args: BindArgs, pod: NpuPod, made: Choice) -> str:
+    async def _send_bind(self, args: BindArgs, pod: NpuPod, choice: Choice) -> str:
         try:
-            await self._api.bind(args, made.annotations)
+            await self._api.bind(args, choice.annotations)
         except NotFoundError:
             self._metrics.binds_failed.labels("gone").inc()
             return self._void(args.uid, _GONE)
         except KubeError as error:
-            self._metrics.binds_failed.labels(_why(error)).inc()
-            if _is_open(error) or args.uid in self._open:
-                return await self._unclear(args, error)
+            self._metrics.binds_failed.labels(_failure_label(error)).inc()
+            if _is_outcome_unknown(error) or args.uid in self._open_binds:
+                return await self._resolve_unclear(args, error)
             return self._void(args.uid, f"the API server refused the bind: {error}")
-        self._open.pop(args.uid, None)
-        self._unseen[args.uid] = (args, asyncio.get_running_loop().time())
+        self._open_binds.pop(args.uid, None)
+        self._unconfirmed[args.uid] = (args, asyncio.get_running_loop().time())
         self._metrics.bound.inc()
-        self._told(pod, made)
+        self._on_bound(pod, choice)
         return ""
 
-    async def _unclear(self, args: BindArgs, error: KubeError) -> str:
-        """Read what has become of the pod; go on looking if that does not tell."""
+    async def _resolve_unclear(self, args: BindArgs, error: KubeError) -> str:
+        """Read the pod to learn the outcome; start polling if that does not tell."""
         loop = asyncio.get_running_loop()
-        found = self._open.setdefault(
-            args.uid, _Open(args, f"the API server refused the bind: {error}")
+        open_bind = self._open_binds.setdefault(
+            args.uid, _OpenBind(args, f"the API server refused the bind: {error}")
         )
-        # A refusal is clear about this try; only earlier ones may be under way.
+        # A refusal decides this call; only earlier calls may still be open.
         if not isinstance(error, ApiError) or error.status >= 500:
-            found.over_s = loop.time() + self._open_s
-        said = await self._look(found)
-        if said is None and loop.time() >= found.over_s:
-            said = self._void(args.uid, found.failure)
-        if said is not None:
-            return said
-        if not found.is_watched:
-            self._follow(found)
+            open_bind.ends_s = loop.time() + self._open_s
+        text = await self._read_outcome(open_bind)
+        if text is None and loop.time() >= open_bind.ends_s:
+            text = self._void(args.uid, open_bind.failure)
+        if text is not None:
+            return text
+        if not open_bind.is_watched:
+            self._start_polling(open_bind)
             log.warning(
                 "bind without a clear outcome",
                 extra={"pod": f"{args.namespace}/{args.name}", "error": str(error)},
             )
         return _UNKNOWN
 
-    def _follow(self, found: _Open) -> None:
-        found.is_watched = True
-        task = asyncio.get_running_loop().create_task(self._watch(found))
-        self._looks.add(task)
-        task.add_done_callback(self._looks.discard)
+    def _start_polling(self, open_bind: _OpenBind) -> None:
+        open_bind.is_watched = True
+        task = asyncio.get_running_loop().create_task(self._poll_outcome(open_bind))
+        self._read_tasks.add(task)
+        task.add_done_callback(self._read_tasks.discard)
 
-    async def _watch(self, found: _Open) -> None:
-        """Look at the pod until it is clear what has become of the bind."""
-        uid = found.args.uid
+    async def _poll_outcome(self, open_bind: _OpenBind) -> None:
+        """Read the pod again and again until the outcome of its bind is known."""
+        uid = open_bind.args.uid
         loop = asyncio.get_running_loop()
-        while self._open.get(uid) is found:
-            await asyncio.sleep(self._open_s / _LOOKS)
-            said = await self._look(found)
-            # While we looked it may have been tried again, or have got its outcome.
-            is_ours = self._open.get(uid) is found and uid not in self._under_way
-            if said is None and is_ours and loop.time() >= found.over_s:
-                self._void(uid, found.failure)
+        while self._open_binds.get(uid) is open_bind:
+            await asyncio.sleep(self._open_s / _READS)
+            text = await self._read_outcome(open_bind)
+            # During the read the bind may have been sent again, or been decided.
+            is_ours = (
+                self._open_binds.get(uid) is open_bind and uid not in self._under_way
+            )
+            if text is None and is_ours and loop.time() >= open_bind.ends_s:
+                self._void(uid, open_bind.failure)
 
-    async def _look(self, found: _Open) -> str | None:
-        """What a bind has come to: "" done, a sentence if not, None if unclear."""
-        args = found.args
+    async def _read_outcome(self, open_bind: _OpenBind) -> str | None:
+        """Read the outcome of a bind: "" bound, a sentence if not, None if unclear."""
+        args = open_bind.args
         if not args.name:
             return None  # no watch has shown the pod yet
         try:
-            pod = await self._read(args)
+            pod = await self._read_pod(args)
         except NotFoundError:
             return self._void(args.uid, _GONE)
         except KubeError:
-            return None  # looked at again; the first failure is in the log
+            return None  # read again later; the first failure is in the log
         if pod is None or not pod.node:
             return None
-        return self._turned_out(args, pod)
+        return self._record_bound(args, pod)
 
-    def _turned_out(self, args: BindArgs, pod: NpuPod) -> str:
-        """The pod is bound: by us, and then the watch is going to show it, or not."""
-        self._open.pop(args.uid, None)
+    def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
+        """Record that the pod turned out bound, here or to another node."""
+        self._open_binds.pop(args.uid, None)
         if pod.node != args.node:
             return self._void(args.uid, f"the pod is bound to {pod.node} already")
-        self._unseen[args.uid] = (args, asyncio.get_running_loop().time())
+        self._unconfirmed[args.uid] = (args, asyncio.get_running_loop().time())
         return ""
 
     def _void(self, uid: str, sentence: str) -> str:
-        """Give the promised chips back: this bind never happens."""
-        self._open.pop(uid, None)
-        self._unseen.pop(uid, None)
-        self._gate.voided(uid, is_gone=sentence == _GONE)
+        """Unreserve the chips: this bind never happens. Return the sentence."""
+        self._open_binds.pop(uid, None)
+        self._unconfirmed.pop(uid, None)
+        self._permits.unreserve(uid, is_gone=sentence == _GONE)
         return sentence
 
 
-def _bound(pod: NpuPod, args: BindArgs) -> str:
+def _bound_text(pod: NpuPod, args: BindArgs) -> str:
     return "" if pod.node == args.node else f"the pod is bound to {pod.node} already"
 
 
-def _why(error: KubeError) -> str:
-    """What went wrong, in a word for counting."""
+def _failure_label(error: KubeError) -> str:
+    """Return the metric label of a failed bind."""
     if isinstance(error, ConflictError):
         return "conflict"
-    return "unclear" if _is_open(error) else "refused"
+    return "unclear" if _is_outcome_unknown(error) else "refused"
 
 
-def _is_open(error: KubeError) -> bool:
-    """Whether the pod may be bound all the same: by this call, or an earlier one."""
+def _is_outcome_unknown(error: KubeError) -> bool:
+    """Return whether this or an earlier call may have bound the pod anyway."""
     if isinstance(error, UnreachableError | MalformedError | ConflictError):
         return True
     return isinstance(error, ApiError) and error.status >= 500

@@ -1,8 +1,8 @@
-"""What kube-scheduler sends to an extender and what it reads back, as values.
+"""JSON of kube-scheduler's extender protocol, as values.
 
-The scheduler's structs have no JSON names, so the keys are Go's (`Pod`, `NodeNames`),
-and Go reads them in any case: so do we. Nodes are passed through as bytes, never
-decoded beyond their name; five thousand names cost a fraction of a millisecond.
+The scheduler's structs have no JSON names, so the keys are Go's (`Pod`, `NodeNames`).
+Go reads keys in any case, and so does this module. Nodes are passed through as bytes;
+only their names are decoded. Five thousand names cost a fraction of a millisecond.
 
 Source: kubernetes/kube-scheduler `extender/v1/types.go`.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from extender.http.body import BodyError, decoded
+from extender.http.body import BodyError, decode_body
 from kube import objects
 
 #: The scheduler's scale for prioritize: 0 to 10, higher is better.
@@ -21,11 +21,11 @@ MAX_SCORE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """The nodes of a request, and the form in which the answer is wanted."""
+    """The nodes of a request, and the form of the answer."""
 
-    #: In the order of the request.
+    #: node names in the order of the request
     names: tuple[str, ...]
-    #: {name: the node object as sent}; None when the request gave names only.
+    #: {name: node object as sent}; None if the request gave names only
     nodes: Mapping[str, msgspec.Raw] | None
 
 
@@ -61,7 +61,7 @@ class PreemptArgs:
     """Body of preempt."""
 
     pod: objects.Pod
-    #: {node: whom the scheduler would evict there}
+    #: {node: pods that the scheduler would evict there}
     victims: Mapping[str, Victims]
 
 
@@ -95,16 +95,16 @@ _NULL = msgspec.Raw(b"null")
 
 
 def nodes_args(body: bytes) -> NodesArgs:
-    """Read the body of filter or prioritize.
+    """Decode the body of filter or prioritize.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
     fields = _fields(body)
     if "pod" not in fields:
         raise BodyError("Pod: expected a pod, found nothing")
-    pod = decoded(_POD, fields["pod"], "Pod")
-    names = decoded(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
+    pod = decode_body(_POD, fields["pod"], "Pod")
+    names = decode_body(_NAMES, fields.get("nodenames", _NULL), "NodeNames")
     if names is not None:
         return NodesArgs(pod=pod, candidates=Candidates(names=tuple(names), nodes=None))
     nodes = _nodes(fields.get("nodes", _NULL))
@@ -112,42 +112,44 @@ def nodes_args(body: bytes) -> NodesArgs:
 
 
 def preempt_args(body: bytes) -> PreemptArgs:
-    """Read the body of preempt, with whole pods or with their UIDs only.
+    """Decode the body of preempt, with whole pods or with their UIDs only.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
     fields = _fields(body)
     if "pod" not in fields:
         raise BodyError("Pod: expected a pod, found nothing")
     victims: dict[str, _Victims] = {}
     for key in ("NodeNameToVictims", "NodeNameToMetaVictims"):
-        victims |= decoded(_VICTIMS, fields.get(key.lower(), _NULL), key) or {}
+        victims |= decode_body(_VICTIMS, fields.get(key.lower(), _NULL), key) or {}
     return PreemptArgs(
-        pod=decoded(_POD, fields["pod"], "Pod"),
+        pod=decode_body(_POD, fields["pod"], "Pod"),
         victims={
             node: Victims(
-                uids=tuple(each.uid or each.metadata.uid for each in found.pods or ()),
-                violations=found.violations,
+                uids=tuple(
+                    pod.uid or pod.metadata.uid for pod in node_victims.pods or ()
+                ),
+                violations=node_victims.violations,
             )
-            for node, found in victims.items()
+            for node, node_victims in victims.items()
         },
     )
 
 
 def bind_args(body: bytes) -> BindArgs:
-    """Read the body of bind.
+    """Decode the body of bind.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
     fields = _fields(body)
 
     def text(key: str) -> str:
-        found = decoded(_TEXT, fields.get(key.lower(), msgspec.Raw(b'""')), key)
-        if not found:
+        value = decode_body(_TEXT, fields.get(key.lower(), msgspec.Raw(b'""')), key)
+        if not value:
             raise BodyError(f"{key}: expected a text, found nothing")
-        return found
+        return value
 
     return BindArgs(
         namespace=text("PodNamespace"),
@@ -164,13 +166,13 @@ def filter_answer(
     failed: Mapping[str, str],
     unresolvable: Mapping[str, str],
 ) -> bytes:
-    """Write the answer of filter, in the form that was asked for.
+    """Encode the answer of filter, with names or nodes like the request.
 
     Args:
-        candidates: the nodes of the request.
-        fitting: those of them that the pod may go to.
-        failed: {node: why not}, where evicting other pods could help.
-        unresolvable: {node: why not}, where it could not.
+        candidates: Nodes of the request.
+        fitting: Those of them that the pod may go to.
+        failed: {node: refusal} where evicting other pods could help.
+        unresolvable: {node: refusal} where it could not.
     """
     answer: dict[str, object] = {
         "FailedNodes": failed,
@@ -185,37 +187,37 @@ def filter_answer(
 
 
 def preempt_answer(victims: Mapping[str, Victims]) -> bytes:
-    """Write the answer of preempt: the nodes where evicting these pods helps."""
-    left = {
+    """Encode the answer of preempt: the nodes where evicting these pods helps."""
+    by_node = {
         node: {
-            "Pods": [{"UID": uid} for uid in found.uids],
-            "NumPDBViolations": found.violations,
+            "Pods": [{"UID": uid} for uid in node_victims.uids],
+            "NumPDBViolations": node_victims.violations,
         }
-        for node, found in victims.items()
+        for node, node_victims in victims.items()
     }
-    return _ENCODE.encode({"NodeNameToMetaVictims": left})
+    return _ENCODE.encode({"NodeNameToMetaVictims": by_node})
 
 
 def error_answer(text: str) -> bytes:
-    """Write the answer of filter or bind that says why there is no other."""
+    """Encode an answer of filter or bind that is only an error."""
     return _ENCODE.encode({"Error": text})
 
 
 def scores_answer(scores: Iterable[tuple[str, int]]) -> bytes:
-    """Write the answer of prioritize."""
+    """Encode the answer of prioritize from (node, score) pairs."""
     return _ENCODE.encode([{"Host": name, "Score": score} for name, score in scores])
 
 
 def _nodes(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
     if bytes(raw) == b"null":
         return {}
-    items = decoded(_ITEMS, _fields(raw).get("items", _NULL), "Nodes.items")
+    items = decode_body(_ITEMS, _fields(raw).get("items", _NULL), "Nodes.items")
     return {
-        decoded(_NODE, item, f"Nodes.items[{i}]").metadata.name: item
+        decode_body(_NODE, item, f"Nodes.items[{i}]").metadata.name: item
         for i, item in enumerate(items or ())
     }
 
 
 def _fields(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    found = decoded(_FIELDS, body, "body")
-    return {key.lower(): value for key, value in found.items()}
+    fields = decode_body(_FIELDS, body, "body")
+    return {key.lower(): value for key, value in fields.items()}

@@ -1,101 +1,107 @@
-"""Which nodes were jobs offered that wait, and what has been asked for them in vain?
+"""Candidate nodes of waiting jobs, and refusals that need not be computed again.
 
-Many pods that ask for leaf switches may wait, alike and each a job by itself. What one
-of them has asked in vain no other need ask until something has changed.
+Many pods that ask for leaf switches may wait, each a job by itself and all alike. A
+refusal of one of them holds for the others until the cache changes.
 """
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from extender.cache.requests import Ask
+from extender.cache.requests import Resources
 from scheduler_core.products.columns import Product
 from scheduler_core.wire.shapes import Shape
 
-#: Grows with whatever a plan depends on.
+#: (version of the cache, version of the requests in it); both only grow
 Version = tuple[int, int]
 
 
 class Question(NamedTuple):
-    """All that decides whether a pod by itself has room, besides what is known."""
+    """Everything besides the cache that decides whether a one-pod job fits."""
 
     names: Sequence[str]
     shape: Shape
-    ask: Ask
-    wanted: Product | str | None
-    #: what it says of the network
-    said: tuple[str, ...]
+    requests: Resources
+    product: Product | str | None
+    #: values of the label and annotation keys that choose networks
+    text: tuple[str, ...]
 
 
-def without(names: tuple[str, ...], some: Collection[str]) -> tuple[str, ...]:
-    """The nodes that are not among those; mostly there are none to leave out."""
-    return tuple([name for name in names if name not in some]) if some else names
+def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[str, ...]:
+    """Return `names` without the excluded ones.
+
+    Returns `names` itself if `excluded` is empty (the common case).
+    """
+    return (
+        tuple([name for name in names if name not in excluded]) if excluded else names
+    )
 
 
-class Offers:
-    """What was offered to whom. Owner: the planner, which forgets jobs that have gone.
+class CandidateNodes:
+    """Nodes that the scheduler offered to each job. Owner: the planner.
 
-    The source of truth of answers is the cache, of the version on which they were
-    given: the first question on another version ends them all.
+    Refusals hold for one version of the cache. The first refusal on another version
+    removes all earlier ones.
     """
 
     def __init__(self) -> None:
-        """Nothing was offered."""
-        #: {job: the nodes that were offered to its pods last}
+        #: {job: nodes last offered to its pods}
         self._names: dict[str, tuple[str, ...]] = {}
-        #: {nodes: the first list of them}: they come again, in other orders
+        #: {nodes: their first list}; the same nodes are offered in other orders
         self._lists: dict[frozenset[str], tuple[str, ...]] = {}
-        #: {job: version on which it had no room}
-        self._tried: dict[str, Version] = {}
+        #: {job: version on which it was refused}
+        self._refused_at: dict[str, Version] = {}
         self._version: Version = (-1, -1)
-        #: {question: why there is no room}, of that version
-        self._in_vain: dict[Question, str] = {}
+        #: {question: why the pod does not fit}, all on `_version`
+        self._refusals: dict[Question, str] = {}
 
     @property
     def jobs(self) -> list[str]:
-        """Those that were offered nodes and wait."""
+        """Return the jobs that have candidate nodes and wait for a plan."""
         return list(self._names)
 
-    def of(self, job: str) -> tuple[str, ...]:
-        """The nodes that a job was offered last, in any order."""
+    def get(self, job: str) -> tuple[str, ...]:
+        """Return the last candidate nodes of a job, in any order; () if it has none."""
         return self._names.get(job, ())
 
     def put(self, job: str, names: Sequence[str]) -> None:
-        """Note what a job is offered."""
+        """Replace the candidate nodes of a job."""
         self._names[job] = self._lists.setdefault(frozenset(names), tuple(names))
 
-    def end(self, job: str) -> None:
-        """A job waits no more."""
+    def drop(self, job: str) -> None:
+        """Remove a job that no longer waits for a plan."""
         self._names.pop(job, None)
 
-    def try_in_vain(
-        self, job: str, question: Question | None, said: str, version: Version
+    def record_refusal(
+        self, job: str, question: Question | None, text: str, version: Version
     ) -> None:
-        """Note that a job had no room, and what that says of others.
+        """Remember that a job did not fit, and the refusal for equal questions.
 
         Args:
-            job: Which.
-            question: Of a pod by itself; None: of its answer nothing follows.
-            said: Why there was none.
-            version: On which.
+            job: Key of the job.
+            question: Of a one-pod job. None: the refusal holds for this job only.
+            text: Why the job does not fit.
+            version: Version of the cache on which the job was planned.
         """
-        self._tried[job] = version
+        self._refused_at[job] = version
         if version != self._version:
             self._version = version
-            self._in_vain.clear()
+            self._refusals.clear()
         if question is not None:
-            self._in_vain[question] = said
+            self._refusals[question] = text
 
     def was_tried(self, job: str, version: Version) -> bool:
-        """Whether a job had no room on this version."""
-        return self._tried.get(job) == version
+        """Return whether a job was refused on this version of the cache."""
+        return self._refused_at.get(job) == version
 
-    def why_not(self, question: Question, version: Version) -> str | None:
-        """Why there is no room, if that has been asked on this version."""
-        return self._in_vain.get(question) if version == self._version else None
+    def known_refusal(self, question: Question, version: Version) -> str | None:
+        """Return the refusal of an equal question on this version, if there is one."""
+        return self._refusals.get(question) if version == self._version else None
 
-    def forget(self, known: Collection[str]) -> None:
-        """Forget all jobs but these."""
-        self._names = {job: n for job, n in self._names.items() if job in known}
-        self._tried = {job: n for job, n in self._tried.items() if job in known}
-        used = {id(names) for names in self._names.values()}
-        self._lists = {key: n for key, n in self._lists.items() if id(n) in used}
+    def retain(self, jobs: Collection[str]) -> None:
+        """Remove all jobs except these."""
+        self._names = {job: n for job, n in self._names.items() if job in jobs}
+        self._refused_at = {
+            job: n for job, n in self._refused_at.items() if job in jobs
+        }
+        used_ids = {id(names) for names in self._names.values()}
+        self._lists = {key: n for key, n in self._lists.items() if id(n) in used_ids}

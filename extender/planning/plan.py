@@ -1,9 +1,9 @@
-"""Where do all pods of a job go, with the chips, the CPU and the memory there are?
+"""Plan a job: a node and chips for each of its pods, or the reason why it does not fit.
 
-Which nodes suit a job, `scheduler_core.placement.job` says; it knows chips and
-networks. Here is added what a scheduler's own filters ask for (`capacity`).
+`scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
+the resources that a scheduler's own filters check (`capacity`).
 
-Pure: the index is changed while a plan is being made, and is as before afterwards.
+Changes the index during a call and restores it before the call returns.
 """
 
 from collections import defaultdict
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
-from extender.cache.events import Assumed
-from extender.cache.requests import Ask
+from extender.cache.events import Reservation
+from extender.cache.requests import Resources
 from extender.gang.gangs import Gang
 from extender.planning.candidates import Question
 from extender.scheduling import capacity, claim
@@ -31,106 +31,112 @@ from scheduler_core.products.columns import JobRule, Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK
 from scheduler_core.topology import leaves
 from scheduler_core.topology.leaves import TOR_AFFINITY, Network, Version
-from scheduler_core.wire import job_kind_marks
-from scheduler_core.wire.job_kind_marks import LeafMark, Marks
+from scheduler_core.wire import job_annotations
+from scheduler_core.wire.job_annotations import LeafMark, Marks
 from scheduler_core.wire.pods import NpuPod
 
-#: Plans that are made anew because several pods do not fit one node together.
+#: Plans of one job, if several pods do not fit one node together.
 _TRIES = 8
 
 _SUPERPOD_AFFINITY = "super-pod-affinity"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What plans depend on besides the cluster."""
+class TopologySnapshot:
+    """Networks and rules that a plan depends on, besides the cluster."""
 
     profile: Profile = Profile.SEED
-    #: nodes of a physical SuperPoD
+    #: number of nodes in a physical SuperPoD
     superpod_size: int = 48
     network: Network | None = None
-    joined: SuperPods | None = None
+    superpods: SuperPods | None = None
 
 
-#: Nothing is known of networks.
-PLAIN = World()
+#: No network is known.
+PLAIN = TopologySnapshot()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Try:
-    """One job that is being planned."""
+class _PlanInput:
+    """A job during one call of `plan`."""
 
     cache: Cache
     gang: Gang
-    world: World
-    #: all its pods that count, by rank
+    topology: TopologySnapshot
+    #: all pods that have not ended, by rank
     pods: Sequence[NpuPod]
-    #: where its pods are that have a node
+    #: {name of a pod with a node: its node and chips}
     places: dict[str, Placement]
-    #: those without a node, and what each of them asks for
-    new: Sequence[NpuPod]
-    asks: Sequence[Ask]
-    #: whether the job is one pod, which asks for a place in the network
+    #: pods without a node, and in the same order their requests
+    unbound: Sequence[NpuPod]
+    requests: Sequence[Resources]
+    #: whether the job is a single pod that asks for leaf switches
     is_one: bool
 
 
 def plan(
-    cache: Cache, gang: Gang, names: Sequence[str], now_ns: int, world: World = PLAIN
-) -> tuple[Assumed, ...] | str:
+    cache: Cache,
+    gang: Gang,
+    names: Sequence[str],
+    now_ns: int,
+    topology: TopologySnapshot = PLAIN,
+) -> tuple[Reservation, ...] | str:
     """Plan the pods of a job that have no node.
 
     Args:
-        cache: What is known; as before afterwards.
+        cache: The index is changed during the call and restored.
         gang: All its pods exist.
-        names: The nodes that the scheduler offers.
-        now_ns: For predicate-times.
-        world: What is known of networks, and settings.
+        names: Candidate nodes.
+        now_ns: Lower bound of predicate-times, in nanoseconds since the epoch.
+        topology: Networks and rules.
 
     Returns:
-        A promise for each of them, by rank; or why there is no room for all.
+        A reservation for each pod without a node, by rank; or why not all fit.
     """
-    known = (cache.pods.get(uid) for uid in _in_order(gang))
-    pods = [pod for pod in known if pod is not None and not pod.terminal]
-    new = [pod for pod in pods if pod.uid not in gang.seated]
-    kinds = sorted({pod.shape.resource for pod in pods})
-    if len(kinds) > 1:
-        return f"a job gets NPUs of one kind, its pods ask for {' and '.join(kinds)}"
-    job = _Try(
+    members = (cache.pods.get(uid) for uid in _uids_by_rank(gang))
+    pods = [pod for pod in members if pod is not None and not pod.terminal]
+    unbound = [pod for pod in pods if pod.uid not in gang.bound]
+    resources = sorted({pod.shape.resource for pod in pods})
+    if len(resources) > 1:
+        return (
+            f"a job gets NPUs of one kind, its pods ask for {' and '.join(resources)}"
+        )
+    job = _PlanInput(
         cache=cache,
         gang=gang,
-        world=world,
+        topology=topology,
         pods=pods,
-        places={pod.name: _there(cache, pod) for pod in pods if pod.node},
-        new=new,
-        asks=[cache.loads.ask(pod.uid) for pod in new],
+        places={pod.name: _listed_chips(cache, pod) for pod in pods if pod.node},
+        unbound=unbound,
+        requests=[cache.requested_resources.ask(pod.uid) for pod in unbound],
         is_one=gang.is_one and len(pods) == 1,
     )
-    said = ""
-    for row in _rows(job, names):
-        found = _by_row(job, row, names)
-        if not isinstance(found, str):
-            return _promises(job, found, now_ns)
-        said = said or found
-    return said or "no kind of server that is offered serves such a job"
+    text = ""
+    for row in _product_rows(job, names):
+        placement = _place_by_row(job, row, names)
+        if not isinstance(placement, str):
+            return _reservations(job, placement, now_ns)
+        text = text or placement
+    return text or "no kind of server that is offered serves such a job"
 
 
-def question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
-    """What is asked for a pod that is a job by itself; None for any other job.
+def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
+    """Return the question of a one-pod job; None for any other job.
 
-    Pods whose questions are equal have the same answer, if they are told the same of
-    the cluster; but for what says their names.
+    Pods with equal questions get the same answer on the same version of the cache.
+    Answers that contain the name of a pod are the exception.
     """
-    uid = next(iter(gang.seats), "")
+    uid = next(iter(gang.members), "")
     pod = cache.pods.get(uid)
-    if pod is None or len(gang.seats) > 1 or not gang.is_one or gang.seated:
+    if pod is None or len(gang.members) > 1 or not gang.is_one or gang.bound:
         return None
-    traits = gang.seats[uid].traits
+    traits = gang.members[uid].traits
     return Question(
         names=names,
         shape=pod.shape,
-        ask=cache.loads.ask(uid),
-        wanted=lookup.wanted(pod.shape.resource, traits),
-        said=(
+        requests=cache.requested_resources.ask(uid),
+        product=lookup.resolve_job(pod.shape.resource, traits),
+        text=(
             traits.labels.get(TOR_AFFINITY, ""),
             traits.labels.get(_SUPERPOD_AFFINITY, ""),
             traits.annotations.get(SP_BLOCK, ""),
@@ -138,214 +144,228 @@ def question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
     )
 
 
-def _in_order(gang: Gang) -> list[str]:
-    some = [uid for uid in gang.seats if uid not in gang.ending]
-    return sorted(some, key=gang.place_in_order)
+def _uids_by_rank(gang: Gang) -> list[str]:
+    members = [uid for uid in gang.members if uid not in gang.ending]
+    return sorted(members, key=gang.rank_key)
 
 
-def _there(cache: Cache, pod: NpuPod) -> Placement:
-    record = cache.line(pod.node, pod.shape.resource)
-    tenant = record.tenants.get(pod.uid) if record is not None else None
+def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
+    resource_state = cache.resource_state(pod.node, pod.shape.resource)
+    tenant = resource_state.tenants.get(pod.uid) if resource_state is not None else None
     mask = tenant.chips if tenant else 0
     return Placement(node=pod.node, chips=chips.ids_of(mask), reason="")
 
 
-def _rows(job: _Try, names: Sequence[str]) -> list[Product]:
-    """The rows by which the job may be served: its own, else those of the nodes."""
-    first = job.pods[0]
-    traits = job.gang.seats[first.uid].traits
-    wanted = lookup.wanted(first.shape.resource, traits)
-    if not isinstance(wanted, str):
-        return [] if wanted is None else [wanted]
-    line = job.cache.cluster.line(wanted)
-    there = {line[name].product for name in names if name in line}
-    return sorted(there, key=lambda row: row.key)
+def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
+    """Return product rows that may serve the job: its own, or those of the nodes."""
+    first_pod = job.pods[0]
+    traits = job.gang.members[first_pod.uid].traits
+    product = lookup.resolve_job(first_pod.shape.resource, traits)
+    if not isinstance(product, str):
+        return [] if product is None else [product]
+    nodes_by_name = job.cache.cluster.nodes(product)
+    rows = {nodes_by_name[name].product for name in names if name in nodes_by_name}
+    return sorted(rows, key=lambda row: row.key)
 
 
-def _by_row(
-    job: _Try, row: Product, names: Sequence[str]
+def _place_by_row(
+    job: _PlanInput, row: Product, names: Sequence[str]
 ) -> tuple[Placement, ...] | str:
-    """Places for all pods by that row, or why not."""
-    kinds = _kinds(job.new)
-    avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in kinds))
-    size = min(pod.total for pod in kinds)
+    """Place all pods of the job by one product row, or return why they do not fit."""
+    distinct_pods = _one_of_each_shape(job.unbound)
+    avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
+    size = min(pod.total for pod in distinct_pods)
     survey = job.cache.cluster.survey(
         row, size, names, avoid=avoid, in_network=not job.is_one
     )
-    able = [*survey.best, *survey.worse]
-    largest = max(pod.total for pod in kinds)
-    capped, offered = capacity.with_room(job.cache, row, able, job.asks, largest)
+    able_names = [*survey.best, *survey.worse]
+    largest = max(pod.total for pod in distinct_pods)
+    limited, usable_names = capacity.limit_by_requests(
+        job.cache, row, able_names, job.requests, largest
+    )
     for _ in range(_TRIES):
-        with laid_over(job.cache, capped.values()):
-            found = _ask_core(job, row, offered)
-        if isinstance(found, Rejection):
-            return found.job or found.text
-        over = _overfull(job, row, found)
-        if not over:
-            return found.pods
-        capped |= over
+        with overlay_states(job.cache, limited.values()):
+            placement = _place_in_core(job, row, usable_names)
+        if isinstance(placement, Rejection):
+            return placement.job or placement.text
+        overfull = _overfull_nodes(job, row, placement)
+        if not overfull:
+            return placement.pods
+        limited |= overfull
     return "its pods do not fit their nodes together: CPU, memory, or unlike pods"
 
 
-def _kinds(pods: Sequence[NpuPod]) -> list[NpuPod]:
-    """One pod of each shape."""
+def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
+    """Return one pod of each shape."""
     return list({pod.shape: pod for pod in pods}.values())
 
 
-def _ask_core(
-    job: _Try, row: Product, names: Sequence[str]
+def _place_in_core(
+    job: _PlanInput, row: Product, names: Sequence[str]
 ) -> JobPlacement | Rejection:
-    traits = job.gang.seats[job.pods[0].uid].traits
-    labels, said = traits.labels, traits.annotations
+    traits = job.gang.members[job.pods[0].uid].traits
+    labels, annotations = traits.labels, traits.annotations
     try:
         schema = leaves.schema_of(labels.get(TOR_AFFINITY, ""))
     except ValueError as error:
         return Rejection(job=str(error), reasons=())
-    block = said.get(SP_BLOCK, "")
+    block = annotations.get(SP_BLOCK, "")
     if block and not (block.isascii() and block.isdigit()):
         text = f"annotation {SP_BLOCK}: expected a whole number, found {block!r}"
         return Rejection(job=text, reasons=())
-    asked = job_rules.Job(
+    core_job = job_rules.Job(
         row=row,
         pods=tuple(job_rules.Pod(name=pod.name, chips=pod.total) for pod in job.pods),
         sp_block=int(block) if block else None,
-        superpod_size=job.world.superpod_size,
+        superpod_size=job.topology.superpod_size,
         soft_superpods=labels.get(_SUPERPOD_AFFINITY) == "soft",
     )
     if job.places and row.job_rule is not JobRule.SUPERPOD:
-        return _beside(job, row, names)
-    found = core.place_job(
-        asked,
+        return _place_unbound(job, row, names)
+    placement = core.place_job(
+        core_job,
         job.cache.cluster,
         terms=Terms(
             schema=schema,
-            network=job.world.network,
-            joined=job.world.joined,
-            profile=job.world.profile,
+            network=job.topology.network,
+            superpods=job.topology.superpods,
+            profile=job.topology.profile,
         ),
         names=names,
-        places=job.places | _lost(job) if job.places else None,
+        places=job.places | _invalid_places(job) if job.places else None,
     )
-    if isinstance(found, JobPlacement) and any(
+    if isinstance(placement, JobPlacement) and any(
         place.pod in job.places and place.node != job.places[place.pod].node
-        for place in found.pods
+        for place in placement.pods
     ):
         return Rejection(job="no room beside its pods that run", reasons=())
-    return found
+    return placement
 
 
-def _beside(job: _Try, row: Product, names: Sequence[str]) -> JobPlacement | Rejection:
-    """Places for pods that join others which run: those stay, whatever they have."""
+def _place_unbound(
+    job: _PlanInput, row: Product, names: Sequence[str]
+) -> JobPlacement | Rejection:
+    """Place only the pods without a node; the bound members of the job stay."""
     members = [
         gang_placement.Member(name=pod.name, chips=pod.total, rank=rank)
         for rank, pod in enumerate(job.pods)
-        if pod.uid not in job.gang.seated
+        if pod.uid not in job.gang.bound
     ]
     return gang_placement.plan(
         distributed(row), members, job.cache.cluster, names=names
     )
 
 
-def _lost(job: _Try) -> dict[str, Placement]:
-    """For pods that take the places of others: somewhere that is no good any more."""
-    return {pod.name: Placement(node="", chips=(), reason="") for pod in job.new}
+def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
+    """Return an empty place for each unbound pod, which replaces an ended member."""
+    return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
 
 def resource_of(cache: Cache, gang: Gang) -> str:
-    """What the pods of a job ask for; "" when none of them is known."""
-    pods = (cache.pods.get(uid) for uid in gang.seats)
+    """Return the resource of a job's pods; "" if none of the pods is known."""
+    pods = (cache.pods.get(uid) for uid in gang.members)
     return next((pod.shape.resource for pod in pods if pod is not None), "")
 
 
 @contextmanager
-def laid_over(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
-    """Let the index show these nodes so for a while."""
+def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
+    """Replace node states in the index for the length of the context."""
     cluster = cache.cluster
-    before = [cluster.line(state.product)[state.name] for state in states]
+    original_states = [cluster.nodes(state.product)[state.name] for state in states]
     try:
         for state in states:
             cluster.put(state)
         yield
     finally:
-        for state in before:
+        for state in original_states:
             cluster.put(state)
 
 
-def _overfull(job: _Try, row: Product, found: JobPlacement) -> dict[str, NodeState]:
-    """Nodes that got pods which cannot be there together, with what some may have."""
-    by_name = {pod.name: pod for pod in job.new}
-    on: defaultdict[str, list[Placement]] = defaultdict(list)
-    for place in found.pods:
+def _overfull_nodes(
+    job: _PlanInput, row: Product, placement: JobPlacement
+) -> dict[str, NodeState]:
+    """Return limited states of nodes whose placed pods do not fit together.
+
+    The free chips of such a state are those of the pods that do fit.
+    """
+    by_name = {pod.name: pod for pod in job.unbound}
+    places_on: defaultdict[str, list[Placement]] = defaultdict(list)
+    for place in placement.pods:
         if place.pod in by_name:
-            on[place.node].append(place)
-    over: dict[str, NodeState] = {}
-    is_uniform = len(set(job.asks)) == 1  # then one pod fits: that has been seen to
-    for node, places in on.items():
+            places_on[place.node].append(place)
+    overfull: dict[str, NodeState] = {}
+    is_uniform = len(set(job.requests)) == 1  # limit_by_requests made one fit
+    for node, places in places_on.items():
         if is_uniform and len(places) == 1:
             continue
-        kept = capacity.together(job.cache, node, [(by_name[p.pod], p) for p in places])
-        if len(kept) < len(places):
-            mask = sum(chips.mask_of(place.chips) for place in kept)
-            state = job.cache.cluster.line(row)[node]
-            over[node] = replace(state, free=mask)
-    return over
+        fitting = capacity.select_fitting(
+            job.cache, node, [(by_name[p.pod], p) for p in places]
+        )
+        if len(fitting) < len(places):
+            mask = sum(chips.mask_of(place.chips) for place in fitting)
+            state = job.cache.cluster.nodes(row)[node]
+            overfull[node] = replace(state, free=mask)
+    return overfull
 
 
-def _promises(
-    job: _Try, places: Sequence[Placement], now_ns: int
-) -> tuple[Assumed, ...]:
-    new = {pod.name: pod for pod in job.new}
-    masks = {each: chips.mask_of(each) for each in {place.chips for place in places}}
-    known: dict[object, Mapping[str, str]] = {}
+def _reservations(
+    job: _PlanInput, places: Sequence[Placement], now_ns: int
+) -> tuple[Reservation, ...]:
+    unbound = {pod.name: pod for pod in job.unbound}
+    masks = {
+        chip_ids: chips.mask_of(chip_ids)
+        for chip_ids in {place.chips for place in places}
+    }
+    texts: dict[object, Mapping[str, str]] = {}
     is_of_one_leaf = len({place.leaf for place in places}) == 1
     times: dict[str, int] = {}
-    found = []
+    reservations = []
     for place in places:
-        pod = new.get(place.pod)
+        pod = unbound.get(place.pod)
         if pod is None:
             continue
-        node, leaf = place.node, _leaf(job, place, is_of_one_leaf=is_of_one_leaf)
-        record = job.cache.record(node, pod.shape.resource)
-        times[node] = max(record.next_time(now_ns), times.get(node, 0))
-        found.append(
-            Assumed(
+        node, leaf = place.node, _leaf_mark(job, place, is_of_one_leaf=is_of_one_leaf)
+        resource_state = job.cache.ensure_resource(node, pod.shape.resource)
+        times[node] = max(resource_state.next_time(now_ns), times.get(node, 0))
+        reservations.append(
+            Reservation(
                 uid=pod.uid,
                 node=node,
                 chips=masks[place.chips],
                 predicate_time=times[node],
                 shape=pod.shape,
                 planned=True,
-                extra=_extra(job, pod, place, leaf, known),
+                extra=_annotations(job, pod, place, leaf, texts),
                 reason=f"{place.reason}, as its job was planned",
             )
         )
         times[node] += 1
-    return tuple(found)
+    return tuple(reservations)
 
 
-def _extra(
-    job: _Try,
+def _annotations(
+    job: _PlanInput,
     pod: NpuPod,
     place: Placement,
     leaf: LeafMark | None,
-    known: dict[object, Mapping[str, str]],
+    texts: dict[object, Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """What is written on a pod of a job besides its chips; on many it is the same."""
+    """Return the annotations besides chips; members with equal values share them."""
     if job.is_one:
-        record = job.cache.record(place.node, pod.shape.resource)
-        by_itself = claim.alone(record, pod)
-        return by_itself | job_kind_marks.render(Marks(leaf=leaf))
-    seat = job.gang.seats[pod.uid]
-    rank = job_rules.rank_to_write(
+        resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)
+        by_itself = claim.alone(resource_state, pod)
+        return by_itself | job_annotations.render(Marks(leaf=leaf))
+    member = job.gang.members[pod.uid]
+    rank = job_rules.choose_rank_annotation(
         place.rank,
-        written=seat.traits.annotations.get(job_kind_marks.RANK_INDEX, ""),
-        owner_kind=seat.owner_kind,
-        of_minimum=seat.membership.job.startswith("Minimum/"),
+        annotation=member.traits.annotations.get(job_annotations.RANK_INDEX, ""),
+        owner_kind=member.owner_kind,
+        of_minimum=member.membership.job.startswith("Minimum/"),
     )
     key = rank, place.superpod_rank, place.superpod, leaf
-    said = known.get(key)
-    if said is None:
-        said = known[key] = job_kind_marks.render(
+    text = texts.get(key)
+    if text is None:
+        text = texts[key] = job_annotations.render(
             Marks(
                 is_distributed=True,
                 rank=rank or "",
@@ -354,12 +374,14 @@ def _extra(
                 leaf=leaf,
             )
         )
-    return said
+    return text
 
 
-def _leaf(job: _Try, place: Placement, *, is_of_one_leaf: bool) -> LeafMark | None:
-    """What the job makes of the leaf of one of its pods; only 2.0 says that."""
-    network = job.world.network
+def _leaf_mark(
+    job: _PlanInput, place: Placement, *, is_of_one_leaf: bool
+) -> LeafMark | None:
+    """Return how the job uses the leaf switch of a pod; None except for version 2.0."""
+    network = job.topology.network
     if not place.leaf or network is None or network.version is not Version.TWO:
         return None
     if is_of_one_leaf:

@@ -1,9 +1,8 @@
-"""Jobs of several pods, from filter to bind: when they are planned, and what follows.
+"""Plan jobs of several pods at filter, and hold their binds until all members arrive.
 
-Filter asks here where a pod of such a job may go, bind whether it may be bound now. The
-decisions are made by `planning` and `gate`; here they are carried out: promises are put
-into the cache and taken back, and bind calls wait for the gate in futures. Between a
-decision and its promise there is no await.
+`plan` and `gang.permit` decide. This module carries their decisions out: it reserves
+chips in the cache, unreserves them, and keeps waiting bind calls in futures. There is
+no await between a decision and its reservation, so no other decision comes between.
 """
 
 import asyncio
@@ -18,43 +17,51 @@ from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.gang import events as gang_events
 from extender.gang.gangs import Gang, Phase
-from extender.gang.membership import Told
+from extender.gang.membership import SizeSource
 from extender.gang.size import Size
-from extender.gang.waiting_binds import Calls
+from extender.gang.waiting_binds import WaitingBinds
 from extender.metrics import Metrics
 from extender.planning import plan
-from extender.planning.candidates import Offers, Question, Version, without
-from extender.planning.plan import World
-from extender.planning.reservation import Keeper
+from extender.planning.candidates import (
+    CandidateNodes,
+    Question,
+    Version,
+    exclude_names,
+)
+from extender.planning.plan import TopologySnapshot
+from extender.planning.reservation import NodeReservations
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import Judgement, Label, Verdict
+from extender.scheduling.node_filter import ExtenderReason, FilterResult, Refusal
 from scheduler_core.wire.pods import NpuPod
 
-#: Above it a gate would not be through before the scheduler gives up: the pods that a
-#: kube-scheduler sends to bind within a second, at the least.
+#: Pods that kube-scheduler sends to bind in 1 s, at least. A larger job would not be
+#: permitted before the scheduler gives up.
 PODS_PER_S = 100
 
 _STOPPING = "the extender is stopping"
 
 
 class JobsApi(Protocol):
-    """What planning asks of the world; nothing of it is waited for."""
+    """Effects of the planner on the API server and the scheduler.
 
-    async def size(self, told: Told) -> Size | str:
-        """How many pods a job has, or why its object cannot be read."""
+    No decision waits for them.
+    """
+
+    async def size(self, source: SizeSource) -> Size | str:
+        """Read the number of pods of a job, or return why its object cannot be read."""
 
     async def remove(self, pod: NpuPod) -> None:
         """Evict a pod."""
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
-        """Say on a pod what became of its job."""
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        """Emit an event on a pod about its job."""
 
     def wake(self) -> None:
-        """Have the scheduler try pods again."""
+        """Make the scheduler try pending pods again."""
 
 
 class Planner:
-    """Plans jobs and keeps their gates. Owner of the planned promises in the cache."""
+    """Plans jobs and holds their binds. Owner of planned reservations in the cache."""
 
     def __init__(
         self,
@@ -62,43 +69,43 @@ class Planner:
         api: JobsApi,
         *,
         clock: Clock,
-        world: Callable[[Gang], World] = lambda _gang: plan.PLAIN,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
         metrics: Metrics | None = None,
     ) -> None:
-        """Plan nothing yet.
+        """Start without plans.
 
         Args:
-            cache: Planned on, and told of each promise.
-            api: The world.
-            clock: For all that depends on time.
-            world: What is known of networks, asked for each plan.
-            metrics: Counts; None where nobody reads them.
+            cache: Plans read it; reservations are put into it.
+            api: Calls to the API server and the scheduler.
+            clock: Source of all times.
+            topology: Returns networks and rules for one job; called for each plan.
+            metrics: None: the counts are dropped.
         """
         self._cache = cache
         self._api = api
         self._clock = clock
-        self._world = world
+        self._topology = topology
         self._metrics = metrics or Metrics(CollectorRegistry())
-        self._calls = Calls()
-        #: jobs whose objects are being read
-        self._reading: set[str] = set()
+        self._waiting_binds = WaitingBinds()
+        #: jobs whose size is being read from the API server
+        self._size_reads: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._offers = Offers()
-        #: jobs whose plan waits until it is known what has become of a bind
-        self._put_off: set[str] = set()
+        self._candidates = CandidateNodes()
+        #: jobs not planned while a member has a bind without an outcome
+        self._postponed: set[str] = set()
         self._is_stopping = False
-        self._keeper = Keeper(cache, world)
+        self._node_reservations = NodeReservations(cache, topology)
 
     @property
     def largest(self) -> int:
-        """The most pods of a job that get through the gate in time."""
+        """Return the most pods of a job that can be bound within the permit time."""
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
     # -- filter --------------------------------------------------------------
 
-    def judge(self, pod: NpuPod, names: Sequence[str]) -> Judgement | None:
-        """Where a pod may go; None for a pod that is a job by itself."""
-        gang = self._cache.gangs.of(pod.uid)
+    def filter_nodes(self, pod: NpuPod, names: Sequence[str]) -> FilterResult | None:
+        """Filter nodes for a member of a job; None for a one-pod job."""
+        gang = self._cache.gangs.gang_of(pod.uid)
         if gang is None:
             return None
         now_s = self._clock.now_s()
@@ -106,75 +113,81 @@ class Planner:
             gang
         )
         if refused is not None:
-            return node_filter.nowhere(refused, names)
+            return node_filter.refuse_all(refused, names)
         if self.is_under_way(pod.uid):
-            return node_filter.judge(self._cache, pod, names, now_s)
+            return node_filter.filter_nodes(self._cache, pod, names, now_s)
         self._find_place(gang, pod, names)
-        promise = self._cache.assumed.get(pod.uid)
-        if promise is None:
-            return node_filter.unplanned(self._cache, pod, names, gang.said)
-        return node_filter.only(promise.node, names)
+        reservation = self._cache.reservations.get(pod.uid)
+        if reservation is None:
+            return node_filter.refuse_unplanned(self._cache, pod, names, gang.text)
+        return node_filter.accept_only(reservation.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
-        """Plan the job of a pod that has no place, or none that it is offered."""
-        promise = self._cache.assumed.get(pod.uid)
-        if promise is not None and promise.node not in names:
-            self.note(gang_events.Missed(uid=pod.uid, of_one=len(names) == 1))
+        """Plan the job if the pod has no planned node, or one that is no candidate."""
+        reservation = self._cache.reservations.get(pod.uid)
+        if reservation is not None and reservation.node not in names:
+            self.apply_event(
+                gang_events.NodeNotOffered(uid=pod.uid, of_one=len(names) == 1)
+            )
         if pod.uid not in gang.places:
             self.offer(gang, names)
 
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
-        """Plan a job on these nodes, if it is whole and due."""
+        """Plan a job on these nodes, if all its members exist and no back-off runs."""
         if self._is_due(gang):
-            self._offers.put(gang.job, names)
+            self._candidates.put(gang.job, names)
             self._plan_in_order(gang)
 
-    def no_room(self, gang: Gang, names: Sequence[str]) -> str:
-        """Why a job does not fit on these nodes; "" if it does. Promises nothing."""
-        kept = self._cache.kept_from(next(iter(gang.seats), ""))
-        some = [name for name in names if name not in kept]
-        found = plan.plan(self._cache, gang, some, 0, self._world(gang))
-        return found if isinstance(found, str) else ""
+    def job_refusal(self, gang: Gang, names: Sequence[str]) -> str:
+        """Return why a job does not fit these nodes, or "". Reserves nothing."""
+        reserved_nodes = self._cache.nodes_reserved_from(next(iter(gang.members), ""))
+        free_names = [name for name in names if name not in reserved_nodes]
+        outcome = plan.plan(self._cache, gang, free_names, 0, self._topology(gang))
+        return outcome if isinstance(outcome, str) else ""
 
-    def why_wait(self, gang: Gang) -> Verdict | None:
-        """Why no pod of the job can be placed now, whatever the nodes."""
+    def why_wait(self, gang: Gang) -> Refusal | None:
+        """Return why no node can serve the job now; None if that depends on nodes."""
         if gang.size is None:
-            self._read(gang)
+            self._request_size(gang)
             text = gang.problem or node_filter.READING
         elif gang.missing:
             text = f"waits for {gang.missing} of the {gang.size.count} pods of its job"
         elif self._is_too_large(gang):
             text = (
-                f"its job has {gang.unseated_count} pods, more than the {self.largest} "
+                f"its job has {gang.unbound_count} pods, more than the {self.largest} "
                 "that can be bound together"
             )
         elif self._clock.now_s() < gang.again_s:
-            text = gang.said
+            text = gang.text
         else:
             return None
-        return Verdict(label=Label.JOB, text=text)
+        return Refusal(reason=ExtenderReason.JOB, text=text)
 
     def _plan_in_order(self, gang: Gang) -> None:
-        """Plan the jobs that come before this one and have waited, then this one."""
+        """Plan the waiting jobs ahead of this one in the queue, then this one."""
         pods = self._cache.pods
-        others = [
+        waiting_gangs = [
             self._cache.gangs.jobs[job]
-            for job in self._offers.jobs
+            for job in self._candidates.jobs
             if job in self._cache.gangs.jobs and job != gang.job
         ]
-        place = gang.turn(pods) if others else ()
-        ahead = [(turn, one) for one in others if (turn := one.turn(pods)) < place]
-        for _, one in sorted(ahead, key=itemgetter(0)):
-            tried = self._offers.was_tried(one.job, self._version)
-            if not tried and self._is_due(one):
-                self._plan(one)
-        if gang.phase is not Phase.HELD:
+        own_key = gang.queue_key(pods) if waiting_gangs else ()
+        gangs_ahead = [
+            (turn, gang_ahead)
+            for gang_ahead in waiting_gangs
+            if (turn := gang_ahead.queue_key(pods)) < own_key
+        ]
+        for _, gang_ahead in sorted(gangs_ahead, key=itemgetter(0)):
+            was_tried = self._candidates.was_tried(gang_ahead.job, self._version)
+            if not was_tried and self._is_due(gang_ahead):
+                self._plan(gang_ahead)
+        if gang.phase is not Phase.RESERVED:
             self._plan(gang)
 
     def _is_due(self, gang: Gang) -> bool:
         return (
-            gang.phase is Phase.IDLE
-            and gang.unseated_count > 0
+            gang.phase is Phase.GATHERING
+            and gang.unbound_count > 0
             and gang.size is not None
             and not gang.missing
             and not self._is_too_large(gang)
@@ -182,146 +195,164 @@ class Planner:
         )
 
     def _is_too_large(self, gang: Gang) -> bool:
-        return gang.is_gated and gang.unseated_count > self.largest
+        return gang.is_gated and gang.unbound_count > self.largest
 
     def _plan(self, gang: Gang) -> None:
-        """Plan a job and promise what the plan needs, without an await between."""
-        if self._has_open(gang):
-            self._put_off.add(gang.job)
+        """Plan a job and reserve its chips, without an await between."""
+        if self._has_open_bind(gang):
+            self._postponed.add(gang.job)
             return
-        uid = next(iter(gang.seats), "")
-        kept = self._cache.kept_from(uid)
-        names = without(self._offers.of(gang.job), kept)
-        question = plan.question(self._cache, gang, names)
-        found = self._found(gang, names, question)
-        result = "no room" if isinstance(found, str) else "made"
+        uid = next(iter(gang.members), "")
+        reserved_nodes = self._cache.nodes_reserved_from(uid)
+        names = exclude_names(self._candidates.get(gang.job), reserved_nodes)
+        question = plan.make_question(self._cache, gang, names)
+        outcome = self._plan_or_refusal(gang, names, question)
+        result = "no room" if isinstance(outcome, str) else "made"
         self._metrics.plans.labels(result).inc()
-        if isinstance(found, str):
-            if gang.named(gang.seats) in found:
-                question = None  # of this very pod
-            self._offers.try_in_vain(gang.job, question, found, self._version)
-            self.note(gang_events.Unplanned(job=gang.job, said=found))
-            self._keeper.consider(gang, names, self._clock.now_s())
+        if isinstance(outcome, str):
+            if gang.format_names(gang.members) in outcome:
+                question = (
+                    None  # the refusal names the pod, so no other pod can reuse it
+                )
+            self._candidates.record_refusal(gang.job, question, outcome, self._version)
+            self.apply_event(gang_events.PlanFailed(job=gang.job, text=outcome))
+            self._node_reservations.consider(gang, names, self._clock.now_s())
             return
         now_s = self._clock.now_s()
-        for promise in found:
-            step(self._cache, promise, now_s)
-        self._offers.end(gang.job)
-        places = {promise.uid: promise.node for promise in found}
-        self.note(gang_events.Planned(job=gang.job, places=places))
+        for reservation in outcome:
+            step(self._cache, reservation, now_s)
+        self._candidates.drop(gang.job)
+        places = {reservation.uid: reservation.node for reservation in outcome}
+        self.apply_event(gang_events.JobPlanned(job=gang.job, places=places))
 
-    def _found(
+    def _plan_or_refusal(
         self, gang: Gang, names: tuple[str, ...], question: Question | None
-    ) -> tuple[events.Assumed, ...] | str:
-        """A plan, or why there is none; what is known already is not asked again."""
+    ) -> tuple[events.Reservation, ...] | str:
+        """Return a plan, or why there is none; reuse a known refusal."""
         if question is not None:
-            said = self._offers.why_not(question, self._version)
-            if said is not None:
-                return said
-        world, now_ns = self._world(gang), self._clock.now_ns()
-        wanted = without(names, gang.avoid)
-        found = plan.plan(self._cache, gang, wanted, now_ns, world)
-        if isinstance(found, str) and len(wanted) < len(names):
-            found = plan.plan(self._cache, gang, names, now_ns, world)
-        return found
+            text = self._candidates.known_refusal(question, self._version)
+            if text is not None:
+                return text
+        topology, now_ns = self._topology(gang), self._clock.now_ns()
+        preferred_names = exclude_names(names, gang.avoid)
+        outcome = plan.plan(self._cache, gang, preferred_names, now_ns, topology)
+        if isinstance(outcome, str) and len(preferred_names) < len(names):
+            outcome = plan.plan(self._cache, gang, names, now_ns, topology)
+        return outcome
 
     @property
     def _version(self) -> Version:
-        """Grows with whatever a plan depends on."""
-        return self._cache.version, self._cache.loads.version
+        """Return the version of the cache and of the requests in it."""
+        return self._cache.version, self._cache.requested_resources.version
 
-    def _has_open(self, gang: Gang) -> bool:
-        """Whether a pod of it may yet be bound elsewhere than a new plan would say."""
-        return any(map(self.is_under_way, gang.seats.keys() - gang.seated))
+    def _has_open_bind(self, gang: Gang) -> bool:
+        """Return whether a member has a bind without an outcome.
+
+        It may yet be bound to a node that a new plan does not give it.
+        """
+        return any(map(self.is_under_way, gang.members.keys() - gang.bound))
 
     # -- bind ----------------------------------------------------------------
 
     async def wait(self, caller: gang_events.Caller) -> str | None:
-        """Hold a bind until its job is ready: None to go on, or why it is refused."""
+        """Hold a bind until its job is permitted: None to go on, or the refusal."""
         if self._is_stopping:
             return _STOPPING
-        gang = self._cache.gangs.of(caller.uid)
+        gang = self._cache.gangs.gang_of(caller.uid)
         if gang is None or self.is_under_way(caller.uid):
             return None
-        if len(gang.came) + (caller.uid not in gang.came) >= len(gang.places):
-            self._sweep(gang)
-        number = self._calls.take(caller)
-        self.note(gang_events.Came(uid=caller.uid, node=caller.node, call=number))
+        if len(gang.waiting_calls) + (caller.uid not in gang.waiting_calls) >= len(
+            gang.places
+        ):
+            self._drop_abandoned_calls(gang)
+        number = self._waiting_binds.add(caller)
+        self.apply_event(
+            gang_events.BindArrived(uid=caller.uid, node=caller.node, call=number)
+        )
         try:
-            with self._metrics.waiting_at_gate() as ended:
-                return ended(await self._calls.of(number))
+            with self._metrics.measure_permit_wait() as ended:
+                return ended(await self._waiting_binds.wait(number))
         finally:
-            self._calls.forget(number)
-            self.note(gang_events.Left(uid=caller.uid, call=number))
+            self._waiting_binds.forget(number)
+            self.apply_event(gang_events.BindAbandoned(uid=caller.uid, call=number))
 
-    def settled(self, uid: str, said: str) -> None:
-        """Note how a bind that the gate let through has ended; "" is bound."""
-        self.note(gang_events.Failed(uid=uid) if said else gang_events.Seated(uid=uid))
+    def record_bind_outcome(self, uid: str, text: str) -> None:
+        """Record the outcome of a permitted bind; "" means bound."""
+        self.apply_event(
+            gang_events.BindFailed(uid=uid) if text else gang_events.Bound(uid=uid)
+        )
 
-    def voided(self, uid: str, *, is_gone: bool = False) -> None:
-        """Note that a bind has not happened: its chips are free, or kept by its job.
+    def unreserve(self, uid: str, *, is_gone: bool = False) -> None:
+        """Give the chips of a bind that did not happen back to its plan, or free them.
 
-        Of a pod that is gone, of which no watch may know yet, no plan keeps any.
+        If the pod is gone, its chips are free at once: the watch may not show that yet.
         """
         now_s = self._clock.now_s()
         if is_gone:
-            step(self._cache, events.Dropped(uid=uid), now_s)
-            self.note(gang_events.Lost(uid=uid))
+            step(self._cache, events.Unreserved(uid=uid), now_s)
+            self.apply_event(gang_events.MemberRemoved(uid=uid))
             return
-        gang = self._cache.gangs.of(uid)
-        promise = self._cache.assumed.get(uid)
-        if gang is not None and promise is not None and uid in gang.places:
-            step(self._cache, promise._replace(planned=True), now_s)
+        gang = self._cache.gangs.gang_of(uid)
+        reservation = self._cache.reservations.get(uid)
+        if gang is not None and reservation is not None and uid in gang.places:
+            step(self._cache, reservation._replace(planned=True), now_s)
         else:
-            step(self._cache, events.Dropped(uid=uid), now_s)
+            step(self._cache, events.Unreserved(uid=uid), now_s)
 
     def is_under_way(self, uid: str) -> bool:
-        """Whether a pod has chips that it is being bound with."""
-        promise = self._cache.assumed.get(uid)
-        return promise is not None and not promise.planned
+        """Return whether a pod has reserved chips and its bind has begun."""
+        reservation = self._cache.reservations.get(uid)
+        return reservation is not None and not reservation.planned
 
-    def _sweep(self, gang: Gang) -> None:
-        """Drop the calls of a job whose callers have gone."""
-        for uid, number in list(gang.came.items()):
-            caller = self._calls.caller(number)
+    def _drop_abandoned_calls(self, gang: Gang) -> None:
+        """Drop waiting bind calls of a job whose callers have disconnected."""
+        for uid, number in list(gang.waiting_calls.items()):
+            caller = self._waiting_binds.caller(number)
             if caller is None or not caller.is_there():
-                self.note(gang_events.Left(uid=uid, call=number))
-                self._calls.answer(number, "the caller has gone")
+                self.apply_event(gang_events.BindAbandoned(uid=uid, call=number))
+                self._waiting_binds.answer(number, "the caller has gone")
 
-    # -- whatever else happens -------------------------------------------------
+    # -- changes, ticks, stop -------------------------------------------------
 
-    def settle(self) -> None:
-        """Do what changes of the cache have asked for; to be called after each."""
+    def carry_out_effects(self) -> None:
+        """Carry out the effects of cache changes. Call this after each change."""
         if self._cache.gangs.changed:
             self._cache.gangs.changed.clear()
             self._api.wake()
         self._carry_out()
 
     def tick(self) -> None:
-        """Drop the calls of callers who have gone; wake whom nothing holds up now."""
-        known = self._cache.gangs.jobs
-        for gang in known.values():
-            if gang.came:
-                self._sweep(gang)
-        put_off = {j for j in self._put_off if j in known and self._has_open(known[j])}
-        if self._keeper.review(self._clock.now_s()) or put_off < self._put_off:
+        """Drop abandoned calls, and wake the scheduler for jobs that may go on now."""
+        gangs = self._cache.gangs.jobs
+        for gang in gangs.values():
+            if gang.waiting_calls:
+                self._drop_abandoned_calls(gang)
+        postponed = {
+            job
+            for job in self._postponed
+            if job in gangs and self._has_open_bind(gangs[job])
+        }
+        if (
+            self._node_reservations.review(self._clock.now_s())
+            or postponed < self._postponed
+        ):
             self._api.wake()
-        self._put_off = put_off
-        self._offers.forget(known)
+        self._postponed = postponed
+        self._candidates.retain(gangs)
 
     async def stop(self) -> None:
-        """Let no bind through any more, and refuse those that wait."""
+        """Permit no more binds, and refuse the waiting ones."""
         self._is_stopping = True
-        self._calls.answer_all(_STOPPING)
+        self._waiting_binds.answer_all(_STOPPING)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # -- effects ---------------------------------------------------------------
 
-    def note(self, event: gang_events.Event) -> None:
-        """Let something happen to a job, and do what follows."""
-        self._cache.of_job(event, self._clock.now_s())
+    def apply_event(self, event: gang_events.Event) -> None:
+        """Apply an event to the jobs of several pods, and carry out its effects."""
+        self._cache.step_gang(event, self._clock.now_s())
         self._carry_out()
 
     def _carry_out(self) -> None:
@@ -332,66 +363,68 @@ class Planner:
 
     def _carry_out_one(self, effect: gang_events.Effect) -> None:
         match effect:
-            case gang_events.Open(job=job, calls=calls):
-                self._open(job, list(calls.values()))
-            case gang_events.Answer(call=call, said=said):
-                self._calls.answer(call, said)
-            case gang_events.GiveBack(uids=uids):
+            case gang_events.ReleaseBinds(job=job, calls=calls):
+                self._release_binds(job, list(calls.values()))
+            case gang_events.RefuseBind(call=call, text=text):
+                self._waiting_binds.answer(call, text)
+            case gang_events.Unreserve(uids=uids):
                 self._metrics.plans.labels("given back").inc()
-                self._give_back(uids)
-            case gang_events.Tell() | gang_events.Remove():
-                self._of_pods(effect)
-            case gang_events.Wake():
+                self._unreserve(uids)
+            case gang_events.EmitEvent() | gang_events.EvictMembers():
+                self._notify_members(effect)
+            case gang_events.WakeScheduler():
                 self._api.wake()
             case _:
                 assert_never(effect)
 
-    def _of_pods(self, effect: gang_events.Tell | gang_events.Remove) -> None:
+    def _notify_members(
+        self, effect: gang_events.EmitEvent | gang_events.EvictMembers
+    ) -> None:
         pods = self._cache.pods
         for pod in [pods[uid] for uid in effect.uids if uid in pods]:
-            if isinstance(effect, gang_events.Tell):
-                self._api.tell(pod, effect.reason, effect.said)
+            if isinstance(effect, gang_events.EmitEvent):
+                self._api.tell(pod, effect.reason, effect.text)
             else:
-                self._later(self._api.remove(pod))
+                self._start_task(self._api.remove(pod))
 
-    def _open(self, job: str, numbers: Sequence[int]) -> None:
-        """Let these calls through, if all that was promised still holds."""
+    def _release_binds(self, job: str, numbers: Sequence[int]) -> None:
+        """Release these bind calls if every reservation still holds; else refuse."""
         now_s = self._clock.now_s()
-        for caller in filter(None, map(self._calls.caller, numbers)):
+        for caller in filter(None, map(self._waiting_binds.caller, numbers)):
             pod, node = self._cache.pods[caller.uid], caller.node
-            refused = reserve.why_not(self._cache, pod, node, now_s=now_s)
+            refused = reserve.why_not_reserved(self._cache, pod, node, now_s=now_s)
             if refused is not None and not pod.node:
-                text = refused.text
-                said = f"pod {pod.name} of the job can no longer be bound: {text}"
-                for each in numbers:
-                    self._calls.answer(each, said)
-                self.note(gang_events.Broken(job=job, said=said))
+                why = refused.text
+                text = f"pod {pod.name} of the job can no longer be bound: {why}"
+                for number in numbers:
+                    self._waiting_binds.answer(number, text)
+                self.apply_event(gang_events.PlanBroken(job=job, text=text))
                 return
-        self._later(self._calls.let_go_on(numbers))
+        self._start_task(self._waiting_binds.release(numbers))
 
-    def _give_back(self, uids: Sequence[str]) -> None:
+    def _unreserve(self, uids: Sequence[str]) -> None:
         now_s = self._clock.now_s()
         for uid in uids:
-            promise = self._cache.assumed.get(uid)
-            if promise is not None and promise.planned:
-                step(self._cache, events.Dropped(uid=uid), now_s)
+            reservation = self._cache.reservations.get(uid)
+            if reservation is not None and reservation.planned:
+                step(self._cache, events.Unreserved(uid=uid), now_s)
 
-    def _read(self, gang: Gang) -> None:
-        if gang.told is not None and gang.job not in self._reading:
-            self._reading.add(gang.job)
-            self._later(self._learn_size(gang.job, gang.told))
+    def _request_size(self, gang: Gang) -> None:
+        if gang.size_source is not None and gang.job not in self._size_reads:
+            self._size_reads.add(gang.job)
+            self._start_task(self._learn_size(gang.job, gang.size_source))
 
-    async def _learn_size(self, job: str, told: Told) -> None:
+    async def _learn_size(self, job: str, source: SizeSource) -> None:
         try:
-            found = await self._api.size(told)
+            outcome = await self._api.size(source)
         finally:
-            self._reading.discard(job)
-        size, problem = (found, "") if isinstance(found, Size) else (None, found)
-        read = events.SizeRead(job=job, size=size, problem=problem)
-        step(self._cache, read, self._clock.now_s())
-        self.settle()
+            self._size_reads.discard(job)
+        size, problem = (outcome, "") if isinstance(outcome, Size) else (None, outcome)
+        size_read = events.SizeRead(job=job, size=size, problem=problem)
+        step(self._cache, size_read, self._clock.now_s())
+        self.carry_out_effects()
 
-    def _later(self, work: Awaitable[None]) -> None:
+    def _start_task(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,11 +1,12 @@
-"""Which nodes are kept for a large job that keeps losing to small ones?
+"""Nodes reserved for a large job that small jobs keep from starting.
 
-Chips that become free one by one go to whoever needs few, and a job of many whole nodes
-may wait for ever. So the first job that has waited long enough gets the nodes that
-need the fewest chips freed until it fits: nobody who comes after it gets chips there.
-One job for each resource, for a bounded time, and then a pause as long.
+Chips become free one by one and go to pods that need few, so a job of many whole nodes
+may wait forever. The first job that has waited for `reserve_after_s` gets nodes
+reserved. The chosen nodes need the fewest chips freed until the job fits. Pods of other
+jobs get no chips there, unless their priority is higher. Each resource has one such job
+for `reserve_for_s`, then a pause of the same length.
 
-Pure, but for the index, which is as before afterwards.
+Changes the index during a call and restores it before the call returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,81 +15,86 @@ from dataclasses import dataclass, replace
 from extender.cache.cache import Cache
 from extender.gang.gangs import Gang
 from extender.planning import plan
-from extender.planning.plan import World
+from extender.planning.plan import TopologySnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Nodes that are kept for a job."""
+class NodeReservation:
+    """Nodes reserved for a job until a time."""
 
     job: str
-    #: of its first pod: pods with a higher one pass by
+    #: highest of its pods; pods with a higher one may use the nodes
     priority: int
     nodes: frozenset[str]
     until_s: float
 
 
-def nodes_for(
-    cache: Cache, gang: Gang, names: Sequence[str], world: World
+def choose_nodes(
+    cache: Cache, gang: Gang, names: Sequence[str], topology: TopologySnapshot
 ) -> frozenset[str]:
-    """The nodes on which a job would fit if all their healthy chips were free.
+    """Return the nodes on which a job would fit if all their healthy chips were free.
 
-    The fewest of those that are freest, so that what is kept is little and comes soon.
+    Takes the nodes with the fewest chips in use, and as few of them as possible. So
+    little is reserved and the nodes become free soon.
 
     Returns:
-        Empty when the job would not fit on all of them.
+        Empty if the job would not fit on all of them.
     """
-    line = cache.cluster.line(plan.resource_of(cache, gang))
-    states = [state for name in names if (state := line.get(name)) is not None]
+    states_by_name = cache.cluster.nodes(plan.resource_of(cache, gang))
+    states = [
+        state for name in names if (state := states_by_name.get(name)) is not None
+    ]
     states = [state for state in states if not state.barred]
     states.sort(key=lambda s: ((s.healthy & ~s.free).bit_count(), s.name))
-    freed = {state.name: replace(state, free=state.healthy) for state in states}
-    order = list(freed)
+    freed_states = {state.name: replace(state, free=state.healthy) for state in states}
+    order = list(freed_states)
 
     def fits(count: int) -> bool:
-        some = order[:count]
-        with plan.laid_over(cache, [freed[name] for name in some]):
-            found = plan.plan(cache, gang, some, 0, world)
-        return not isinstance(found, str)
+        first_names = order[:count]
+        with plan.overlay_states(cache, [freed_states[name] for name in first_names]):
+            outcome = plan.plan(cache, gang, first_names, 0, topology)
+        return not isinstance(outcome, str)
 
     if not fits(len(order)):
         return frozenset()
-    least, most = 1, len(order)
-    while least < most:
-        middle = (least + most) // 2
+    low, high = 1, len(order)
+    while low < high:
+        middle = (low + high) // 2
         if fits(middle):
-            most = middle
+            high = middle
         else:
-            least = middle + 1
-    return frozenset(order[:most])
+            low = middle + 1
+    return frozenset(order[:high])
 
 
-class Keeper:
-    """Keeps nodes for jobs. Owner of `kept` in the cache."""
+class NodeReservations:
+    """Node reservations of all jobs. Owner of `reserved_nodes` in the cache."""
 
-    def __init__(self, cache: Cache, world: Callable[[Gang], World]) -> None:
-        """Keep nothing yet.
+    def __init__(
+        self, cache: Cache, topology: Callable[[Gang], TopologySnapshot]
+    ) -> None:
+        """Start without reservations.
 
         Args:
-            cache: Asked, and told which nodes are kept.
-            world: What planning a job depends on besides.
+            cache: Plans read it; `reserved_nodes` is put into it.
+            topology: Returns networks and rules for one job; called for each plan.
         """
         self._cache = cache
-        self._world = world
-        #: {resource: what is kept}
-        self._kept: dict[str, Reservation] = {}
-        #: {job: when nodes may be kept for it again}
-        self._again_s: dict[str, float] = {}
+        self._topology = topology
+        #: {resource: its node reservation}
+        self._by_resource: dict[str, NodeReservation] = {}
+        #: {job: earliest time of its next reservation}
+        self._next_allowed_s: dict[str, float] = {}
 
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
-        """Keep nodes for a job that has no room, if it has waited long enough.
+        """Reserve nodes for a job that does not fit, if it has waited long enough.
 
-        Never for one pod: there is one such job for each resource, and pods that ask
+        One-pod jobs get none. Each resource has one reservation only, and pods that ask
         for leaf switches may be many.
 
         Args:
-            gang: Nothing is kept for it yet, or its nodes are, and do not suffice yet.
-            names: The nodes that it was offered.
+            gang: A job whose plan failed.
+            names: Its candidate nodes.
             now_s: Seconds since the epoch.
         """
         limits = self._cache.limits
@@ -96,43 +102,51 @@ class Keeper:
         resource = plan.resource_of(self._cache, gang)
         if (
             gang.is_one
-            or resource in self._kept
+            or resource in self._by_resource
             or now_s - since_s < limits.reserve_after_s
-            or now_s < self._again_s.get(gang.job, 0.0)
+            or now_s < self._next_allowed_s.get(gang.job, 0.0)
         ):
             return
-        nodes = nodes_for(self._cache, gang, names, self._world(gang))
+        nodes = choose_nodes(self._cache, gang, names, self._topology(gang))
         if nodes:
-            self._kept[resource] = Reservation(
+            self._by_resource[resource] = NodeReservation(
                 job=gang.job,
-                priority=max(seat.priority for seat in gang.seats.values()),
+                priority=max(member.priority for member in gang.members.values()),
                 nodes=nodes,
                 until_s=now_s + limits.reserve_for_s,
             )
-            self._show()
+            self._publish()
 
     def review(self, now_s: float) -> bool:
-        """Let go of what is kept for too long, or no longer needed; whether any was."""
-        over = [
+        """Remove expired and unneeded reservations; return whether there were any."""
+        ended = [
             resource
-            for resource, kept in self._kept.items()
-            if now_s >= kept.until_s or not self._waits(kept.job)
+            for resource, node_reservation in self._by_resource.items()
+            if now_s >= node_reservation.until_s
+            or not self._waits(node_reservation.job)
         ]
-        for resource in over:
-            kept = self._kept.pop(resource)
-            self._again_s[kept.job] = now_s + self._cache.limits.reserve_for_s
-        known = self._cache.gangs.jobs
-        self._again_s = {job: s for job, s in self._again_s.items() if job in known}
-        if over:
-            self._show()
-        return bool(over)
+        for resource in ended:
+            node_reservation = self._by_resource.pop(resource)
+            self._next_allowed_s[node_reservation.job] = (
+                now_s + self._cache.limits.reserve_for_s
+            )
+        gangs = self._cache.gangs.jobs
+        self._next_allowed_s = {
+            job: s for job, s in self._next_allowed_s.items() if job in gangs
+        }
+        if ended:
+            self._publish()
+        return bool(ended)
 
     def _waits(self, job: str) -> bool:
         gang = self._cache.gangs.jobs.get(job)
-        return gang is not None and gang.waits_s is not None and gang.unseated_count > 0
+        return gang is not None and gang.waits_s is not None and gang.unbound_count > 0
 
-    def _show(self) -> None:
-        self._cache.kept = {
-            resource: dict.fromkeys(kept.nodes, (kept.job, kept.priority))
-            for resource, kept in self._kept.items()
+    def _publish(self) -> None:
+        self._cache.reserved_nodes = {
+            resource: dict.fromkeys(
+                node_reservation.nodes,
+                (node_reservation.job, node_reservation.priority),
+            )
+            for resource, node_reservation in self._by_resource.items()
         }

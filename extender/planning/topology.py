@@ -1,8 +1,8 @@
-"""What is known of leaf switches and SuperPoDs when a job is planned.
+"""Leaf switches and SuperPoDs at the time when a job is planned.
 
-Switches stand in the ConfigMap `basic-tor-node-cm`, which servers of them are which
-nodes follows from addresses; what runs under them, and what jobs have made of a leaf,
-from the pods of jobs that run or are planned. SuperPoDs stand in the agents' reports.
+Switches are in the ConfigMap `basic-tor-node-cm`; the addresses of its servers tell the
+nodes. The pods of running and planned jobs tell the use of each leaf. SuperPoDs are in
+the reports of the agents.
 """
 
 import logging
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from extender.cache.cache import Cache
 from extender.gang.gangs import Gang
-from extender.planning.plan import World
+from extender.planning.plan import TopologySnapshot
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job_rules import Profile
@@ -26,14 +26,14 @@ from scheduler_core.topology.leaves import (
 )
 from scheduler_core.wire import switches
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.job_kind_marks import IS_HEALTHY, IS_SHARED_TOR
+from scheduler_core.wire.job_annotations import IS_HEALTHY, IS_SHARED_TOR
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the operator has said of networks and jobs."""
+    """Settings of the operator for networks and jobs."""
 
     profile: Profile = Profile.SEED
     superpod_size: int = 48
@@ -44,77 +44,86 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """What the leaves are read from."""
+    """Inputs from which the leaf switches are parsed."""
 
     #: (tor_info, tor_level)
     texts: tuple[str, str]
-    #: {InternalIP: name of the node}
+    #: {InternalIP: node}
     nodes: Mapping[str, str]
     version: Version
     shared_leaves: int
 
 
-class Networks:
-    """What plans need to know of the network, made when it is asked for."""
+class NetworkTopology:
+    """Source of topology snapshots. Parses switches again if an input changed."""
 
     def __init__(self, cache: Cache, rules: Rules) -> None:
-        """Ask `cache`, by these rules."""
         self._cache = cache
         self._rules = rules
-        self._joined = SuperPods()
-        self._joined_version = -1
-        #: what has been read, and from what
+        self._superpod_nodes = SuperPods()
+        self._superpods_version = -1
+        #: inputs of the last parse, and its result
         self._source: _Source | None = None
         self._leaves: Network | None = None
 
     @property
     def rules(self) -> Rules:
-        """The rules that are in force."""
+        """Return the rules in force."""
         return self._rules
 
-    def follow(self, rules: Rules) -> None:
-        """Go by these rules from now on; what is planned stays."""
+    def set_rules(self, rules: Rules) -> None:
+        """Replace the rules. Existing plans stay."""
         self._rules = rules
-        self._joined_version = -1
+        self._superpods_version = -1
 
-    def world(self, gang: Gang) -> World:
-        """What planning this job depends on besides the cluster."""
+    def snapshot(self, gang: Gang) -> TopologySnapshot:
+        """Return the topology for a plan of this job."""
         rules = self._rules
-        return World(
+        return TopologySnapshot(
             profile=rules.profile,
             superpod_size=rules.superpod_size,
             network=self.network(gang) if schema_of(gang) else None,
-            joined=self._superpods(),
+            superpods=self._superpods(),
         )
 
     def _superpods(self) -> SuperPods:
-        if self._joined_version != self._cache.superpods_version:
-            self._joined_version = self._cache.superpods_version
-            self._joined = SuperPods(
+        if self._superpods_version != self._cache.superpods_version:
+            self._superpods_version = self._cache.superpods_version
+            self._superpod_nodes = SuperPods(
                 of_node={
-                    record.host.name: record.report.superpod
-                    for record in self._cache.records()
-                    if record.report is not None
+                    resource_state.node_info.name: resource_state.report.superpod
+                    for resource_state in self._cache.resource_states()
+                    if resource_state.report is not None
                 },
                 reserve=self._rules.superpod_reserve,
             )
-        return self._joined
+        return self._superpod_nodes
 
     def network(self, gang: Gang | None) -> Network | None:
-        """The leaves, and what jobs but this one do there; None if nobody has said."""
-        found = self._read()
-        if found is None:
-            return None
-        others = [each for each in self._cache.gangs.jobs.values() if each is not gang]
-        tenants = tuple(self._tenants(others))
-        made = self._made_of_leaves(others)
-        known = tuple(_leaf(leaf, made) for leaf in found.leaves)
-        return replace(found, leaves=known, tenants=tenants)
+        """Return the leaves and their use by other jobs; None if there is no ConfigMap.
 
-    def _read(self) -> Network | None:
-        """The leaves as the ConfigMap has them; read anew only where it may differ."""
-        hosts = self._cache.hosts.values()
-        nodes = {each.address: each.name for each in hosts if each.address}
+        Args:
+            gang: The job whose own use does not count; None: all jobs count.
+        """
+        network = self._read_leaves()
+        if network is None:
+            return None
+        other_gangs = [
+            job for job in self._cache.gangs.jobs.values() if job is not gang
+        ]
+        tenants = tuple(self._list_tenants(other_gangs))
+        leaf_uses = self._leaf_uses(other_gangs)
+        leaves_in_use = tuple(_apply_uses(leaf, leaf_uses) for leaf in network.leaves)
+        return replace(network, leaves=leaves_in_use, tenants=tenants)
+
+    def _read_leaves(self) -> Network | None:
+        """Return the leaves of the ConfigMap; parse again if an input has changed."""
+        node_infos = self._cache.nodes.values()
+        nodes = {
+            node_info.address: node_info.name
+            for node_info in node_infos
+            if node_info.address
+        }
         source = _Source(
             texts=self._cache.switch_texts,
             nodes=nodes,
@@ -122,40 +131,42 @@ class Networks:
             shared_leaves=self._rules.shared_leaves,
         )
         if source != self._source:
-            self._source, self._leaves = source, _parsed(source)
+            self._source, self._leaves = source, _parse(source)
         return self._leaves
 
-    def _tenants(self, gangs: list[Gang]) -> Iterator[Tenant]:
+    def _list_tenants(self, gangs: list[Gang]) -> Iterator[Tenant]:
         for gang in gangs:
             schema = schema_of(gang)
-            nodes = frozenset(self._node(uid) for uid in gang.seats) - {""}
+            nodes = frozenset(self._node_of(uid) for uid in gang.members) - {""}
             if schema is not None and nodes:
                 yield Tenant(schema=schema, nodes=nodes)
 
-    def _node(self, uid: str) -> str:
-        """Where a pod runs or is to run; "" is nowhere."""
-        promise, pod = self._cache.assumed.get(uid), self._cache.pods.get(uid)
-        if promise is not None:
-            return promise.node
+    def _node_of(self, uid: str) -> str:
+        """Return the node of a pod, reserved or bound; "" if it has none."""
+        reservation, pod = self._cache.reservations.get(uid), self._cache.pods.get(uid)
+        if reservation is not None:
+            return reservation.node
         return "" if pod is None or pod.terminal else pod.node
 
-    def _made_of_leaves(self, gangs: list[Gang]) -> dict[str, tuple[LeafUse, bool]]:
-        """{node: what its job says that it makes of its leaf, and if that is sound}."""
-        found: dict[str, tuple[LeafUse, bool]] = {}
+    def _leaf_uses(self, gangs: list[Gang]) -> dict[str, tuple[LeafUse, bool]]:
+        """Return {node: (use of its leaf, is it healthy)} as recorded by jobs."""
+        uses: dict[str, tuple[LeafUse, bool]] = {}
         for gang in gangs:
-            for uid, seat in gang.seats.items():
-                promise = self._cache.assumed.get(uid)
-                said = promise.extra if promise else seat.traits.annotations
-                node = self._node(uid)
-                use = said.get(IS_SHARED_TOR, "")
+            for uid, member in gang.members.items():
+                reservation = self._cache.reservations.get(uid)
+                annotations = (
+                    reservation.extra if reservation else member.traits.annotations
+                )
+                node = self._node_of(uid)
+                use = annotations.get(IS_SHARED_TOR, "")
                 if node and use in {"1", "2"}:
-                    is_sound = said.get(IS_HEALTHY, "0") == "0"
-                    found[node] = LeafUse(int(use)), is_sound
-        return found
+                    is_sound = annotations.get(IS_HEALTHY, "0") == "0"
+                    uses[node] = LeafUse(int(use)), is_sound
+        return uses
 
 
-def _parsed(source: _Source) -> Network | None:
-    """The leaves, with nothing running; None if nobody has said, or not readably."""
+def _parse(source: _Source) -> Network | None:
+    """Parse the leaves, without jobs; None if the ConfigMap is absent or malformed."""
     info, level = source.texts
     if not info:
         return None
@@ -173,22 +184,25 @@ def _parsed(source: _Source) -> Network | None:
 
 
 def schema_of(gang: Gang) -> Schema | None:
-    """What a job asks of the switches; nonsense is refused when it is planned."""
-    for seat in gang.seats.values():
+    """Return the switch schema that a job asks for; None if none or malformed.
+
+    A malformed one is refused when the job is planned.
+    """
+    for member in gang.members.values():
         try:
-            return leaves.schema_of(seat.traits.labels.get(TOR_AFFINITY, ""))
+            return leaves.schema_of(member.traits.labels.get(TOR_AFFINITY, ""))
         except ValueError:
             return None
     return None
 
 
-def _leaf(leaf: Leaf, made: dict[str, tuple[LeafUse, bool]]) -> Leaf:
-    """A leaf as jobs have left it."""
-    said = [made[node] for node in leaf.nodes if node in made]
-    if not said:
+def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
+    """Return a leaf with the use and health that jobs recorded on its nodes."""
+    uses = [leaf_uses[node] for node in leaf.nodes if node in leaf_uses]
+    if not uses:
         return leaf
     return replace(
         leaf,
-        use=next((use for use, _ in said), leaf.use),
-        healthy=leaf.healthy and all(is_sound for _, is_sound in said),
+        use=next((use for use, _ in uses), leaf.use),
+        healthy=leaf.healthy and all(is_sound for _, is_sound in uses),
     )

@@ -1,1 +1,12 @@
-"""Which pods to evict for a pod or a job of higher priority."""
+"""Eviction of pods with lower priority, so that a refused pod or job fits.
+
+Begin with `preemptor` (collects refusals, starts attempts, carries effects out), then
+`attempt` (the phases of one attempt) and `victims` (which pods to evict). `evictions`
+calls the API server.
+
+Belongs here: choosing victims and reserving the chips that they free. Does not belong
+here: node filters (`scheduling`), plans (`planning`), the requests of Volcano
+(`volcano.victims`).
+
+Decision: `docs/adr/0021-room-is-made-by-eviction.md`.
+"""

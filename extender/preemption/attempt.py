@@ -1,25 +1,26 @@
-"""How is room made for a pod or a job of higher priority, step by step?
+"""Phases of an attempt to free chips for a pod or a job by eviction.
 
-Nobody is evicted before the API server has said of every victim that it may go; then
-the chips are kept for whom they are freed until it has been placed, or time is over.
+No victim is evicted before a dry run of the API server permits all evictions. From the
+start the chips are nominated: reserved for the owner until it is placed or a time limit
+ends the attempt.
 
-    phase    what happens                          what follows
-    -------  ------------------------------------  -----------------------------------
-    -        Begun                                 asking: chips kept, each victim is
-                                                   asked for; leaving, if all who are
-                                                   in the way are ending already
-    asking   Answered yes or gone, the last        leaving: all are evicted
-    asking   Answered budget                       over; that pod is spared for a while
-    asking   Answered failed                       over; rests a little
-    leaving  Answered yes                          people are told
-    leaving  Answered budget or failed             evicted again, a little later
-    leaving  Cleared                               ready: the scheduler tries again
-    any      Over                                  over: it has a place, or has gone
-    asking   Ticked, too late                      over; rests a little
-    leaving  Ticked, too late                      over; rests long; people are told
-    ready    Ticked, too late                      over; rests long
+    phase    event                              result
+    -------  ---------------------------------  --------------------------------------
+    -        AttemptStarted                     ASKING: chips nominated, dry run of each
+                                                eviction; LEAVING if all victims are
+                                                ending already
+    ASKING   Answered YES or GONE, the last     LEAVING: all victims evicted
+    ASKING   Answered BUDGET                    ended; that pod is protected for a while
+    ASKING   Answered FAILED                    ended; short back-off
+    LEAVING  Answered YES                       event on the victim
+    LEAVING  Answered BUDGET or FAILED          evicted again after a short pause
+    LEAVING  ChipsFree                          READY: the scheduler tries pods again
+    any      AttemptEnded                       ended: the owner is placed or deleted
+    ASKING   Ticked, after the limit            ended; short back-off
+    LEAVING  Ticked, after the limit            ended; long back-off, event on the owner
+    READY    Ticked, after the limit            ended; long back-off
 
-Pure: `step` changes the book and returns what is to be done; who does it is `evictor`.
+`step` changes the attempts and returns its effects; `preemptor` carries them out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,24 +33,24 @@ from scheduler_core.node import chips
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long things may take, in seconds."""
+    """Time limits of attempts, in seconds."""
 
-    #: until the API server has said of all victims whether they may go
+    #: from the start until all dry runs are answered
     ask_s: float = 15.0
-    #: until all chips are free, from the first eviction on
+    #: from the first eviction until all chips are free
     leave_s: float = 300.0
-    #: until the scheduler comes for them
+    #: from free chips until filter is called for the owner
     ready_s: float = 60.0
-    #: after a refusal in the middle, or a failure
+    #: short back-off: after a failure, and between two evictions of a pod
     again_s: float = 5.0
-    #: for so long a pod whose budget has refused is no victim
+    #: protection of a pod whose PodDisruptionBudget refused
     spared_s: float = 60.0
-    #: for so long no room is made for whom it could not be made, or did not come
+    #: long back-off: after an attempt that timed out
     rest_s: float = 300.0
 
 
 class Phase(StrEnum):
-    """How far a room is; the value is what people read."""
+    """Phase of an attempt; the values are shown to people."""
 
     ASKING = "asked for"
     LEAVING = "being freed"
@@ -57,7 +58,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What the API server says to an eviction; labels in metrics."""
+    """Answer of the API server to an eviction; the values are metric labels."""
 
     YES = "evicted"
     GONE = "gone"
@@ -67,7 +68,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A pod that is to go."""
+    """A pod chosen for eviction."""
 
     uid: str
     namespace: str
@@ -75,80 +76,82 @@ class Victim:
 
     @property
     def title(self) -> str:
-        """The pod for a sentence."""
+        """Return the pod as `namespace/name`, for sentences."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """Chips that are to be free, for whom, and who goes for it."""
+class Attempt:
+    """Chips to free, their new owner, and the pods to evict."""
 
-    #: UID of the pod, or the job
+    #: UID of the pod, or key of the job
     owner: str
-    #: of the pod or the job, for sentences
+    #: name of the pod or the job, for sentences
     title: str
     priority: int
-    #: whose chips they are
+    #: resource of the chips
     resource: str
-    #: {node: mask}; those that are free already, too
+    #: {node: mask}; includes chips that are free already
     chips: Mapping[str, int]
-    #: the most important first
+    #: the most important victim first
     victims: tuple[Victim, ...]
 
     @property
-    def named(self) -> str:
-        """The victims for a sentence: the first three by name, and how many more."""
+    def victim_names(self) -> str:
+        """Return the first three victims by name and the number of others."""
         names = [victim.title for victim in self.victims]
         more = len(names) - 3
         listed = ", ".join(names[:3])
         return f"{listed} and {more} more" if more > 0 else listed
 
     @property
-    def said(self) -> str:
-        """Which chips are kept, and who leaves for it: for whoever looks at the pod."""
+    def text(self) -> str:
+        """Return a sentence: which chips are nominated, and which pods must leave."""
         listed = ", ".join(
             f"{','.join(map(str, chips.ids_of(mask)))} of {node}"
             for node, mask in sorted(self.chips.items())
         )
-        who = f", which {self.named} must leave" if self.victims else ""
-        return f"chips {listed} are kept for it{who}"
+        victims_clause = (
+            f", which {self.victim_names} must leave" if self.victims else ""
+        )
+        return f"chips {listed} are kept for it{victims_clause}"
 
 
 @dataclass(slots=True, kw_only=True)
-class Making:
-    """A room on its way."""
+class RunningAttempt:
+    """An attempt that has started and not ended."""
 
-    room: Room
+    attempt: Attempt
     phase: Phase
     until_s: float
-    #: UIDs of victims of which the API server has not answered yet
-    open: set[str]
-    #: {uid: when it is evicted again}
-    again: dict[str, float] = field(default_factory=dict)
+    #: UIDs of victims with an unanswered eviction or dry run
+    unanswered: set[str]
+    #: {uid: time of its next eviction}
+    retry_at_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Book:
-    """All rooms on their way, and what has been learnt from those before."""
+class Attempts:
+    """All running attempts, and the protection and back-off from earlier ones."""
 
-    #: {owner: room}
-    making: dict[str, Making] = field(default_factory=dict)
-    #: {uid of a pod that may not go: until when it is not asked again}
-    spared: dict[str, float] = field(default_factory=dict)
-    #: {owner: no room is made for it before}
-    resting: dict[str, float] = field(default_factory=dict)
+    #: {owner: its attempt}
+    running: dict[str, RunningAttempt] = field(default_factory=dict)
+    #: {uid: time until which the pod is no victim}
+    protected: dict[str, float] = field(default_factory=dict)
+    #: {owner: time until which it gets no attempt}
+    backing_off: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """It has been decided whom to evict."""
+class AttemptStarted:
+    """The preemptor has chosen victims for a pod or a job."""
 
-    room: Room
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The API server has answered to the eviction of a victim, or its rehearsal."""
+    """The API server answered to the eviction of a victim, or to its dry run."""
 
     owner: str
     uid: str
@@ -156,15 +159,15 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleared:
-    """All chips of a room are free but for that they are kept."""
+class ChipsFree:
+    """Only the nomination holds the chips of an attempt; no pod has them."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
-    """Its room is no longer needed, or now in its hands."""
+class AttemptEnded:
+    """The owner has taken the chips, or needs them no more."""
 
     owner: str
 
@@ -174,26 +177,26 @@ class Ticked:
     """Time has passed."""
 
 
-Event = Begun | Answered | Cleared | Over | Ticked
+Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """Give these chips to nobody else."""
+class Nominate:
+    """Reserve the chips of an attempt for its owner."""
 
-    room: Room
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
-    """The chips that were kept are anybody's."""
+class ClearNomination:
+    """Free the chips that were nominated for an owner."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """Evict a pod, or ask only whether it could be."""
+    """Evict a pod, or rehearse that with a dry run."""
 
     owner: str
     victim: Victim
@@ -202,154 +205,168 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Say on those for whom room is made that it is."""
+    """Emit an event on the owner's pods: evictions have begun."""
 
-    room: Room
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellVictim:
-    """Say on a pod why it goes."""
+class NotifyVictim:
+    """Emit an event on a victim: why it is evicted."""
 
-    room: Room
+    attempt: Attempt
     victim: Victim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellInVain:
-    """Say on those for whom room was made that it was not done in time."""
+class NotifyTimedOut:
+    """Emit an event on the owner's pods: the chips were not free in time."""
 
-    room: Room
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wake:
-    """Have the scheduler try pods again."""
+class WakeScheduler:
+    """Make the scheduler try pending pods again."""
 
 
-Effect = Keep | GiveUp | Evict | Announce | TellVictim | TellInVain | Wake
+Effect = (
+    Nominate
+    | ClearNomination
+    | Evict
+    | Announce
+    | NotifyVictim
+    | NotifyTimedOut
+    | WakeScheduler
+)
 Effects = Iterator[Effect]
 
 
-def step(book: Book, event: Event, now_s: float, limits: Limits) -> tuple[Effect, ...]:
-    """Let one thing happen.
+def step(
+    book: Attempts, event: Event, now_s: float, limits: Limits
+) -> tuple[Effect, ...]:
+    """Apply one event to the attempts, and return its effects in order.
 
     Args:
         book: Changed in place.
-        event: What happened; of a room that is not there, nothing follows.
+        event: Ignored if its owner has no running attempt.
         now_s: Seconds since the epoch.
-        limits: How long things may take.
-
-    Returns:
-        What is to be done, in order.
+        limits: Time limits of attempts.
     """
     match event:
-        case Begun(room=room):
-            return tuple(_begun(book, room, now_s, limits))
+        case AttemptStarted(attempt=attempt):
+            return tuple(_start(book, attempt, now_s, limits))
         case Ticked():
-            return tuple(_ticked(book, now_s, limits))
-        case Answered() | Cleared() | Over():
-            making = book.making.get(event.owner)
-            if making is None:
+            return tuple(_tick(book, now_s, limits))
+        case Answered() | ChipsFree() | AttemptEnded():
+            running = book.running.get(event.owner)
+            if running is None:
                 return ()
-            return tuple(_of_one(book, making, event, now_s, limits))
+            return tuple(_step_attempt(book, running, event, now_s, limits))
         case _:
             assert_never(event)
 
 
-def _begun(book: Book, room: Room, now_s: float, limits: Limits) -> Effects:
-    if room.owner in book.making:
+def _start(book: Attempts, attempt: Attempt, now_s: float, limits: Limits) -> Effects:
+    if attempt.owner in book.running:
         return
-    is_asking = bool(room.victims)
-    book.making[room.owner] = Making(
-        room=room,
+    is_asking = bool(attempt.victims)
+    book.running[attempt.owner] = RunningAttempt(
+        attempt=attempt,
         phase=Phase.ASKING if is_asking else Phase.LEAVING,
         until_s=now_s + (limits.ask_s if is_asking else limits.leave_s),
-        open={victim.uid for victim in room.victims},
+        unanswered={victim.uid for victim in attempt.victims},
     )
-    yield Keep(room=room)
-    for victim in room.victims:
-        yield Evict(owner=room.owner, victim=victim, rehearse=True)
+    yield Nominate(attempt=attempt)
+    for victim in attempt.victims:
+        yield Evict(owner=attempt.owner, victim=victim, rehearse=True)
 
 
-def _of_one(
-    book: Book,
-    making: Making,
-    event: Answered | Cleared | Over,
+def _step_attempt(
+    book: Attempts,
+    running: RunningAttempt,
+    event: Answered | ChipsFree | AttemptEnded,
     now_s: float,
     limits: Limits,
 ) -> Effects:
     match event:
-        case Answered() if event.uid in making.open:
-            making.open.discard(event.uid)
-            if making.phase is Phase.ASKING:
-                yield from _asked(book, making, event, now_s, limits)
+        case Answered() if event.uid in running.unanswered:
+            running.unanswered.discard(event.uid)
+            if running.phase is Phase.ASKING:
+                yield from _record_rehearsal(book, running, event, now_s, limits)
             elif event.outcome in (Outcome.BUDGET, Outcome.FAILED):
-                making.again[event.uid] = now_s + limits.again_s
+                running.retry_at_s[event.uid] = now_s + limits.again_s
             elif event.outcome is Outcome.YES:
-                victim = _victim(making.room, event.uid)
-                yield TellVictim(room=making.room, victim=victim)
-        case Cleared() if making.phase is Phase.LEAVING:
-            making.phase = Phase.READY
-            making.until_s = now_s + limits.ready_s
-            yield Wake()
-        case Over():
-            yield _end(book, making)
+                victim = _victim_by_uid(running.attempt, event.uid)
+                yield NotifyVictim(attempt=running.attempt, victim=victim)
+        case ChipsFree() if running.phase is Phase.LEAVING:
+            running.phase = Phase.READY
+            running.until_s = now_s + limits.ready_s
+            yield WakeScheduler()
+        case AttemptEnded():
+            yield _end_attempt(book, running)
         case _:
-            pass  # a late answer, or no news
+            pass  # a late answer, or a repeated event
 
 
-def _asked(
-    book: Book, making: Making, event: Answered, now_s: float, limits: Limits
+def _record_rehearsal(
+    book: Attempts,
+    running: RunningAttempt,
+    event: Answered,
+    now_s: float,
+    limits: Limits,
 ) -> Effects:
     if event.outcome is Outcome.BUDGET:
-        book.spared[event.uid] = now_s + limits.spared_s
-        yield _end(book, making)
-        yield Wake()  # perhaps others can go
+        book.protected[event.uid] = now_s + limits.spared_s
+        yield _end_attempt(book, running)
+        yield WakeScheduler()  # other pods may be victims
     elif event.outcome is Outcome.FAILED:
-        book.resting[event.owner] = now_s + limits.again_s
-        yield _end(book, making)
-    elif not making.open:
-        room = making.room
-        making.phase = Phase.LEAVING
-        making.until_s = now_s + limits.leave_s
-        making.open = {victim.uid for victim in room.victims}
-        yield Announce(room=room)
-        for victim in room.victims:
-            yield Evict(owner=room.owner, victim=victim, rehearse=False)
+        book.backing_off[event.owner] = now_s + limits.again_s
+        yield _end_attempt(book, running)
+    elif not running.unanswered:
+        attempt = running.attempt
+        running.phase = Phase.LEAVING
+        running.until_s = now_s + limits.leave_s
+        running.unanswered = {victim.uid for victim in attempt.victims}
+        yield Announce(attempt=attempt)
+        for victim in attempt.victims:
+            yield Evict(owner=attempt.owner, victim=victim, rehearse=False)
 
 
-def _ticked(book: Book, now_s: float, limits: Limits) -> Effects:
-    for making in list(book.making.values()):
-        if now_s >= making.until_s:
-            is_long = making.phase is not Phase.ASKING
+def _tick(book: Attempts, now_s: float, limits: Limits) -> Effects:
+    for running in list(book.running.values()):
+        if now_s >= running.until_s:
+            is_long = running.phase is not Phase.ASKING
             pause_s = limits.rest_s if is_long else limits.again_s
-            book.resting[making.room.owner] = now_s + pause_s
-            yield _end(book, making)
-            if making.phase is Phase.LEAVING:
-                yield TellInVain(room=making.room)
+            book.backing_off[running.attempt.owner] = now_s + pause_s
+            yield _end_attempt(book, running)
+            if running.phase is Phase.LEAVING:
+                yield NotifyTimedOut(attempt=running.attempt)
             continue
-        for uid in [uid for uid, at_s in making.again.items() if now_s >= at_s]:
-            del making.again[uid]
-            making.open.add(uid)
-            victim = _victim(making.room, uid)
-            yield Evict(owner=making.room.owner, victim=victim, rehearse=False)
-    over = [*_drop_over(book.spared, now_s), *_drop_over(book.resting, now_s)]
-    if over:
-        yield Wake()
+        for uid in [uid for uid, at_s in running.retry_at_s.items() if now_s >= at_s]:
+            del running.retry_at_s[uid]
+            running.unanswered.add(uid)
+            victim = _victim_by_uid(running.attempt, uid)
+            yield Evict(owner=running.attempt.owner, victim=victim, rehearse=False)
+    expired = [
+        *_drop_expired(book.protected, now_s),
+        *_drop_expired(book.backing_off, now_s),
+    ]
+    if expired:
+        yield WakeScheduler()
 
 
-def _drop_over(until: dict[str, float], now_s: float) -> list[str]:
-    over = [key for key, end_s in until.items() if now_s >= end_s]
-    for key in over:
+def _drop_expired(until: dict[str, float], now_s: float) -> list[str]:
+    expired = [key for key, end_s in until.items() if now_s >= end_s]
+    for key in expired:
         del until[key]
-    return over
+    return expired
 
 
-def _end(book: Book, making: Making) -> GiveUp:
-    del book.making[making.room.owner]
-    return GiveUp(owner=making.room.owner)
+def _end_attempt(book: Attempts, running: RunningAttempt) -> ClearNomination:
+    del book.running[running.attempt.owner]
+    return ClearNomination(owner=running.attempt.owner)
 
 
-def _victim(room: Room, uid: str) -> Victim:
-    return next(victim for victim in room.victims if victim.uid == uid)
+def _victim_by_uid(attempt: Attempt, uid: str) -> Victim:
+    return next(victim for victim in attempt.victims if victim.uid == uid)

@@ -1,6 +1,6 @@
-"""What making room asks of the API server: may this pod go, and let it go.
+"""Evictions through the API server, with or without a dry run.
 
-PodDisruptionBudgets are the API server's to keep: it refuses with 429.
+The API server checks PodDisruptionBudgets: it refuses with status 429.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class KubeEvictions:
-    """What making room asks of the world."""
+    """The preemptor's `EvictionApi` over a Kubernetes client."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class KubeEvictions:
         """Use an open client.
 
         Args:
-            client: Open.
-            metrics: Counts evictions.
-            tell: Says something on a pod: reason, sentence.
-            wake: Has the scheduler try pods again.
+            client: Owned by the caller.
+            metrics: Counts evictions, without dry runs.
+            tell: Emits an event on a pod: reason, sentence.
+            wake: Makes the scheduler try pending pods again.
         """
         self._client = client
         self._metrics = metrics
@@ -46,7 +46,7 @@ class KubeEvictions:
         self.wake = wake
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
-        """Evict a pod, or ask only whether it could be."""
+        """Evict a pod, or rehearse that with a dry run; return the answer."""
         outcome = await self._evict(victim, rehearse=rehearse)
         if not rehearse:
             self._metrics.evictions.labels(outcome).inc()
@@ -59,7 +59,7 @@ class KubeEvictions:
                 namespace=victim.namespace,
                 name=victim.name,
                 uid=victim.uid,
-                rehearse=rehearse,
+                dry_run=rehearse,
             )
         except TooManyRequestsError:
             return Outcome.BUDGET

@@ -1,9 +1,9 @@
-"""Making room for pods and jobs of higher priority: what is decided is carried out.
+"""Free chips for pods and jobs of higher priority by eviction.
 
-kube-scheduler evicts by count and finds nobody where the count suffices and the ring
-does not. Filter tells us here which pods it has refused; once a second it is decided
-whom to evict for them (`victims`), the API server is asked (`rooms`), and the chips
-are kept in the cache until filter comes again for whom they were freed.
+kube-scheduler evicts by the number of chips. It finds no victim where the number
+suffices and the ring does not. Filter reports refused pods to the preemptor. Once a
+second the preemptor chooses victims (`victims`) and evicts them (`attempt`). The cache
+reserves the freed chips until filter is called for their owner again.
 """
 
 import asyncio
@@ -16,35 +16,36 @@ from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.gang.gangs import Gang, Phase
 from extender.planning import plan
-from extender.planning.plan import World
-from extender.preemption import attempt, victims
-from extender.preemption.attempt import Outcome, Room, Victim
+from extender.planning.plan import TopologySnapshot
+from extender.preemption import attempt as attempts
+from extender.preemption import victims
+from extender.preemption.attempt import Attempt, Outcome, Victim
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import Verdict
+from extender.scheduling.node_filter import Refusal
 from extender.scheduling.reserve import Choice
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
-#: Rooms that are decided on at a tick; each may cost some hundred milliseconds.
+#: Attempts chosen in one tick; each choice may cost some hundred milliseconds.
 _AT_ONCE = 2
 
 
 class EvictionApi(Protocol):
-    """What making room asks of the world."""
+    """Calls of the preemptor to the API server and the scheduler."""
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
-        """Evict a pod, or ask only whether it could be."""
+        """Evict a pod, or rehearse that with a dry run; return the answer."""
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
-        """Say on a pod what is done for it, or why it goes."""
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        """Emit an event on an owner or a victim: reason, sentence."""
 
     def wake(self) -> None:
-        """Have the scheduler try pods again."""
+        """Make the scheduler try pending pods again."""
 
 
-class Evictor:
-    """Makes room. Protects: the cache keeps the chips of the rooms on their way."""
+class Preemptor:
+    """Chooses victims and evicts them. Owner of the nominations in the cache."""
 
     def __init__(
         self,
@@ -52,238 +53,277 @@ class Evictor:
         api: EvictionApi,
         *,
         clock: Clock,
-        world: Callable[[Gang], World] = lambda _gang: plan.PLAIN,
-        why_wait: Callable[[Gang], Verdict | None] = lambda _gang: None,
-        limits: attempt.Limits = attempt.Limits(),  # noqa: B008  # a frozen value
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        why_wait: Callable[[Gang], Refusal | None] = lambda _gang: None,
+        limits: attempts.Limits = attempts.Limits(),  # noqa: B008  # a frozen value
     ) -> None:
-        """Make no room yet.
+        """Start without attempts.
 
         Args:
-            cache: Decided on, and told which chips are kept.
-            api: The world.
-            clock: For all that depends on time.
-            world: What is known of networks, asked for each job.
-            why_wait: Why no pod of a job could be placed now, whatever the nodes.
-            limits: How long things may take.
+            cache: Choices read it; nominations and reservations are put into it.
+            api: Calls to the API server and the scheduler.
+            clock: Source of all times.
+            topology: Returns networks and rules for one job.
+            why_wait: Returns why no node can serve a job now; None if one may.
+            limits: Time limits of attempts.
         """
         self._cache = cache
         self._api = api
         self._clock = clock
-        self._world = world
+        self._topology = topology
         self._why_wait = why_wait
         self._limits = limits
-        self._book = attempt.Book()
+        self._attempts = attempts.Attempts()
         #: {owner refused since the last tick: nodes where only pods are in its way}
-        self._wishes: dict[str, tuple[str, ...]] = {}
-        #: {uid: until when a pod by itself may come for its chips}
-        self._handed: dict[str, float] = {}
+        self._refused_nodes: dict[str, tuple[str, ...]] = {}
+        #: {uid of a one-pod job: time until which its freed chips stay reserved}
+        self._reserved_until_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- what filter and preempt say --------------------------------------------
+    # -- calls of filter and preempt --------------------------------------------
 
     def refused(self, pod: NpuPod, names: Iterable[str]) -> None:
-        """Note that a pod found no node, though only pods are in its way on these."""
+        """Record a refused pod and the nodes where only other pods are in its way."""
         owner = self.owner(pod.uid)
-        known = self._wishes.get(owner, ())
-        self._wishes[owner] = tuple(dict.fromkeys([*known, *names]))
+        names_before = self._refused_nodes.get(owner, ())
+        self._refused_nodes[owner] = tuple(dict.fromkeys([*names_before, *names]))
 
-    def hand_over(self, pod: NpuPod, names: Sequence[str]) -> None:
-        """Give the chips that were freed for a pod or its job to it, as it comes.
+    def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
+        """Give a pod or its job the chips that were freed for it.
 
-        A job is planned on them by the filter that asks; a pod is promised them, since
-        another's bind may come before its own.
+        The current filter call plans a job on them. For a one-pod job they are
+        reserved, since another pod may be bound before it.
         """
         owner = self.owner(pod.uid)
-        making = self._book.making.get(owner)
-        if making is None or making.phase is not attempt.Phase.READY:
+        running = self._attempts.running.get(owner)
+        if running is None or running.phase is not attempts.Phase.READY:
             return
-        chips = making.room.chips
-        if not chips.keys() <= set(names) or self._is_held_up(owner):
-            return  # it could not take them: they stay kept
-        self._do(attempt.Over(owner=owner))
+        chips = running.attempt.chips
+        if not chips.keys() <= set(names) or self._is_blocked(owner):
+            return  # the owner could not use the chips: they stay nominated
+        self._apply_event(attempts.AttemptEnded(owner=owner))
         if self._gang(owner) is not None:
             return
         (node,) = chips
         now_s = self._clock.now_s()
-        made = reserve.choose(
+        choice = reserve.choose_chips(
             self._cache, pod, node, now_s=now_s, now_ns=self._clock.now_ns()
         )
-        if isinstance(made, Choice):
-            reason = f"{made.reason}, freed for it"
-            promise = made.promise._replace(planned=True, reason=reason)
-            step(self._cache, promise, now_s)
-            self._handed[pod.uid] = now_s + self._limits.ready_s
+        if isinstance(choice, Choice):
+            reason = f"{choice.reason}, freed for it"
+            reservation = choice.reservation._replace(planned=True, reason=reason)
+            step(self._cache, reservation, now_s)
+            self._reserved_until_s[pod.uid] = now_s + self._limits.ready_s
 
-    # -- whatever else happens ---------------------------------------------------
+    # -- ticks, choices, stop ----------------------------------------------------
 
     def tick(self) -> None:
-        """Look how far rooms are, and decide for whom to make others."""
+        """Apply changes to running attempts, and start attempts for refused owners."""
         now_s = self._clock.now_s()
-        for owner in list(self._book.making):
-            if not self._waits(owner):
-                self._do(attempt.Over(owner=owner))
-            elif self._is_cleared(owner):
-                self._do(attempt.Cleared(owner=owner))
-        self._do(attempt.Ticked())
-        self._take_back(now_s)
+        for owner in list(self._attempts.running):
+            if not self._lacks_node(owner):
+                self._apply_event(attempts.AttemptEnded(owner=owner))
+            elif self._are_chips_free(owner):
+                self._apply_event(attempts.ChipsFree(owner=owner))
+        self._apply_event(attempts.Ticked())
+        self._expire_reservations(now_s)
         self._decide()
 
     @property
-    def promised(self) -> Collection[str]:
-        """UIDs of the pods whose promises we answer for."""
-        return self._handed.keys()
+    def reserved_uids(self) -> Collection[str]:
+        """Return the UIDs of pods whose reservations belong to the preemptor."""
+        return self._reserved_until_s.keys()
 
     async def stop(self) -> None:
-        """Evict nobody any more."""
+        """Cancel evictions that have not been answered."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _decide(self) -> None:
-        wishes = self._wishes
-        due = [each for each in sorted(wishes, key=self._order) if self._is_due(each)]
-        for owner in due[:_AT_ONCE]:
-            room = self._room(owner, wishes[owner])
-            if room is not None:
-                self._do(attempt.Begun(room=room))
-        self._wishes = {owner: wishes[owner] for owner in due[_AT_ONCE:]}
+        refused_nodes = self._refused_nodes
+        due_owners = [
+            owner
+            for owner in sorted(refused_nodes, key=self._order)
+            if self._is_due(owner)
+        ]
+        for owner in due_owners[:_AT_ONCE]:
+            attempt = self._choose_victims(owner, refused_nodes[owner])
+            if attempt is not None:
+                self._apply_event(attempts.AttemptStarted(attempt=attempt))
+        self._refused_nodes = {
+            owner: refused_nodes[owner] for owner in due_owners[_AT_ONCE:]
+        }
 
     def _is_due(self, owner: str) -> bool:
-        """Whether to make room for it; whoever is held up takes nobody's turn."""
-        known = owner in self._book.making or owner in self._book.resting
-        return not known and self._waits(owner) and not self._is_held_up(owner)
+        """Return whether to start an attempt; a blocked owner takes no other's turn."""
+        is_running = (
+            owner in self._attempts.running or owner in self._attempts.backing_off
+        )
+        return (
+            not is_running and self._lacks_node(owner) and not self._is_blocked(owner)
+        )
 
     def _order(self, owner: str) -> tuple[int, str, str]:
-        """Priority, then age, then UID, as jobs are planned."""
+        """Return the sort key priority, age, UID: jobs are planned in this order."""
         gang = self._gang(owner)
         if gang is not None:
-            return gang.turn(self._cache.pods)
+            return gang.queue_key(self._cache.pods)
         pod = self._cache.pods.get(owner)
         priority = self._cache.priorities.get(owner, 0)
         return -priority, pod.created if pod else "", owner
 
-    def _room(self, owner: str, names: Sequence[str]) -> Room | None:
-        spared = self._book.spared
+    def _choose_victims(self, owner: str, names: Sequence[str]) -> Attempt | None:
+        protected = self._attempts.protected
         gang = self._gang(owner)
         if gang is None:
             pod = self._cache.pods[owner]
-            return victims.for_pod(self._cache, pod, names, spared)
-        return victims.for_job(self._cache, gang, names, spared, self._world(gang))
+            return victims.for_pod(self._cache, pod, names, protected)
+        return victims.for_job(
+            self._cache, gang, names, protected, self._topology(gang)
+        )
 
     def _gang(self, owner: str) -> Gang | None:
-        """The job of several pods that an owner is; None: a pod by itself."""
+        """Return the job if the owner is a job of several pods, else None."""
         gang = self._cache.gangs.jobs.get(owner)
         return gang if gang is not None and gang.is_several else None
 
-    def _waits(self, owner: str) -> bool:
-        """Whether somebody still has no place."""
+    def _lacks_node(self, owner: str) -> bool:
+        """Return whether the owner still has a pod without a node or reservation."""
         gang = self._gang(owner)
         if gang is not None:
             is_whole = gang.size is not None and not gang.missing
-            return gang.phase is Phase.IDLE and is_whole and gang.unseated_count > 0
+            return gang.phase is Phase.GATHERING and is_whole and gang.unbound_count > 0
         pod = self._cache.pods.get(owner)
         if pod is None or pod.node or pod.terminal or pod.deleting:
             return False
-        return owner not in self._cache.assumed and self.owner(owner) == owner
+        return owner not in self._cache.reservations and self.owner(owner) == owner
 
-    def _is_held_up(self, owner: str) -> bool:
-        """Whether free chips would be of no use to whom they are for, as of now."""
+    def _is_blocked(self, owner: str) -> bool:
+        """Return whether the owner could not use free chips now."""
         gang = self._gang(owner)
         if gang is not None and self._why_wait(gang) is not None:
             return True
-        now_s, known = self._clock.now_s(), self._cache.pods
-        pods = [known[uid] for uid in self._members(owner) if uid in known]
-        return any(node_filter.pod_refusal(self._cache, pod, now_s) for pod in pods)
+        now_s, pods = self._clock.now_s(), self._cache.pods
+        members = [pods[uid] for uid in self._members(owner) if uid in pods]
+        return any(node_filter.pod_refusal(self._cache, pod, now_s) for pod in members)
 
-    def _is_cleared(self, owner: str) -> bool:
-        room = self._book.making[owner].room
-        records = (self._cache.line(node, room.resource) for node in room.chips)
-        return all(each is not None and each.is_cleared(owner) for each in records)
+    def _are_chips_free(self, owner: str) -> bool:
+        attempt = self._attempts.running[owner].attempt
+        resource_states = (
+            self._cache.resource_state(node, attempt.resource) for node in attempt.chips
+        )
+        return all(
+            state is not None and state.is_cleared(owner) for state in resource_states
+        )
 
-    def _take_back(self, now_s: float) -> None:
-        """Take chips back from pods that did not come to be bound."""
-        for uid, until_s in list(self._handed.items()):
-            promise, gang = self._cache.assumed.get(uid), self._cache.gangs.of(uid)
-            is_planned = gang is not None and uid in gang.places  # it has joined a job
-            if promise is None or not promise.planned or is_planned:
-                del self._handed[uid]
+    def _expire_reservations(self, now_s: float) -> None:
+        """Unreserve chips of pods whose binds have not come in time."""
+        for uid, until_s in list(self._reserved_until_s.items()):
+            reservation, gang = (
+                self._cache.reservations.get(uid),
+                self._cache.gangs.gang_of(uid),
+            )
+            is_planned = (
+                gang is not None and uid in gang.places
+            )  # the pod has joined a job
+            if reservation is None or not reservation.planned or is_planned:
+                del self._reserved_until_s[uid]
             elif now_s >= until_s or gang is not None:
-                del self._handed[uid]
-                step(self._cache, events.Dropped(uid=uid), now_s)
-                self._book.resting[uid] = now_s + self._limits.rest_s
+                del self._reserved_until_s[uid]
+                step(self._cache, events.Unreserved(uid=uid), now_s)
+                self._attempts.backing_off[uid] = now_s + self._limits.rest_s
 
     def owner(self, uid: str) -> str:
-        """For whom room is made when a pod needs it: the pod, or its job."""
-        gang = self._cache.gangs.of(uid)
+        """Return the owner of attempts for a pod: its job, or the pod itself."""
+        gang = self._cache.gangs.gang_of(uid)
         return uid if gang is None else gang.job
 
     # -- effects -------------------------------------------------------------------
 
-    def _do(self, event: attempt.Event) -> None:
+    def _apply_event(self, event: attempts.Event) -> None:
         now_s = self._clock.now_s()
-        for effect in attempt.step(self._book, event, now_s, self._limits):
+        for effect in attempts.step(self._attempts, event, now_s, self._limits):
             self._carry_out(effect, now_s)
 
-    def _carry_out(self, effect: attempt.Effect, now_s: float) -> None:
+    def _carry_out(self, effect: attempts.Effect, now_s: float) -> None:
         match effect:
-            case attempt.Keep(room=room):
-                kept = events.RoomKept(
-                    owner=room.owner,
-                    resource=room.resource,
-                    chips=room.chips,
-                    said=room.said,
+            case attempts.Nominate(attempt=attempt):
+                nominated = events.Nominated(
+                    owner=attempt.owner,
+                    resource=attempt.resource,
+                    chips=attempt.chips,
+                    text=attempt.text,
                 )
-                step(self._cache, kept, now_s)
-            case attempt.GiveUp(owner=owner):
-                step(self._cache, events.RoomGivenUp(owner=owner), now_s)
-            case attempt.Evict():
-                self._later(effect)
-            case attempt.Wake():
+                step(self._cache, nominated, now_s)
+            case attempts.ClearNomination(owner=owner):
+                step(self._cache, events.NominationCleared(owner=owner), now_s)
+            case attempts.Evict():
+                self._start_eviction(effect)
+            case attempts.WakeScheduler():
                 self._api.wake()
-            case attempt.Announce() | attempt.TellVictim() | attempt.TellInVain():
-                self._tell(effect)
+            case (
+                attempts.Announce()
+                | attempts.NotifyVictim()
+                | attempts.NotifyTimedOut()
+            ):
+                self._notify(effect)
             case _:
                 assert_never(effect)
 
-    def _tell(
-        self, effect: attempt.Announce | attempt.TellVictim | attempt.TellInVain
+    def _notify(
+        self,
+        effect: attempts.Announce | attempts.NotifyVictim | attempts.NotifyTimedOut,
     ) -> None:
-        room = effect.room
+        attempt = effect.attempt
         match effect:
-            case attempt.TellVictim(victim=victim):
-                said = (
-                    f"evicted for {room.title}, which needs its chips and has a "
-                    f"higher priority ({room.priority})"
+            case attempts.NotifyVictim(victim=victim):
+                text = (
+                    f"evicted for {attempt.title}, which needs its chips and has a "
+                    f"higher priority ({attempt.priority})"
                 )
-                self._say([victim.uid], "AscendPreempted", said)
-            case attempt.Announce():
-                said = f"pods of lower priority are evicted to free chips: {room.named}"
-                self._say(self._members(room.owner), "AscendMakingRoom", said)
-            case attempt.TellInVain():
-                said = "chips were to be freed, and in time they were not"
-                self._say(self._members(room.owner), "AscendNoRoomMade", said)
+                self._notify_pods([victim.uid], "AscendPreempted", text)
+            case attempts.Announce():
+                victim_names = attempt.victim_names
+                text = (
+                    f"pods of lower priority are evicted to free chips: {victim_names}"
+                )
+                self._notify_pods(
+                    self._members(attempt.owner), "AscendMakingRoom", text
+                )
+            case attempts.NotifyTimedOut():
+                minutes = self._limits.leave_s / 60
+                text = (
+                    f"timed out after {minutes:g} min waiting for victims to release "
+                    "their chips"
+                )
+                self._notify_pods(
+                    self._members(attempt.owner), "AscendNoRoomMade", text
+                )
             case _:
                 assert_never(effect)
 
-    def _say(self, uids: Iterable[str], reason: str, said: str) -> None:
+    def _notify_pods(self, uids: Iterable[str], reason: str, text: str) -> None:
         for uid in uids:
             pod = self._cache.pods.get(uid)
             if pod is not None:
-                self._api.tell(pod, reason, said)
+                self._api.tell(pod, reason, text)
 
     def _members(self, owner: str) -> list[str]:
         gang = self._gang(owner)
-        return [owner] if gang is None else gang.unseated
+        return [owner] if gang is None else gang.unbound
 
-    def _later(self, effect: attempt.Evict) -> None:
-        async def run() -> None:
+    def _start_eviction(self, effect: attempts.Evict) -> None:
+        async def evict_and_apply() -> None:
             outcome = await self._api.evict(effect.victim, rehearse=effect.rehearse)
             uid, owner = effect.victim.uid, effect.owner
-            if self._waits(owner):
-                self._do(attempt.Answered(owner=owner, uid=uid, outcome=outcome))
-            else:  # all may go now, and for nobody
-                self._do(attempt.Over(owner=owner))
+            if self._lacks_node(owner):
+                self._apply_event(
+                    attempts.Answered(owner=owner, uid=uid, outcome=outcome)
+                )
+            else:  # the owner needs no chips any more
+                self._apply_event(attempts.AttemptEnded(owner=owner))
 
-        task = asyncio.get_running_loop().create_task(run())
+        task = asyncio.get_running_loop().create_task(evict_and_apply())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,16 +1,19 @@
-"""Which pods have to go so that another pod, or a whole job, fits?
+"""Pods to evict so that another pod, or all pods of a job, fit.
 
-kube-scheduler's search for victims counts chips. Whether those that it has found free
-a place by the rules of rings, `do_help` says. `for_pod` and `for_job` choose ourselves:
-for a pod by the order of `scheduler_core.preemption.victims`, for a job the fewest
-nodes, and of their pods none that could stay.
+kube-scheduler chooses victims by the number of chips. `do_help` checks its choice by
+the rules of rings. `for_pod` and `for_job` choose victims themselves. For a pod they
+follow the order of `scheduler_core.preemption.victims`. For a job they take the fewest
+nodes, and there no pod that could stay.
 
-No victim is: a pod of the same priority or a higher one; a pod whose chips are not
-confirmed, for it may have others; a pod of a job of which one may not go, since the
-others would be left with chips and no job. A job of several goes as a whole. Pods that
-are ending anyway are counted on and not evicted.
+These pods are never victims:
 
-Pure, but for index and loads, which are as before afterwards.
+- a pod of the same or a higher priority;
+- a pod whose chips are not confirmed, for it may have others;
+- a pod of a job with a member that may not be evicted, since the other members would
+  keep chips without a job.
+
+A job of several pods is evicted as a whole. A pod that is ending counts as gone and is
+not evicted. Changes index and requests during a call and restores both.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,90 +22,97 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from extender.cache.cache import Cache
-from extender.cache.node_record import Record, Tenant
+from extender.cache.node_state import ResourceState, Tenant
 from extender.gang.gangs import Gang
 from extender.planning import plan
-from extender.planning.plan import World
-from extender.preemption.attempt import Room, Victim
+from extender.planning.plan import TopologySnapshot
+from extender.preemption.attempt import Attempt, Victim
 from extender.scheduling import capacity
 from scheduler_core.node import chips
 from scheduler_core.preemption import victims
-from scheduler_core.preemption.victims import Preemptor, Running
+from scheduler_core.preemption.victims import Preemptor, RunningPod
 from scheduler_core.wire.pods import NpuPod
 
-#: Nodes whose pods are weighed against each other, those with the fewest to evict
-#: first: each costs up to some milliseconds.
+#: Nodes compared for one choice, the cheapest first; each costs up to some
+#: milliseconds.
 MOST_NODES = 64
-#: Victims of a job for which it is tried whether they can stay.
+#: Victims for which a plan without their eviction is tried, for a job.
 _TRIES = 24
-#: Pods that end are the first to be counted on.
+#: Priority of pods that are ending: they count as the first victims.
 _ENDING = -(1 << 31)
 
 
 def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
-    """Whether `pod` could be placed on `node` once these pods have gone.
+    """Return whether `pod` could be placed on `node` without these pods.
 
-    Chips that are freed for another pod or job already are no place for it.
+    Chips nominated for another pod or job do not count.
 
     Args:
-        cache: What is known.
+        cache: Read only.
         pod: Asks for NPUs and has no node.
-        node: Where the others are.
-        uids: The others.
+        node: The node of the victims.
+        uids: UIDs of the victims.
     """
     resource = pod.shape.resource
-    state, record = cache.cluster.line(resource).get(node), cache.line(node, resource)
-    if state is None or record is None or state.barred:
+    state, resource_state = (
+        cache.cluster.nodes(resource).get(node),
+        cache.resource_state(node, resource),
+    )
+    if state is None or resource_state is None or state.barred:
         return False
     row = state.row_for(resource)
-    if row is None or node in cache.kept_from(pod.uid):
+    if row is None or node in cache.nodes_reserved_from(pod.uid):
         return False
-    own = {pod.uid, cache.gangs.job_of.get(pod.uid, "")}
-    promised = _union(mask for owner, mask in record.kept.items() if owner not in own)
-    tenants = record.tenants
-    left = _union(tenants[uid].chips for uid in uids if uid in tenants)
-    gone = left & ~promised
-    there = state.free_for(row) | gone & state.usable(row)
-    return bool(chips.choose(row, there, pod.total))
+    own_keys = {pod.uid, cache.gangs.job_of.get(pod.uid, "")}
+    reserved = _union(
+        mask
+        for owner, mask in resource_state.nominated.items()
+        if owner not in own_keys
+    )
+    tenants = resource_state.tenants
+    victim_chips = _union(tenants[uid].chips for uid in uids if uid in tenants)
+    freed = victim_chips & ~reserved
+    free_chips = state.free_for(row) | freed & state.usable(row)
+    return bool(chips.choose(row, free_chips, pod.total))
 
 
 def for_pod(
-    cache: Cache, pod: NpuPod, names: Sequence[str], spared: Collection[str] = ()
-) -> Room | None:
-    """Choose whom to evict for a pod that is a job by itself.
+    cache: Cache, pod: NpuPod, names: Sequence[str], protected: Collection[str] = ()
+) -> Attempt | None:
+    """Choose victims for a one-pod job.
 
     Args:
-        cache: What is known.
-        pod: Asks for NPUs, and no node has room for it.
-        names: The nodes where nothing but other pods is in its way.
-        spared: UIDs of pods that may not go.
+        cache: The requests are changed during the call and restored.
+        pod: Asks for NPUs, and every node refuses it.
+        names: Nodes where only other pods are in its way.
+        protected: UIDs of pods that may not be evicted.
 
     Returns:
-        None if nobody's going would help, or nobody has to go.
+        None if no eviction would help, or none is needed.
     """
     priority = cache.priorities.get(pod.uid, 0)
-    closed = cache.kept_from(pod.uid) | cache.conflicts(pod)
+    closed_names = cache.nodes_reserved_from(pod.uid) | cache.conflicts(pod)
     resource = pod.shape.resource
-    records = _records(cache, resource, names, closed)
-    lower = _lower(cache, records, priority, spared)
-    wanted = Preemptor(
+    resource_states = _resource_states(cache, resource, names, closed_names)
+    candidates = _evictable_pods(cache, resource_states, priority, protected)
+    preemptor = Preemptor(
         wanted=resource, chips=pod.total, priority=priority, in_network=False
     )
-    while lower:
-        found = victims.preempt(wanted, cache.cluster, lower, names=lower)
-        if found is None or not found.victims:
+    while candidates:
+        choice = victims.preempt(preemptor, cache.cluster, candidates, names=candidates)
+        if choice is None or not choice.victims:
             return None
-        uids = _uids(cache, found.victims)
-        if _fits_besides(cache, pod, found.node, uids):
-            return Room(
+        uids = _uids_of_running(cache, choice.victims)
+        if _fit_requests(cache, pod, choice.node, uids):
+            return Attempt(
                 owner=pod.uid,
                 title=f"pod {pod.namespace}/{pod.name}",
                 priority=priority,
                 resource=resource,
-                chips={found.node: chips.mask_of(found.place.chips)},
-                victims=_victims(cache, uids),
+                chips={choice.node: chips.mask_of(choice.place.chips)},
+                victims=_pods_to_evict(cache, uids),
             )
-        del lower[found.node]
+        del candidates[choice.node]
     return None
 
 
@@ -110,209 +120,224 @@ def for_job(
     cache: Cache,
     gang: Gang,
     names: Sequence[str],
-    spared: Collection[str] = (),
-    world: World = plan.PLAIN,
-) -> Room | None:
-    """Choose whom to evict for all pods of a job that have no node.
+    protected: Collection[str] = (),
+    topology: TopologySnapshot = plan.PLAIN,
+) -> Attempt | None:
+    """Choose victims for all pods of a job that have no node.
 
     Args:
-        cache: What is known; as before afterwards.
+        cache: Index and requests are changed during the call and restored.
         gang: All its pods exist, and it has no plan.
-        names: The nodes where nothing but other pods is in the way of its pods.
-        spared: UIDs of pods that may not go.
-        world: What planning the job depends on besides.
+        names: Nodes where only other pods are in its way.
+        protected: UIDs of pods that may not be evicted.
+        topology: Networks and rules.
 
     Returns:
-        None if nobody's going would help, or nobody has to go.
+        None if no eviction would help, or none is needed.
     """
-    asking = gang.unseated
-    priority = min(gang.seats[uid].priority for uid in asking)
-    closed = cache.kept_from(asking[0])
+    unbound = gang.unbound
+    priority = min(gang.members[uid].priority for uid in unbound)
+    closed_names = cache.nodes_reserved_from(unbound[0])
     resource = plan.resource_of(cache, gang)
-    records = _records(cache, resource, names, closed)
-    lower = _lower(cache, records, priority, spared)
-    work = _Work(
+    resource_states = _resource_states(cache, resource, names, closed_names)
+    candidates = _evictable_pods(cache, resource_states, priority, protected)
+    trial = _JobTrial(
         cache=cache,
         gang=gang,
-        names=[name for name in names if name not in closed],
-        world=world,
+        names=[name for name in names if name not in closed_names],
+        topology=topology,
     )
-    found = _fewest_nodes(work, lower)
-    if found is None:
+    choice = _fewest_nodes(trial, candidates)
+    if choice is None:
         return None
-    uids, places = _without_idle(cache, resource, *found)
+    uids, places = _drop_unneeded(cache, resource, *choice)
     for uid in sorted(uids, key=lambda uid: _importance(cache, uid))[:_TRIES]:
-        fewer = uids - _of_job(cache, uid)
-        fits = work.places(fewer) if uid in uids else None
+        fewer = uids - _uids_of_job(cache, uid)
+        fits = trial.places(fewer) if uid in uids else None
         if fits is not None:
-            uids, places = _without_idle(cache, resource, fewer, fits)
-    return Room(
+            uids, places = _drop_unneeded(cache, resource, fewer, fits)
+    return Attempt(
         owner=gang.job,
         title=gang.title,
         priority=priority,
         resource=resource,
         chips=places,
-        victims=_victims(cache, uids),
+        victims=_pods_to_evict(cache, uids),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """A job that is planned as if pods had gone."""
+class _JobTrial:
+    """A job that is planned as if some pods had been evicted."""
 
     cache: Cache
     gang: Gang
     names: Sequence[str]
-    world: World
+    topology: TopologySnapshot
 
-    def places(self, gone: Collection[str]) -> dict[str, int] | None:
-        """{node: chips for the job's pods} without these pods; None if it has none."""
-        with _without(self.cache, gone):
-            found = plan.plan(self.cache, self.gang, self.names, 0, self.world)
-        if isinstance(found, str):
+    def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
+        """Return {node: chips} of a plan without these pods; None if there is none."""
+        with _overlay_without(self.cache, gone_uids):
+            choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology)
+        if isinstance(choice, str):
             return None
         places: dict[str, int] = {}
-        for promise in found:
-            places[promise.node] = places.get(promise.node, 0) | promise.chips
+        for reservation in choice:
+            places[reservation.node] = (
+                places.get(reservation.node, 0) | reservation.chips
+            )
         return places
 
 
 def _fewest_nodes(
-    work: _Work, lower: Mapping[str, Sequence[Running]]
+    trial: _JobTrial, candidates: Mapping[str, Sequence[RunningPod]]
 ) -> tuple[frozenset[str], dict[str, int]] | None:
-    """All pods of as few nodes as let the job fit, and where it goes then."""
-    order = list(lower)
+    """Return all pods of the fewest nodes that let the job fit, and its plan."""
+    order = list(candidates)
 
-    def tried(count: int) -> tuple[frozenset[str], dict[str, int]] | None:
-        running = [each for name in order[:count] for each in lower[name]]
-        uids = _uids(work.cache, running)
-        places = work.places(uids)
+    def try_nodes(count: int) -> tuple[frozenset[str], dict[str, int]] | None:
+        running = [
+            running_pod for name in order[:count] for running_pod in candidates[name]
+        ]
+        uids = _uids_of_running(trial.cache, running)
+        places = trial.places(uids)
         return None if places is None else (uids, places)
 
-    best = tried(len(order))
-    if best is None or tried(0) is not None:
+    best = try_nodes(len(order))
+    if best is None or try_nodes(0) is not None:
         return None
-    least, most = 1, len(order)
-    while least < most:
-        middle = (least + most) // 2
-        found = tried(middle)
-        if found is None:
-            least = middle + 1
+    low, high = 1, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        choice = try_nodes(middle)
+        if choice is None:
+            low = middle + 1
         else:
-            best, most = found, middle
+            best, high = choice, middle
     return best
 
 
-def _without_idle(
+def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Of these pods those whose chips are wanted, each with all of its job."""
+    """Return the pods whose chips the plan uses, each with its whole job."""
 
-    def at(pod: NpuPod) -> int:
+    def wanted_chips(pod: NpuPod) -> int:
         return places.get(pod.node, 0) if pod.shape.resource == resource else 0
 
-    in_the_way = [uid for uid in uids if _chips(cache, uid) & at(cache.pods[uid])]
-    return frozenset().union(*(_of_job(cache, uid) for uid in in_the_way)), places
+    blocking_uids = [
+        uid for uid in uids if _freed_chips(cache, uid) & wanted_chips(cache.pods[uid])
+    ]
+    return frozenset().union(
+        *(_uids_of_job(cache, uid) for uid in blocking_uids)
+    ), places
 
 
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
-    """Whether a node lacks what the scheduler counts: chips, CPU, memory, or pods.
+    """Return whether a node lacks chips, CPU, memory or pod slots for a pod.
 
-    If it does not, something else stands in the way there, of which we know nothing.
+    The scheduler counts these. If the node has enough, something unknown to the
+    extender refuses the pod there.
     """
-    record = cache.line(node, pod.shape.resource)
-    if record is None:
+    resource_state = cache.resource_state(node, pod.shape.resource)
+    if resource_state is None:
         return False
-    asked = sum(tenant.pod.total for tenant in record.tenants.values())
-    left = capacity.left_on(cache, node).minus(cache.loads.ask(pod.uid))
-    return asked + pod.total > record.allocatable or min(left) < 0
+    chip_count = sum(tenant.pod.total for tenant in resource_state.tenants.values())
+    remaining = capacity.free_on(cache, node).minus(
+        cache.requested_resources.ask(pod.uid)
+    )
+    return chip_count + pod.total > resource_state.allocatable or min(remaining) < 0
 
 
-def _records(
-    cache: Cache, resource: str, names: Iterable[str], closed: Collection[str]
-) -> Iterator[Record]:
-    """What is known of the chips of these nodes that are not closed."""
+def _resource_states(
+    cache: Cache, resource: str, names: Iterable[str], closed_names: Collection[str]
+) -> Iterator[ResourceState]:
+    """Yield the states of a resource on these nodes, without closed nodes."""
     for name in names:
-        record = cache.line(name, resource)
-        if record is not None and name not in closed:
-            yield record
+        resource_state = cache.resource_state(name, resource)
+        if resource_state is not None and name not in closed_names:
+            yield resource_state
 
 
-def _lower(
-    cache: Cache, records: Iterable[Record], priority: int, spared: Collection[str]
-) -> dict[str, list[Running]]:
-    """{node: its pods that may go}, the nodes with the least to lose first."""
-    found = {}
-    for record in records:
-        kept = _union(record.kept.values())
+def _evictable_pods(
+    cache: Cache,
+    resource_states: Iterable[ResourceState],
+    priority: int,
+    protected: Collection[str],
+) -> dict[str, list[RunningPod]]:
+    """Return {node: pods that may be evicted}, the cheapest nodes first."""
+    by_node = {}
+    for resource_state in resource_states:
+        nominated = _union(resource_state.nominated.values())
         running = [
-            _running(cache, tenant, kept)
-            for tenant in record.tenants.values()
-            if tenant.chips & ~kept and _may_go(cache, tenant, priority, spared)
+            _running_pod(cache, tenant, nominated)
+            for tenant in resource_state.tenants.values()
+            if tenant.chips & ~nominated
+            and _may_be_evicted(cache, tenant, priority, protected)
         ]
         if running:
-            found[record.host.name] = running
-    order = sorted(found, key=lambda name: (_worth(found[name]), name))
-    return {name: found[name] for name in order[:MOST_NODES]}
+            by_node[resource_state.node_info.name] = running
+    order = sorted(by_node, key=lambda name: (_eviction_cost(by_node[name]), name))
+    return {name: by_node[name] for name in order[:MOST_NODES]}
 
 
-def _worth(running: Sequence[Running]) -> tuple[int, int]:
-    return max(each.priority for each in running), len(running)
+def _eviction_cost(running: Sequence[RunningPod]) -> tuple[int, int]:
+    return max(running_pod.priority for running_pod in running), len(running)
 
 
-def _may_go(
-    cache: Cache, tenant: Tenant, priority: int, spared: Collection[str]
+def _may_be_evicted(
+    cache: Cache, tenant: Tenant, priority: int, protected: Collection[str]
 ) -> bool:
     pod = tenant.pod
     if cache.priorities.get(pod.uid, 0) >= priority or tenant.is_unconfirmed:
         return False
     return pod.deleting or all(
-        cache.priorities.get(uid, 0) < priority and uid not in spared
-        for uid in _of_job(cache, pod.uid)
+        cache.priorities.get(uid, 0) < priority and uid not in protected
+        for uid in _uids_of_job(cache, pod.uid)
     )
 
 
-def _of_job(cache: Cache, uid: str) -> frozenset[str]:
-    """The pod, and all pods of its job that have chips."""
-    gang = cache.gangs.of(uid)
+def _uids_of_job(cache: Cache, uid: str) -> frozenset[str]:
+    """Return the pod and all bound pods of its job."""
+    gang = cache.gangs.gang_of(uid)
     if gang is None:
         return frozenset((uid,))
     return frozenset((uid,)) | {
-        other
-        for other in gang.seated
-        if other in cache.pods and not cache.pods[other].terminal
+        member_uid
+        for member_uid in gang.bound
+        if member_uid in cache.pods and not cache.pods[member_uid].terminal
     }
 
 
-def _running(cache: Cache, tenant: Tenant, kept: int) -> Running:
+def _running_pod(cache: Cache, tenant: Tenant, nominated: int) -> RunningPod:
     pod = tenant.pod
-    gang = cache.gangs.of(pod.uid)
+    gang = cache.gangs.gang_of(pod.uid)
     priority = cache.priorities.get(pod.uid, 0)
-    return Running(
+    return RunningPod(
         name=f"{pod.namespace}/{pod.name}",
-        chips=tenant.chips & ~kept,
+        chips=tenant.chips & ~nominated,
         priority=_ENDING if pod.deleting else priority,
-        started=_started(pod),
+        start_time=_start_time(pod),
         gang=gang.job if gang else "",
     )
 
 
-def _started(pod: NpuPod) -> float:
+def _start_time(pod: NpuPod) -> float:
     try:
         return datetime.fromisoformat(pod.created).timestamp()
     except ValueError:
         return 0.0
 
 
-def _uids(cache: Cache, running: Iterable[Running]) -> frozenset[str]:
-    """The pods, each with all of its job."""
-    names = (each.name.partition("/") for each in running)
+def _uids_of_running(cache: Cache, running: Iterable[RunningPod]) -> frozenset[str]:
+    """Return the UIDs of these pods, each with its whole job."""
+    names = (running_pod.name.partition("/") for running_pod in running)
     uids = (cache.uids[namespace, name] for namespace, _, name in names)
-    return frozenset().union(*(_of_job(cache, uid) for uid in uids))
+    return frozenset().union(*(_uids_of_job(cache, uid) for uid in uids))
 
 
-def _victims(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
-    """Those that have to be evicted: not those that are ending already."""
+def _pods_to_evict(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
+    """Return the pods as victims, without those that are ending already."""
     order = sorted(uids, key=lambda uid: _importance(cache, uid))
     pods = [cache.pods[uid] for uid in order]
     return tuple(
@@ -323,63 +348,72 @@ def _victims(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
 
 
 def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
-    """Pods that matter more first; those that end last."""
+    """Return a sort key: important pods first, pods that are ending last."""
     pod = cache.pods[uid]
     priority = cache.priorities.get(uid, 0)
-    return pod.deleting, -priority, _started(pod), pod.namespace, pod.name
+    return pod.deleting, -priority, _start_time(pod), pod.namespace, pod.name
 
 
-def _chips(cache: Cache, uid: str) -> int:
-    """What a pod would leave: the chips that nobody is promised already."""
+def _freed_chips(cache: Cache, uid: str) -> int:
+    """Return the mask of chips that a pod would free, without nominated ones."""
     pod = cache.pods[uid]
-    record = cache.line(pod.node, pod.shape.resource)
-    if record is None or uid not in record.tenants:
+    resource_state = cache.resource_state(pod.node, pod.shape.resource)
+    if resource_state is None or uid not in resource_state.tenants:
         return 0
-    return record.tenants[uid].chips & ~_union(record.kept.values())
+    return resource_state.tenants[uid].chips & ~_union(
+        resource_state.nominated.values()
+    )
 
 
-def _fits_besides(cache: Cache, pod: NpuPod, node: str, gone: Iterable[str]) -> bool:
-    """Whether CPU, memory and number of pods suffice once these have gone."""
-    with _loads_without(cache, gone):
-        left = capacity.left_on(cache, node).minus(cache.loads.ask(pod.uid))
-    return min(left) >= 0
+def _fit_requests(
+    cache: Cache, pod: NpuPod, node: str, gone_uids: Iterable[str]
+) -> bool:
+    """Return whether CPU, memory and pod slots suffice without these pods."""
+    with _overlay_requests_without(cache, gone_uids):
+        remaining = capacity.free_on(cache, node).minus(
+            cache.requested_resources.ask(pod.uid)
+        )
+    return min(remaining) >= 0
 
 
 @contextmanager
-def _without(cache: Cache, gone: Collection[str]) -> Iterator[None]:
-    """Let index and loads show the nodes as if these pods had gone."""
+def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]:
+    """Show the nodes without these pods in index and requests, for the context."""
     freed: dict[tuple[str, str], int] = {}
-    for uid in gone:
+    for uid in gone_uids:
         pod = cache.pods[uid]
-        line = pod.node, pod.shape.resource
-        freed[line] = freed.get(line, 0) | _chips(cache, uid)
+        key = pod.node, pod.shape.resource
+        freed[key] = freed.get(key, 0) | _freed_chips(cache, uid)
     states = [
         replace(state, free=state.free | mask & state.healthy)
         for (node, resource), mask in freed.items()
-        if (state := cache.cluster.line(resource).get(node)) is not None
+        if (state := cache.cluster.nodes(resource).get(node)) is not None
     ]
-    with plan.laid_over(cache, states), _loads_without(cache, gone):
+    with (
+        plan.overlay_states(cache, states),
+        _overlay_requests_without(cache, gone_uids),
+    ):
         yield
 
 
 @contextmanager
-def _loads_without(cache: Cache, gone: Iterable[str]) -> Iterator[None]:
-    dropped = [
-        (uid, cache.pods[uid].node, cache.loads.ask(uid))
-        for uid in gone
-        if uid in cache.loads
+def _overlay_requests_without(cache: Cache, gone_uids: Iterable[str]) -> Iterator[None]:
+    removed = [
+        (uid, cache.pods[uid].node, cache.requested_resources.ask(uid))
+        for uid in gone_uids
+        if uid in cache.requested_resources
     ]
-    for uid, _, _ in dropped:
-        cache.loads.drop(uid)
+    for uid, _, _ in removed:
+        cache.requested_resources.drop(uid)
     try:
         yield
     finally:
-        for uid, node, ask in dropped:
-            cache.loads.put(uid, node, ask)
+        for uid, node, ask in removed:
+            cache.requested_resources.put(uid, node, ask)
 
 
 def _union(masks: Iterable[int]) -> int:
-    found = 0
+    union = 0
     for mask in masks:
-        found |= mask
-    return found
+        union |= mask
+    return union

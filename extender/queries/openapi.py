@@ -1,10 +1,10 @@
-"""The description of the read endpoints, as OpenAPI 3.1; `docs/openapi.json` is it."""
+"""Description of the read endpoints as OpenAPI 3.1; `docs/openapi.json` is a copy."""
 
 from typing import Any
 
 Schema = dict[str, Any]
 
-#: Where the files are described that this speaks of.
+#: Dialect of the JSON Schemas in this document.
 _DOCS = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -44,14 +44,14 @@ def _failures(*statuses: tuple[str, str]) -> Schema:
     return {status: _answer(text, _ref("Error")) for status, text in statuses}
 
 
-_NOT_READY = ("503", "The cluster is not known yet, or another replica leads.")
+_NOT_READY = ("503", "The cache is not complete yet, or another replica leads.")
 _BUSY = ("429", "Too many questions at once.")
 _CHIPS = _list({"type": "integer"}, "Physical ids, ascending.")
 
 _PLACE: dict[str, Schema] = {
-    "pod": _text("Of a job with several pods."),
-    "rank": _whole("Of that pod, from 0."),
-    "node": _text("Where it would go."),
+    "pod": _text("Name of the pod, in a job with several pods."),
+    "rank": _whole("Rank of that pod, from 0."),
+    "node": _text("Node where it would go."),
     "chips": _CHIPS,
     "reason": _text("Why this node and these chips."),
     "leaf": _text("Leaf switch, where the job asks for switch affinity."),
@@ -71,10 +71,8 @@ _SCHEMAS: dict[str, Schema] = {
             "description": "As in docs/job.schema.json, without its version; at most "
             "10,000 pods; of node_selector accelerator-type only.",
         },
-        drain=_list({"type": "string"}, "Nodes that go, with all that runs there."),
-        add=_list(
-            {"type": "object"}, "Nodes that come, as in docs/snapshot.schema.json."
-        ),
+        drain=_list({"type": "string"}, "Nodes to remove, with the pods on them."),
+        add=_list({"type": "object"}, "Nodes to add, as in docs/snapshot.schema.json."),
     ),
     "Place": _object(("node", "chips", "reason"), **_PLACE),
     "Plan": _object(
@@ -83,44 +81,44 @@ _SCHEMAS: dict[str, Schema] = {
         fits={"type": "boolean", "description": "Whether all pods have a place."},
         text=_text("The same for a person, in lines."),
         pods=_list(_ref("Place"), "Places, by rank, of a job with several pods."),
-        job=_text("Why the job as a whole has no place."),
+        job=_text("Why the whole job has no place."),
         reasons=_list(
             _object(("nodes", "text"), nodes=_whole("How many."), text=_text("Why.")),
             "Why nodes do not serve, the most frequent first.",
         ),
         advice={
             "type": "object",
-            "description": "What would give it a place; of up to 100 pods.",
+            "description": "What would give the job a place; up to 100 pods.",
         },
-        eviction={"type": "object", "description": "Who would have to go for it."},
+        eviction={"type": "object", "description": "Pods to evict for the job."},
     ),
     "Explanation": _object(
         ("pod", "state", "text"),
         pod=_text("namespace/name"),
         state=_text("pending, planned, being bound, bound, ended; or unknown."),
         text=_text("The same for a person, in lines."),
-        uid=_text("Of the pod."),
-        resource=_text("What it asks for."),
-        count=_whole("How many chips."),
-        job=_text("The job that it is one pod of."),
-        job_state=_text("How far that is."),
+        uid=_text("UID of the pod."),
+        resource=_text("Resource that it requests."),
+        count=_whole("Number of chips that it requests."),
+        job=_text("Job of the pod."),
+        job_state=_text("State of that job."),
         job_plan={
             "type": "object",
             "additionalProperties": {"type": "string"},
             "description": "{pod: node} of the plan.",
         },
-        node=_text("Where it is, or is to be."),
+        node=_text("Node of the pod, or the one reserved for it."),
         chips=_CHIPS,
         confirmed={
             "type": "boolean",
-            "description": "Whether the agent has said that they are mounted.",
+            "description": "Whether the agent has confirmed these chips.",
         },
-        problem=_text("Why it can never be served."),
-        reason=_text("Why it was decided so."),
-        at=_text("When, RFC 3339."),
+        problem=_text("Why no node can ever serve it."),
+        reason=_text("Reason of the last decision."),
+        at=_text("Time of the last decision, RFC 3339."),
         counts=_list(
             _object(("nodes", "text"), nodes=_whole("How many."), text=_text("Why.")),
-            "Why nodes did not serve, when it was decided.",
+            "Why nodes did not serve at the last decision.",
         ),
         nodes={
             "type": "object",
@@ -135,13 +133,13 @@ DOCUMENT: Schema = {
     "info": {
         "title": "Ascend extender",
         "version": "1",
-        "description": "What can be asked about decisions. Nothing of this decides.",
+        "description": "Questions about decisions; none of them decides.",
     },
     "jsonSchemaDialect": _DOCS,
     "paths": {
         "/v1/explain/{namespace}/{name}": {
             "get": {
-                "summary": "Why a pod is where it is, or is nowhere.",
+                "summary": "Why a pod is on its node, or pending.",
                 "parameters": [
                     {
                         "name": name,
@@ -152,7 +150,7 @@ DOCUMENT: Schema = {
                     for name in ("namespace", "name")
                 ],
                 "responses": {
-                    "200": _answer("What is known.", _ref("Explanation")),
+                    "200": _answer("The explanation.", _ref("Explanation")),
                     "404": _answer(
                         "No such pod, or it asks for no NPU.", _ref("Explanation")
                     ),
@@ -161,7 +159,7 @@ DOCUMENT: Schema = {
         },
         "/v1/plan": {
             "post": {
-                "summary": "Where a job would go, also after nodes have gone or come.",
+                "summary": "Where a job would go, also with nodes removed or added.",
                 "requestBody": {
                     "required": True,
                     "content": {"application/json": {"schema": _ref("Question")}},
@@ -169,7 +167,7 @@ DOCUMENT: Schema = {
                 "responses": {
                     "200": _answer("Its places, or why it has none.", _ref("Plan")),
                     **_failures(
-                        ("400", "The question cannot be read; all that is wrong."),
+                        ("400", "The question is malformed; all errors."),
                         ("413", "The question has more than 1 MiB."),
                         _BUSY,
                         _NOT_READY,
@@ -179,7 +177,7 @@ DOCUMENT: Schema = {
         },
         "/v1/snapshot": {
             "get": {
-                "summary": "All that decisions depend on, as scheduler_core reads it.",
+                "summary": "The cluster as a snapshot that scheduler_core reads.",
                 "parameters": [
                     {
                         "name": "pod-names",
@@ -194,13 +192,17 @@ DOCUMENT: Schema = {
                         "same bytes.",
                         {"type": "object"},
                     ),
-                    **_failures(("400", "pod-names is neither."), _BUSY, _NOT_READY),
+                    **_failures(
+                        ("400", "pod-names is neither true nor false."),
+                        _BUSY,
+                        _NOT_READY,
+                    ),
                 },
             }
         },
         "/v1/openapi.json": {
             "get": {
-                "summary": "This.",
+                "summary": "This description.",
                 "responses": {"200": _answer("OpenAPI 3.1.", {"type": "object"})},
             }
         },

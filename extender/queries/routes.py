@@ -1,7 +1,7 @@
-"""What may be asked that decides nothing: explain, plan, snapshot, OpenAPI.
+"""Routes of the read endpoints: explain, plan, snapshot, OpenAPI.
 
-The cluster is copied between two decisions; all else happens in a thread, one question
-after the other, so that no pod waits for a long answer.
+For plan and snapshot the event loop only copies the cluster. The answer is computed in
+a thread, one at a time, so that no pod waits for a long answer.
 """
 
 import asyncio
@@ -14,55 +14,55 @@ from aiohttp import web
 
 from extender.cache.cache import Cache
 from extender.clocks import Clock
-from extender.planning.topology import Networks
+from extender.planning.topology import NetworkTopology
 from extender.queries import explain, openapi, snapshot, what_if
-from extender.queries.what_if import AskedWronglyError
-from extender.scheduling.decisions import Notes
+from extender.queries.what_if import QuestionError
+from extender.scheduling.decisions import LastDecisions
 from scheduler_core.snapshot import document
 from scheduler_core.snapshot.document import Snapshot
 
 log = logging.getLogger(__name__)
 
-#: Questions that may wait for their turn.
+#: Most questions that may be open at the same time; others get status 429.
 _WAITING_MOST = 8
 _JSON = "application/json"
 _NO, _YES = "false", "true"
 
 
-class Reading:
-    """The read endpoints over one cache."""
+class QueryRoutes:
+    """Handlers of the read endpoints over one cache."""
 
     def __init__(
         self,
         cache: Cache,
-        networks: Networks,
+        networks: NetworkTopology,
         why_not_ready: Callable[[], str | None],
         *,
-        notes: Notes,
+        notes: LastDecisions,
         clock: Clock,
         waiting_most: int = _WAITING_MOST,
     ) -> None:
-        """Answer nothing yet.
+        """Use the parts of the extender; all are only read.
 
         Args:
-            cache: what is known.
-            networks: what is known of leaf switches and SuperPoDs, and the rules.
-            why_not_ready: asked before each answer about the cluster.
-            notes: what filter said last of each pod.
-            clock: for how long pods have waited.
-            waiting_most: questions that are taken at the same time.
+            cache: the cluster.
+            networks: leaf switches, SuperPoDs and the rules for jobs.
+            why_not_ready: called before plan and snapshot; a reason gives status 503.
+            notes: last decision by pod.
+            clock: for the explanation of pending pods.
+            waiting_most: questions that may be open at the same time.
         """
         self._waiting_most = waiting_most
         self._cache = cache
         self._networks = networks
         self._why_not_ready = why_not_ready
-        self._notes = notes
+        self._decisions = notes
         self._clock = clock
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._worker_lock = asyncio.Lock()
+        self._open_count = 0
 
     def routes(self) -> list[web.RouteDef]:
-        """What to serve."""
+        """Return the routes under `/v1`."""
         return [
             web.post("/v1/plan", self._plan),
             web.get("/v1/snapshot", self._snapshot),
@@ -72,77 +72,82 @@ class Reading:
 
     async def _plan(self, request: web.Request) -> web.Response:
         if (request.content_length or 0) > what_if.LARGEST_BYTES:
-            return _too_large()
+            return _respond_too_large()
         body = await request.content.read(what_if.LARGEST_BYTES + 1)
         while len(body) <= what_if.LARGEST_BYTES and not request.content.at_eof():
             body += await request.content.read(what_if.LARGEST_BYTES + 1 - len(body))
         if len(body) > what_if.LARGEST_BYTES:
-            return _too_large()
-        return await self._answer(lambda now: _planned(body, now))
+            return _respond_too_large()
+        return await self._respond(lambda now: _render_plan(body, now))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
         names = request.query.get("pod-names", _YES)
         if names not in {_NO, _YES}:
-            return _error(
+            return _respond_error(
                 HTTPStatus.BAD_REQUEST, f"pod-names: expected {_YES} or {_NO}"
             )
-        return await self._answer(lambda now: _rendered(now, with_names=names == _YES))
+        return await self._respond(
+            lambda now: _render_snapshot(now, with_names=names == _YES)
+        )
 
     async def _explain(self, request: web.Request) -> web.Response:
         namespace = request.match_info["namespace"]
         name = request.match_info["name"]
         pod = self._cache.pod(namespace, name)
-        found = explain.explain(
+        explanation = explain.explain(
             self._cache,
-            self._notes,
+            self._decisions,
             pod,
             name=f"{namespace}/{name}",
             now_s=self._clock.now_s(),
         )
         status = HTTPStatus.NOT_FOUND if pod is None else HTTPStatus.OK
         if "text/plain" in request.headers.get("Accept", ""):
-            return web.Response(status=status, text=found.text)
-        answer = found.json | {"text": found.text}
+            return web.Response(status=status, text=explanation.text)
+        answer = explanation.json | {"text": explanation.text}
         return web.json_response(answer, status=status)
 
     async def _openapi(self, _request: web.Request) -> web.Response:
         return web.json_response(openapi.DOCUMENT)
 
-    async def _answer(self, work: Callable[[Snapshot], bytes]) -> web.Response:
-        """Copy the cluster and have the rest done in a thread, in turn."""
-        waits = self._why_not_ready()
-        if waits is not None:
-            text = f"the extender is not ready: {waits}"
-            return _error(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        if self._waiting >= self._waiting_most:
+    async def _respond(self, work: Callable[[Snapshot], bytes]) -> web.Response:
+        """Copy the cluster, run `work` on the copy in a thread, return the response.
+
+        Questions are worked on one at a time.
+        """
+        reason = self._why_not_ready()
+        if reason is not None:
+            text = f"the extender is not ready: {reason}"
+            return _respond_error(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        if self._open_count >= self._waiting_most:
             text = "too many questions at once: ask again in a moment"
-            return _error(HTTPStatus.TOO_MANY_REQUESTS, text)
-        self._waiting += 1
+            return _respond_error(HTTPStatus.TOO_MANY_REQUESTS, text)
+        self._open_count += 1
         try:
-            async with self._turn:
-                now = snapshot.of_now(self._cache, self._networks)
-                said = await asyncio.to_thread(work, now)
-        except AskedWronglyError as error:
-            return _error(HTTPStatus.BAD_REQUEST, str(error))
+            async with self._worker_lock:
+                now = snapshot.take(self._cache, self._networks)
+                body = await asyncio.to_thread(work, now)
+        except QuestionError as error:
+            return _respond_error(HTTPStatus.BAD_REQUEST, str(error))
         finally:
-            self._waiting -= 1
-        return web.Response(body=said, content_type=_JSON)
+            self._open_count -= 1
+        return web.Response(body=body, content_type=_JSON)
 
 
-def _planned(body: bytes, now: Snapshot) -> bytes:
+def _render_plan(body: bytes, now: Snapshot) -> bytes:
     answer = what_if.answer(what_if.parse(body), now)
     return json.dumps(answer, ensure_ascii=False).encode()
 
 
-def _rendered(now: Snapshot, *, with_names: bool) -> bytes:
+def _render_snapshot(now: Snapshot, *, with_names: bool) -> bytes:
     shown = now if with_names else snapshot.without_names(now)
     return document.render(shown).encode()
 
 
-def _too_large() -> web.Response:
+def _respond_too_large() -> web.Response:
     text = f"body: expected at most {what_if.LARGEST_BYTES} bytes"
-    return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+    return _respond_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
 
 
-def _error(status: HTTPStatus, text: str) -> web.Response:
+def _respond_error(status: HTTPStatus, text: str) -> web.Response:
     return web.json_response({"error": text}, status=status)

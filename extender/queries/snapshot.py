@@ -1,7 +1,8 @@
-"""The cluster as it is now, in the form that files have: for what-if, and for replay.
+"""Snapshot of the cache as a document of `scheduler_core`, for what-if and for replay.
 
-Of pods only what decides about chips is in it, no labels, annotations or environment;
-their names can be left out. The same state always gives the same bytes.
+A pod in it has only what decisions on chips need: no labels, annotations or
+environment. Names of pods can be replaced by numbers. The same state always gives the
+same bytes.
 """
 
 from collections import Counter
@@ -9,8 +10,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from extender.cache.cache import Cache
-from extender.cache.node_record import Record
-from extender.planning.topology import Networks, schema_of
+from extender.cache.node_state import ResourceState
+from extender.planning.topology import NetworkTopology, schema_of
 from scheduler_core.node.chips import ids_of
 from scheduler_core.snapshot.document import (
     Snapshot,
@@ -22,8 +23,8 @@ from scheduler_core.snapshot.document import (
 from scheduler_core.topology.leaves import Leaf, Network, Server
 
 
-def of_now(cache: Cache, networks: Networks) -> Snapshot:
-    """All that decisions depend on, in an order of its own."""
+def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
+    """Return everything that decisions depend on, as a snapshot in a fixed order."""
     titles = _titles(cache)
     nodes = tuple(_nodes(cache))
     pods = sorted(_pods(cache, titles), key=lambda pod: pod.name)
@@ -45,109 +46,120 @@ def of_now(cache: Cache, networks: Networks) -> Snapshot:
     )
 
 
-def without_names(of: Snapshot) -> Snapshot:
-    """The same, with numbers for the names of pods and jobs."""
-    jobs = {job.name: f"job-{at}" for at, job in enumerate(of.jobs)}
+def without_names(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot with numbers instead of the names of pods and jobs."""
+    jobs = {job.name: f"job-{number}" for number, job in enumerate(snapshot.jobs)}
     return replace(
-        of,
-        jobs=tuple(replace(job, name=jobs[job.name]) for job in of.jobs),
+        snapshot,
+        jobs=tuple(replace(job, name=jobs[job.name]) for job in snapshot.jobs),
         pods=tuple(
-            replace(pod, name=f"pod-{at}", job=jobs.get(pod.job, ""))
-            for at, pod in enumerate(of.pods)
+            replace(pod, name=f"pod-{number}", job=jobs.get(pod.job, ""))
+            for number, pod in enumerate(snapshot.pods)
         ),
     )
 
 
-def without_nodes(of: Snapshot, drained: frozenset[str]) -> Snapshot:
-    """The same once these nodes, and the pods on them, are gone."""
-    switches = of.switches
-    pods = tuple(pod for pod in of.pods if pod.node not in drained)
-    nodes = tuple(node for node in of.nodes if node.name not in drained)
+def without_nodes(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
+    """Return the snapshot without the drained nodes and the pods on them."""
+    switches = snapshot.switches
+    pods = tuple(pod for pod in snapshot.pods if pod.node not in drained)
+    nodes = tuple(node for node in snapshot.nodes if node.name not in drained)
     if switches is not None:
         names = {node.name for node in nodes}
         switches = replace(
             switches, leaves=tuple(_leaf(leaf, names) for leaf in switches.leaves)
         )
-    return replace(of, nodes=nodes, pods=pods, switches=switches)
+    return replace(snapshot, nodes=nodes, pods=pods, switches=switches)
 
 
 def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
     for state in cache.cluster:
-        record = cache.record(state.name, state.product.resource)
-        report = record.report
-        there = state.inventory
+        resource_state = cache.ensure_resource(state.name, state.product.resource)
+        report = resource_state.report
+        installed = state.inventory
         listed = None
         if report is not None and not cache.self_maintains:
-            listed = ids_of(report.available & there)
+            listed = ids_of(report.available & installed)
         releasing = report.releasing if report else 0
         yield SnapshotNode(
             name=state.name,
             product=state.product,
-            chips=ids_of(there),
-            unhealthy=ids_of(there & ~state.healthy),
-            network_unhealthy=ids_of(state.network_unhealthy & there),
-            held=ids_of(_held(record) & there),
-            releasing=ids_of(releasing & there),
+            chips=ids_of(installed),
+            unhealthy=ids_of(installed & ~state.healthy),
+            network_unhealthy=ids_of(state.network_unhealthy & installed),
+            held=ids_of(_held(resource_state) & installed),
+            releasing=ids_of(releasing & installed),
             listed=listed,
             barred=state.barred,
             superpod=max(report.superpod, -1) if report else -1,
         )
 
 
-def _held(record: Record) -> int:
-    """Chips that are held, or were of pods that have just gone, as a mask."""
-    held = record.report.held if record.report else 0
-    for chips_left, _ in record.unshown.values():
+def _held(resource_state: ResourceState) -> int:
+    """Return the mask of held chips and of chips of pods just deleted."""
+    held = resource_state.report.held if resource_state.report else 0
+    for chips_left, _ in resource_state.unshown.values():
         held |= chips_left
     return held
 
 
-def _places(cache: Cache) -> Iterator[tuple[str, Record, int]]:
-    """UID, line of a node and chips of each pod that lives there, or is to."""
+def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
+    """Yield UID, resource of a node and chip mask of each placed or reserved pod."""
     for name in cache.cluster.names:
-        for record in cache.host(name).lines:
-            for uid, tenant in record.tenants.items():
-                yield uid, record, tenant.chips
-            for uid, promise in record.assumed.items():
-                yield uid, record, promise.chips
+        for resource_state in cache.ensure_node(name).resources:
+            for uid, tenant in resource_state.tenants.items():
+                yield uid, resource_state, tenant.chips
+            for uid, reservation in resource_state.reservations.items():
+                yield uid, resource_state, reservation.chips
 
 
-def _resource(record: Record) -> str:
-    """Of which resource chips are, where their node has several.
+def _resource(resource_state: ResourceState) -> str:
+    """Return the resource of a pod's chips if its node has several; else "".
 
-    Of one that the node has no more a pod has no chips, and any other will do.
+    A node may have lost that resource. Then the pod has no chips in the snapshot, and
+    the first known resource stands in.
     """
-    known = [line for line in record.host.lines if line.product is not None]
-    if len(known) <= 1:
+    known_resources = [
+        line for line in resource_state.node_info.resources if line.product is not None
+    ]
+    if len(known_resources) <= 1:
         return ""
-    return record.resource if record.product is not None else known[0].resource
+    return (
+        resource_state.resource
+        if resource_state.product is not None
+        else known_resources[0].resource
+    )
 
 
 def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
-    for uid, record, mask in _places(cache):
+    for uid, resource_state, mask in _places(cache):
         pod = cache.pods.get(uid)
         if pod is None:
             continue
-        gang = cache.gangs.of(uid)
-        there = record.product.all_chips if record.product is not None else 0
+        gang = cache.gangs.gang_of(uid)
+        installed = (
+            resource_state.product.all_chips
+            if resource_state.product is not None
+            else 0
+        )
         yield SnapshotPod(
             name=f"{pod.namespace}/{pod.name}",
-            node=record.host.name,
-            chips=ids_of(mask & there),
-            resource=_resource(record),
+            node=resource_state.node_info.name,
+            chips=ids_of(mask & installed),
+            resource=_resource(resource_state),
             phase=pod.phase if pod.node else "Pending",
             terminating=pod.deleting,
             priority=cache.priorities.get(uid, 0),
             job=titles[gang.job] if gang is not None else "",
-            rank=gang.seats[uid].membership.rank if gang is not None else None,
+            rank=gang.members[uid].membership.rank if gang is not None else None,
         )
 
 
 def _titles(cache: Cache) -> dict[str, str]:
-    """{job: "namespace/name"}, with its kind where two of different kinds share one."""
+    """Return {job: "namespace/name"}, with the kind too if two kinds share a name."""
     short = {job: job.partition("/")[2] for job in cache.gangs.jobs}
-    often = Counter(short.values())
-    return {job: name if often[name] == 1 else job for job, name in short.items()}
+    name_counts = Counter(short.values())
+    return {job: name if name_counts[name] == 1 else job for job, name in short.items()}
 
 
 def _switches(
@@ -163,7 +175,7 @@ def _switches(
 
 
 def _leaf(leaf: Leaf, names: Container[str]) -> Leaf:
-    """A leaf as files have it: only nodes that are in the snapshot have a name."""
+    """Return a leaf for a document; nodes that are not in the snapshot have no name."""
     return replace(
         leaf,
         address="",

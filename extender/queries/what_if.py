@@ -1,8 +1,8 @@
-"""What if: where would a job go now, or after nodes have gone or come?
+"""What-if: the places of a job on the current cluster, or with nodes drained or added.
 
-Decides on a copy, with the core's own questions, and changes nothing: what comes out is
-what `python -m scheduler_core place` says of the same snapshot. Pure, so that it can be
-asked beside the decisions that matter.
+It decides on a snapshot and changes nothing. The answer equals that of
+`python -m scheduler_core place` on the same snapshot. Pure, so that it can run in a
+thread beside real decisions.
 """
 
 import json
@@ -19,117 +19,117 @@ from scheduler_core.snapshot.job import Job
 from scheduler_core.snapshot.questions import Case
 from scheduler_core.snapshot.reader import Reader, SnapshotError
 from scheduler_core.wire.typed import as_string
-from service.quote import shown_key
+from service.quote import quote_key
 
 VERSION = 1
-#: A larger job could not be bound together either.
+#: Most pods of a job in a question; a larger one could not be bound together either.
 PODS_MOST = 10_000
-#: Advice for a larger job takes many seconds, in which others wait.
+#: Most pods of a job that gets advice; more take many seconds, and others wait.
 ADVISED_MOST = 100
-#: Names that an error repeats.
+#: Most names that an error lists.
 _NAMED_MOST = 5
-#: Of a body; a job, and some thousand nodes to be added.
+#: Most bytes of a request body: enough for a job and some thousand added nodes.
 LARGEST_BYTES = 1 << 20
 
 
-class AskedWronglyError(ValueError):
-    """The question cannot be read; the text has all that is wrong with it."""
+class QuestionError(ValueError):
+    """A question that is malformed or does not match the cluster; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked."""
+    """A job, and changes of the cluster to assume before it is placed."""
 
     job: Job
-    #: nodes that are to be gone, with all that runs on them
+    #: names of nodes to remove, with the pods on them
     drain: frozenset[str] = frozenset()
-    #: nodes that are to be there besides
+    #: nodes to add
     add: tuple[SnapshotNode, ...] = ()
 
 
 def parse(body: bytes) -> Question:
-    """Read a question: {"version": 1, "job": {…}, "drain": ["node-1"], "add": [{…}]}.
+    """Parse a question: {"version": 1, "job": {…}, "drain": ["node-1"], "add": [{…}]}.
 
-    The job is as in a job file, a node as in a snapshot.
+    The job has the format of a job file, a node that of a snapshot.
 
     Raises:
-        AskedWronglyError: it cannot be read.
+        QuestionError: the body is malformed.
     """
     try:
         return _parse(body.decode())
     except UnicodeDecodeError:
-        raise AskedWronglyError("body: expected UTF-8, found other bytes") from None
+        raise QuestionError("body: expected UTF-8, found other bytes") from None
     except SnapshotError as error:
-        raise AskedWronglyError(str(error)) from None
+        raise QuestionError(str(error)) from None
 
 
 def _parse(text: str) -> Question:
     reader = Reader()
     root = reader.document(text, VERSION, required=("job",), optional=("drain", "add"))
     drain = [
-        reader.read(as_string, item, f"drain[{at}]", default="")
-        for at, item in enumerate(reader.items(root.get("drain", []), "drain"))
+        reader.read(as_string, item, f"drain[{index}]", default="")
+        for index, item in enumerate(reader.items(root.get("drain", []), "drain"))
     ]
     add = reader.items(root.get("add", []), "add")
     reader.finish()
-    job = job_document.parse(_document(root["job"]))
+    job = job_document.parse(_render_job_file(root["job"]))
     if job.pods > PODS_MOST:
-        raise AskedWronglyError(
-            f"job.pods: expected at most {PODS_MOST}, found {job.pods}"
-        )
-    others = sorted(job.node_selector.keys() - {ACCELERATOR_TYPE})
-    if others:
-        raise AskedWronglyError(
+        raise QuestionError(f"job.pods: expected at most {PODS_MOST}, found {job.pods}")
+    unsupported = sorted(job.node_selector.keys() - {ACCELERATOR_TYPE})
+    if unsupported:
+        raise QuestionError(
             f"job.node_selector: expected {ACCELERATOR_TYPE} or nothing, because no "
-            f"other labels of nodes are known here, found {_named(others)}"
+            f"other labels of nodes are known here, found {_quote_names(unsupported)}"
         )
     nodes = json.dumps({"version": document.VERSION, "nodes": list(add)})
     return Question(job=job, drain=frozenset(drain), add=document.parse(nodes).nodes)
 
 
-def _document(job: object) -> str:
-    """A job as its own file would have it; the version is the question's."""
+def _render_job_file(job: object) -> str:
+    """Return the job of a question as text of a job file, with the version added."""
     if not isinstance(job, Mapping):
         return json.dumps(job)
     return json.dumps({"version": VERSION, **job})
 
 
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
-    """Where the job would go, or why nowhere and what would help.
+    """Return the job's places, or why it has none, what would help, whom to evict.
 
     Raises:
-        AskedWronglyError: nodes are to go that are not there, or to come that are.
+        QuestionError: a drained node does not exist, or an added one already does.
     """
-    case = Case(snapshot=_changed(question, now), job=question.job)
-    found = questions.decide(case)
-    has_place = not isinstance(found, Rejection)
-    is_advised = not has_place and question.job.pods <= ADVISED_MOST
+    case = Case(snapshot=_apply_changes(question, now), job=question.job)
+    outcome = questions.decide(case)
+    fits = not isinstance(outcome, Rejection)
+    is_advised = not fits and question.job.pods <= ADVISED_MOST
     advice = questions.advise(case) if is_advised else None
-    eviction = None if has_place else questions.evict(case)
-    lines = answers.lines_of_answer(found, advice, eviction)
+    eviction = None if fits else questions.evict(case)
+    lines = answers.format_answer(outcome, advice, eviction)
     return {
-        "fits": has_place,
-        **answers.of_answer(found, advice, eviction),
+        "fits": fits,
+        **answers.render_answer(outcome, advice, eviction),
         "text": "".join(f"{line}\n" for line in lines),
     }
 
 
-def _changed(question: Question, now: Snapshot) -> Snapshot:
-    known = {node.name for node in now.nodes}
-    missing = sorted(question.drain - known)
+def _apply_changes(question: Question, now: Snapshot) -> Snapshot:
+    current_names = {node.name for node in now.nodes}
+    missing = sorted(question.drain - current_names)
     if missing:
-        raise AskedWronglyError(
-            f"drain: expected nodes with NPUs, found {_named(missing)}"
+        raise QuestionError(
+            f"drain: expected nodes with NPUs, found {_quote_names(missing)}"
         )
-    left = snapshot.without_nodes(now, question.drain)
-    twice = sorted({node.name for node in question.add} & (known - question.drain))
-    if twice:
-        raise AskedWronglyError(
-            f"add: expected names that no node has, found {_named(twice)}"
+    remaining = snapshot.without_nodes(now, question.drain)
+    duplicates = sorted(
+        {node.name for node in question.add} & (current_names - question.drain)
+    )
+    if duplicates:
+        raise QuestionError(
+            f"add: expected names that no node has, found {_quote_names(duplicates)}"
         )
-    return replace(left, nodes=(*left.nodes, *question.add))
+    return replace(remaining, nodes=(*remaining.nodes, *question.add))
 
 
-def _named(names: Sequence[str]) -> str:
-    """Names as an error repeats them."""
-    return ", ".join(map(shown_key, names[:_NAMED_MOST]))
+def _quote_names(names: Sequence[str]) -> str:
+    """Return quoted names for an error, at most `_NAMED_MOST`."""
+    return ", ".join(map(quote_key, names[:_NAMED_MOST]))

@@ -1,17 +1,15 @@
-"""What do nodes offer besides chips, and how many pods of a job fit there?
+"""CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
 
-A scheduler's own filters have looked at one pod, and two of a job's pods may not both
-fit a node. Nodes with room for fewer pods than they have chips for count with as many
-chips as those pods need.
-
-Pure: looks at the cache and changes nothing.
+A scheduler's own filters check one pod at a time, so two pods of a job may not fit a
+node together. A node that can run fewer pods than it has chips for counts with as many
+chips as those pods need. Pure: reads the cache and changes nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from extender.cache.cache import Cache
-from extender.cache.requests import Ask, total
+from extender.cache.requests import Resources, sum_resources
 from scheduler_core.index.cluster import NodeState
 from scheduler_core.node import chips
 from scheduler_core.node.decision import Placement
@@ -20,39 +18,52 @@ from scheduler_core.wire import shapes
 from scheduler_core.wire.pods import NpuPod
 
 
-def left_on(cache: Cache, name: str) -> Ask:
-    """What a node still offers besides chips, promises counted."""
-    host = cache.hosts[name]
-    left = host.room.minus(cache.loads.of(name))
-    for record in host.lines:
-        if record.assumed:
-            left = left.minus(total(cache.loads.ask(uid) for uid in record.assumed))
-    return left
+def free_on(cache: Cache, name: str) -> Resources:
+    """Return what a node still offers besides chips, after all reservations."""
+    node_info = cache.nodes[name]
+    available = node_info.allocatable_resources.minus(
+        cache.requested_resources.of(name)
+    )
+    for resource_state in node_info.resources:
+        if resource_state.reservations:
+            available = available.minus(
+                sum_resources(
+                    cache.requested_resources.ask(uid)
+                    for uid in resource_state.reservations
+                )
+            )
+    return available
 
 
-def with_room(
-    cache: Cache, row: Product, names: Sequence[str], asks: Sequence[Ask], size: int
+def limit_by_requests(
+    cache: Cache,
+    row: Product,
+    names: Sequence[str],
+    asks: Sequence[Resources],
+    size: int,
 ) -> tuple[dict[str, NodeState], list[str]]:
-    """Nodes with room for some of a job's pods only, as they count; and all with room.
+    """Return the nodes where CPU or memory limits a job, and all usable names.
+
+    A limited node counts with the chips that the pods it can run would get.
 
     Args:
-        cache: What is known; not changed.
-        row: By which the job is served.
-        names: The nodes in question, all of them known.
-        asks: What each of the pods asks for besides chips.
-        size: Chips of the largest of them.
+        cache: Read only.
+        row: Product row by which the job is served.
+        names: Candidate nodes, all of them known.
+        asks: Requests of each pod besides chips.
+        size: Chips of the largest pod.
     """
-    least = Ask(
+    least = Resources(
         min(ask.cpu for ask in asks),
         min(ask.memory for ask in asks),
         min(ask.pods for ask in asks),
     )
     capped: dict[str, NodeState] = {}
     offered: list[str] = []
-    known: dict[tuple[Ask, Ask], int] = {}
-    line = cache.cluster.line(row)
+    cached_counts: dict[tuple[Resources, Resources], int] = {}
+    line = cache.cluster.nodes(row)
     for name in names:
-        fitting = _fitting(cache, name, least, known)
+        fitting = _fitting(cache, name, least, cached_counts)
         if not fitting:
             continue
         offered.append(name)
@@ -63,21 +74,26 @@ def with_room(
 
 
 def _fitting(
-    cache: Cache, name: str, least: Ask, known: dict[tuple[Ask, Ask], int]
+    cache: Cache,
+    name: str,
+    least: Resources,
+    cached_counts: dict[tuple[Resources, Resources], int],
 ) -> int:
-    """How many pods fit; of nodes that offer and carry the same it is known."""
-    host, load = cache.hosts[name], cache.loads.of(name)
-    for record in host.lines:
-        if record.assumed:
-            return least.times(left_on(cache, name))
-    found = known.get((host.room, load))
-    if found is None:
-        found = known[host.room, load] = least.times(host.room.minus(load))
-    return found
+    """Return how many pods fit; cached for nodes with equal offers and load."""
+    node_info, load = cache.nodes[name], cache.requested_resources.of(name)
+    for resource_state in node_info.resources:
+        if resource_state.reservations:
+            return least.times(free_on(cache, name))
+    count = cached_counts.get((node_info.allocatable_resources, load))
+    if count is None:
+        count = cached_counts[node_info.allocatable_resources, load] = least.times(
+            node_info.allocatable_resources.minus(load)
+        )
+    return count
 
 
 def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
-    """Mask of the chips that pods of these sizes would get."""
+    """Return the mask of chips that pods of these sizes would get."""
     free, taken = state.free_for(row), 0
     for size in sizes:
         chosen = chips.choose(row, free, size)
@@ -86,24 +102,26 @@ def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
     return taken
 
 
-def together(
+def select_fitting(
     cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
 ) -> list[Placement]:
-    """Those of the pods that fit the node together, the first first.
+    """Return the pods that fit the node together, in the given order.
 
     Args:
-        cache: What is known; not changed.
-        node: Its name.
-        pods: With the places that they would have there.
+        cache: Read only.
+        node: Name of the node.
+        pods: Pods with the chips that they would have there.
     """
-    left = left_on(cache, node)
-    there: list[NpuPod] = []
-    kept: list[Placement] = []
+    available = free_on(cache, node)
+    selected: list[NpuPod] = []
+    fitting: list[Placement] = []
     for pod, place in pods:
-        after = left.minus(cache.loads.ask(pod.uid))
-        is_alike = not any(shapes.conflict(pod.shape, one.shape) for one in there)
+        after = available.minus(cache.requested_resources.ask(pod.uid))
+        is_alike = not any(
+            shapes.conflict(pod.shape, other_pod.shape) for other_pod in selected
+        )
         if min(after) >= 0 and is_alike:
-            left = after
-            there.append(pod)
-            kept.append(place)
-    return kept
+            available = after
+            selected.append(pod)
+            fitting.append(place)
+    return fitting

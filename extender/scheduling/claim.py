@@ -1,31 +1,35 @@
-"""What bind writes on a pod: its chips, and what other programs read of its place.
+"""Annotations that bind writes on a pod: its chips, and its place for other programs.
 
-The agent writes what was mounted later, over it. Of a pod that gets all chips of its
-node, the configuration is certain before they are mounted, so that a training operator
-need not wait for it; byte for byte as the agent writes it.
+The agent later overwrites them with what was mounted. For a pod that gets all chips of
+its node the configuration is certain before that, byte for byte as the agent writes
+it. A training operator then need not wait for the agent.
 """
 
-from extender.cache.events import Assumed
-from extender.cache.node_record import Record
+from extender.cache.events import Reservation
+from extender.cache.node_state import ResourceState
 from scheduler_core.node import chips
 from scheduler_core.placement import job_rules
 from scheduler_core.products import lookup
-from scheduler_core.wire import annotations, configuration, job_kind_marks
-from scheduler_core.wire.job_kind_marks import Marks
+from scheduler_core.wire import annotations, configuration, job_annotations
+from scheduler_core.wire.job_annotations import Marks
 from scheduler_core.wire.pods import NpuPod
 
 
-def alone(record: Record, pod: NpuPod) -> dict[str, str]:
-    """What is written, besides chips, on a pod that is a job by itself."""
-    rank = job_rules.rank_to_write(
+def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
+    """Return the annotations, besides chips, for a pod that is a job by itself."""
+    rank = job_rules.choose_rank_annotation(
         0,
-        written=pod.annotations.get(job_kind_marks.RANK_INDEX, ""),
+        annotation=pod.annotations.get(job_annotations.RANK_INDEX, ""),
         owner_kind=pod.owner.partition("/")[0],
         of_minimum=False,
     )
     asks_superpod = any(key == lookup.SP_BLOCK for key, _ in pod.shape.choice)
-    superpod = record.report.superpod if asks_superpod and record.report else -1
-    return job_kind_marks.render(
+    superpod = (
+        resource_state.report.superpod
+        if asks_superpod and resource_state.report
+        else -1
+    )
+    return job_annotations.render(
         Marks(
             rank=rank or "",
             superpod_rank=0 if superpod >= 0 else -1,
@@ -34,33 +38,37 @@ def alone(record: Record, pod: NpuPod) -> dict[str, str]:
     )
 
 
-def on_pod(record: Record, pod: NpuPod, promise: Assumed) -> dict[str, str]:
-    """All annotations that bind writes on a pod which gets what it was promised."""
-    product = record.product
+def on_pod(
+    resource_state: ResourceState, pod: NpuPod, reservation: Reservation
+) -> dict[str, str]:
+    """Return all annotations that bind writes on a pod for its reservation."""
+    product = resource_state.product
     if product is None:
-        raise TypeError(f"{record.host.name!r} has chips but no product")
+        raise TypeError(f"{resource_state.node_info.name!r} has chips but no product")
     return {
         product.resource: annotations.render_chips(
-            chips.ids_of(promise.chips), product
+            chips.ids_of(reservation.chips), product
         ),
-        annotations.PREDICATE_TIME: str(promise.predicate_time),
-        **promise.extra,
-        **_of_whole_node(record, pod, promise),
+        annotations.PREDICATE_TIME: str(reservation.predicate_time),
+        **reservation.extra,
+        **_of_whole_node(resource_state, pod, reservation),
     }
 
 
-def _of_whole_node(record: Record, pod: NpuPod, promise: Assumed) -> dict[str, str]:
-    """The configuration, if the pod gets all chips that the node has."""
-    if promise.chips.bit_count() != record.allocatable:
+def _of_whole_node(
+    resource_state: ResourceState, pod: NpuPod, reservation: Reservation
+) -> dict[str, str]:
+    """Return the configuration if the pod gets all chips of the node, else nothing."""
+    if reservation.chips.bit_count() != resource_state.allocatable:
         return {}
-    addresses = record.addresses()
-    if addresses is None or chips.mask_of(addresses.chips) != promise.chips:
+    addresses = resource_state.addresses()
+    if addresses is None or chips.mask_of(addresses.chips) != reservation.chips:
         return {}
     text = configuration.render(
         pod_name=pod.name,
         pod_uid=pod.uid,
-        host_ip=record.host.address,
-        chips=chips.ids_of(promise.chips),
+        host_ip=resource_state.node_info.address,
+        chips=chips.ids_of(reservation.chips),
         addresses=addresses,
     )
     return {annotations.configuration_key(pod.shape.resource): text}

@@ -1,59 +1,59 @@
-"""What was decided for which pod, and why: remembered for whoever asks.
+"""The last decision for each pod and its reason, for the explain endpoint.
 
-Owner: the decisions as they are made. Nothing depends on it, and a restart forgets
-it; what a pod has is on the pod.
+Nothing depends on these values, and a restart forgets them. What a pod has is on the
+pod itself.
 """
 
 from dataclasses import dataclass
 
-from extender.scheduling.node_filter import Judgement
+from extender.scheduling.node_filter import FilterResult
 
-#: Pods remembered; the oldest go first.
+#: Number of pods remembered; the oldest are forgotten first.
 REMEMBERED = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """The last decision on a pod."""
+class LastDecision:
+    """The last decision for a pod."""
 
     #: seconds since the epoch
     at_s: float
     #: a sentence
     text: str
-    #: (text, nodes), as `filter.Judgement.counts`; only if no node was fit
+    #: (text, number of nodes), as `FilterResult.counts`; empty if a node fits
     counts: tuple[tuple[str, int], ...] = ()
 
 
-class Notes:
-    """The last decision on each pod, by UID."""
+class LastDecisions:
+    """The last decision for each pod, by UID; at most `REMEMBERED`."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
-        self._notes: dict[str, Note] = {}
+        self._decisions: dict[str, LastDecision] = {}
 
-    def get(self, uid: str) -> Note | None:
-        """The last decision on a pod, if it is remembered."""
-        return self._notes.get(uid)
+    def get(self, uid: str) -> LastDecision | None:
+        """Return the last decision for a pod; None if it is not remembered."""
+        return self._decisions.get(uid)
 
-    def put(self, uid: str, note: Note) -> None:
-        """Remember a decision in place of the one before."""
-        self._notes.pop(uid, None)  # so that it becomes the youngest
-        self._notes[uid] = note
-        if len(self._notes) > REMEMBERED:
-            del self._notes[next(iter(self._notes))]
+    def put(self, uid: str, note: LastDecision) -> None:
+        """Replace the last decision for a pod."""
+        self._decisions.pop(uid, None)  # moves the key to the end of the dict
+        self._decisions[uid] = note
+        if len(self._decisions) > REMEMBERED:
+            del self._decisions[next(iter(self._decisions))]
 
-    def judged(self, uid: str, judgement: Judgement, wall_s: float) -> None:
-        """Remember what filter said, if no node was fit."""
-        if judgement.fitting:
+    def record_filter(self, uid: str, result: FilterResult, wall_s: float) -> None:
+        """Remember what filter answered if no node fits."""
+        if result.fitting:
             return
-        counts = judgement.counts
-        said = ", ".join(f"{nodes} {text}" for text, nodes in counts)
-        looked = sum(nodes for _, nodes in counts)
+        counts = result.counts
+        reasons = ", ".join(f"{nodes} {text}" for text, nodes in counts)
+        total = sum(nodes for _, nodes in counts)
+        reasons = reasons or "no node was offered"
         self.put(
             uid,
-            Note(
+            LastDecision(
                 at_s=wall_s,
-                text=f"0/{looked} nodes are available: {said or 'no node was offered'}",
+                text=f"0/{total} nodes are available: {reasons}",
                 counts=counts,
             ),
         )

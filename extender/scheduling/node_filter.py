@@ -1,8 +1,8 @@
-"""May this pod go to that node, and which of the nodes where it may is best?
+"""Filter and score nodes for one pod.
 
-Pure: looks at the cache and changes nothing. What nodes can do, the core's index
-says; here stands what only the extender knows: pods that go nowhere, owners that must
-wait, binds without an outcome, and unlike pods that wait on a node.
+The core's index knows what nodes can do. This module adds what only the extender knows:
+pods that fit nowhere, owners in back-off, binds without an outcome, and unlike pods
+that wait on a node. Pure: reads the cache and changes nothing.
 """
 
 from collections import Counter, defaultdict
@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from extender.cache.cache import Cache
-from extender.cache.events import Assumed
-from scheduler_core.node.reasons import Reason, Refusal
+from extender.cache.events import Reservation
+from scheduler_core.node import reasons
+from scheduler_core.node.reasons import Reason
 from scheduler_core.wire.pods import NpuPod
 
 
-class Label(StrEnum):
-    """Reasons of the extender's own, beside those of the core; labels in metrics."""
+class ExtenderReason(StrEnum):
+    """Reasons of the extender, in addition to the core's; values of a metric label."""
 
     POD = "pod"
-    STORM = "storm"
+    BACK_OFF = "storm"
     OPEN_BIND = "open-bind"
     NOT_BEST = "not-best"
     JOB = "job"
@@ -29,219 +30,249 @@ class Label(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Why a pod does not go to a node, for programs and for people."""
+class Refusal:
+    """Why a pod cannot go to a node: a reason for programs, a text for people."""
 
-    label: Reason | Label
+    reason: Reason | ExtenderReason
     text: str
 
     @property
     def is_resolvable(self) -> bool:
-        """Whether evicting other pods, by count, could make room.
+        """Whether evicting other pods, by count, could help.
 
-        Only then may the scheduler look for victims: its dry run counts chips and
-        knows no rings.
+        Only then may the scheduler search for victims: its dry run counts chips and
+        does not know rings.
         """
-        return self.label in (Reason.TOO_FEW_FREE, Label.NOT_BEST)
+        return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
 
 
-NOT_BEST = Verdict(label=Label.NOT_BEST, text="another node fits better")
-OPEN_BIND = Verdict(
-    label=Label.OPEN_BIND, text="an earlier bind of this pod has no known outcome yet"
+NOT_BEST = Refusal(reason=ExtenderReason.NOT_BEST, text="another node fits better")
+OPEN_BIND = Refusal(
+    reason=ExtenderReason.OPEN_BIND,
+    text="an earlier bind of this pod has no known outcome yet",
 )
-#: Said of all nodes but the one where a job's plan has the pod.
-ELSEWHERE = Verdict(label=Label.JOB, text="the job's plan has the pod on another node")
-CLOSED = Verdict(label=Label.JOB, text="its node takes no pods now")
-KEPT = Verdict(label=Label.JOB, text="kept for a large job that has waited long")
-UNSEEN = Verdict(label=Label.JOB, text="the pod is of a job and has not been seen yet")
-#: Said of the nodes where chips are being freed for the pod, or its job.
-LEAVING = Verdict(label=Label.ROOM, text="pods are leaving to make room for it")
-#: Said of all nodes but the one where chips have been freed for the pod.
-FREED = Verdict(label=Label.ROOM, text="chips of another node were freed for the pod")
-#: Said while the size of a pod's job is not known yet.
+#: Refusal of nodes other than the planned one.
+ELSEWHERE = Refusal(
+    reason=ExtenderReason.JOB, text="the job's plan has the pod on another node"
+)
+CLOSED = Refusal(reason=ExtenderReason.JOB, text="its node takes no pods now")
+RESERVED_NODE = Refusal(
+    reason=ExtenderReason.JOB, text="kept for a large job that has waited long"
+)
+UNSEEN = Refusal(
+    reason=ExtenderReason.JOB, text="the pod is of a job and has not been seen yet"
+)
+#: Refusal of nodes whose chips preemption still frees for the pod or its job.
+LEAVING = Refusal(
+    reason=ExtenderReason.ROOM, text="pods are leaving to make room for it"
+)
+#: Refusal of nodes other than the one where preemption freed chips for the pod.
+FREED = Refusal(
+    reason=ExtenderReason.ROOM, text="chips of another node were freed for the pod"
+)
+#: Refusal while the size of the pod's job is being read.
 READING = "how many pods its job has is being read"
-ENDING = Verdict(label=Label.POD, text="the pod is ending")
+ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What filter says of the nodes it was given; together they are all of them."""
+class FilterResult:
+    """Nodes of one filter call: those that fit best, and all others with a refusal."""
 
-    #: the nodes of the best class, in the order of the request
+    #: names of the best class, in the order of the request
     fitting: Sequence[str]
-    #: why not the others, each reason with its nodes
-    refused: Sequence[tuple[Verdict, Sequence[str]]] = ()
+    #: each refusal with the names of its nodes
+    refused: Sequence[tuple[Refusal, Sequence[str]]] = ()
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
-        """How many nodes say what, the most frequent first, then by text."""
-        found: Counter[str] = Counter()
-        for verdict, names in self.refused:
-            found[verdict.text] += len(names)
-        return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        """Return (text, number of nodes) of all refusals, the most frequent first."""
+        counts_by_text: Counter[str] = Counter()
+        for refusal, names in self.refused:
+            counts_by_text[refusal.text] += len(names)
+        return tuple(
+            sorted(counts_by_text.items(), key=lambda item: (-item[1], item[0]))
+        )
 
     def texts(self, *, is_resolvable: bool) -> dict[str, str]:
-        """{node: why not}, of the reasons that evicting pods could end, or others."""
-        found: dict[str, str] = {}
-        for verdict, names in self.refused:
-            if verdict.is_resolvable is is_resolvable:
-                found.update(dict.fromkeys(names, verdict.text))
-        return found
+        """Return {node.
+
+        Refusal text} of refusals that eviction can resolve, or of the others.
+        """
+        texts_by_node: dict[str, str] = {}
+        for refusal, names in self.refused:
+            if refusal.is_resolvable is is_resolvable:
+                texts_by_node.update(dict.fromkeys(names, refusal.text))
+        return texts_by_node
 
 
-def judge(cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float) -> Judgement:
-    """Sort nodes into those that the pod should go to, and why not to the others.
+def filter_nodes(
+    cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float
+) -> FilterResult:
+    """Split nodes into the best ones for a pod and the refused ones with reasons.
 
-    Nodes where an unlike pod waits for its chips are avoided; if there is no other
-    node, this pod waits until that one has started. Decides nothing for good.
+    Nodes with an unlike unconfirmed claim of the same count are avoided. If there is no
+    other node, the pod waits until that claim was served. Reserves nothing.
 
     Args:
-        cache: what is known.
-        pod: asks for NPUs.
-        names: the nodes in question; names that are not known are refused.
-        now_s: seconds since the epoch.
+        cache: Read only.
+        pod: Asks for NPUs.
+        names: Candidate nodes. Unknown names are refused.
+        now_s: Seconds since the epoch.
 
     Cost:
         O(names), and one step for each node that waits for an Allocate.
     """
     refusal = pod_refusal(cache, pod, now_s)
     if refusal is not None:
-        return Judgement(fitting=(), refused=((refusal, names),))
-    promise = cache.assumed.get(pod.uid)
-    if promise is not None:
-        others = [name for name in names if name != promise.node]
-        fitting = (promise.node,) if len(others) < len(names) else ()
-        why = why_elsewhere(cache, promise)
-        return Judgement(fitting=fitting, refused=((why, others),))
-    kept = cache.kept_from(pod.uid)
-    open_to_it = [name for name in names if name not in kept] if kept else names
+        return FilterResult(fitting=(), refused=((refusal, names),))
+    reservation = cache.reservations.get(pod.uid)
+    if reservation is not None:
+        other_names = [name for name in names if name != reservation.node]
+        fitting = (reservation.node,) if len(other_names) < len(names) else ()
+        why = elsewhere_refusal(cache, reservation)
+        return FilterResult(fitting=fitting, refused=((why, other_names),))
+    reserved_names = cache.nodes_reserved_from(pod.uid)
+    open_to_it = (
+        [name for name in names if name not in reserved_names]
+        if reserved_names
+        else names
+    )
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, open_to_it, avoid=cache.conflicts(pod)
     )
-    refused = [*grouped(survey.refused), (NOT_BEST, survey.worse)]
-    if kept:
-        refused.append((KEPT, [name for name in names if name in kept]))
-    return Judgement(
+    refused = [*group_refusals(survey.refused), (NOT_BEST, survey.worse)]
+    if reserved_names:
+        refused.append(
+            (RESERVED_NODE, [name for name in names if name in reserved_names])
+        )
+    return FilterResult(
         fitting=survey.best, refused=[group for group in refused if group[1]]
     )
 
 
-def why_elsewhere(cache: Cache, promise: Assumed) -> Verdict:
-    """Why a pod that has been promised chips goes to no other node."""
-    if not promise.planned:
+def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
+    """Return why a pod with a reservation is refused on all other nodes."""
+    if not reservation.planned:
         return OPEN_BIND
-    return FREED if cache.gangs.of(promise.uid) is None else ELSEWHERE
+    return FREED if cache.gangs.gang_of(reservation.uid) is None else ELSEWHERE
 
 
-def with_room(cache: Cache, owner: str, judged: Judgement) -> Judgement:
-    """The same, where room is being made for a pod or its job.
+def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
+    """Return the result after refusing what preemption still frees for the pod.
 
     Args:
-        cache: what is known.
+        cache: Read only.
         owner: UID of the pod, or its job.
-        judged: what was found without regard to that.
+        result: The result without regard to preemption.
     """
-    room = cache.rooms.get(owner)
-    if room is None or judged.fitting:
-        return judged
-    there = [n for _, names in judged.refused for n in names if n in room.chips]
-    refused = [
-        (verdict, [name for name in names if name not in room.chips])
-        for verdict, names in judged.refused
+    nomination = cache.nominations.get(owner)
+    if nomination is None or result.fitting:
+        return result
+    nominated_names = [
+        n for _, names in result.refused for n in names if n in nomination.chips
     ]
-    refused.append((LEAVING, there))
-    return Judgement(fitting=(), refused=[group for group in refused if group[1]])
+    refused = [
+        (refusal, [name for name in names if name not in nomination.chips])
+        for refusal, names in result.refused
+    ]
+    refused.append((LEAVING, nominated_names))
+    return FilterResult(fitting=(), refused=[group for group in refused if group[1]])
 
 
-def scores(
+def score_nodes(
     cache: Cache, pod: NpuPod, names: Sequence[str], most: int
 ) -> dict[str, int]:
     """Score nodes: `most` for the best class, one less for each class after it.
 
     Args:
-        cache: what is known.
-        pod: asks for NPUs.
-        names: the nodes in question.
-        most: the highest score; 0 is the lowest, and for nodes that do not fit.
+        cache: Read only.
+        pod: Asks for NPUs.
+        names: Candidate nodes.
+        most: The highest score. 0 is the lowest, also for nodes that do not fit.
 
     Returns:
         {name: score}, in the order of `names`.
     """
-    found = dict.fromkeys(names, 0)
-    left: Sequence[str] = names
+    scores = dict.fromkeys(names, 0)
+    remaining: Sequence[str] = names
     for score in range(most, 0, -1):
         survey = cache.cluster.survey(
-            pod.shape.resource, pod.total, left, avoid=cache.conflicts(pod)
+            pod.shape.resource, pod.total, remaining, avoid=cache.conflicts(pod)
         )
-        found.update(dict.fromkeys(survey.best, score))
-        left = survey.worse
-        if not left:
+        scores.update(dict.fromkeys(survey.best, score))
+        remaining = survey.worse
+        if not remaining:
             break
-    return found
+    return scores
 
 
-def unplanned(cache: Cache, pod: NpuPod, names: Sequence[str], said: str) -> Judgement:
-    """Why no node takes a pod whose job has no plan.
+def refuse_unplanned(
+    cache: Cache, pod: NpuPod, names: Sequence[str], why: str
+) -> FilterResult:
+    """Refuse all nodes for a pod whose job has no plan.
 
-    What nodes say of the pod alone comes first, then what keeps the job.
+    Refusals of single nodes come first, then the reason that holds up the job.
 
     Args:
-        cache: What is known.
-        pod: Of a job that does not fit, or waits.
-        names: The nodes that were asked about.
-        said: Why the job does not fit; "" when it only waits.
+        cache: Read only.
+        pod: Member of a job that does not fit, or waits.
+        names: Candidate nodes.
+        why: Why the job does not fit; "" if it only waits.
     """
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
     )
-    refused = [*grouped(survey.refused)]
+    refused = [*group_refusals(survey.refused)]
     others = [*survey.best, *survey.worse]
     if others:
-        text = f"its job does not fit: {said}" if said else "its job waits"
-        refused.append((Verdict(label=Label.JOB, text=text), others))
-    return Judgement(fitting=(), refused=refused)
+        text = f"its job does not fit: {why}" if why else "its job waits"
+        refused.append((Refusal(reason=ExtenderReason.JOB, text=text), others))
+    return FilterResult(fitting=(), refused=refused)
 
 
-def nowhere(verdict: Verdict, names: Sequence[str]) -> Judgement:
-    """The same verdict on all nodes."""
-    return Judgement(fitting=(), refused=((verdict, names),) if names else ())
+def refuse_all(refusal: Refusal, names: Sequence[str]) -> FilterResult:
+    """Return a result that refuses all nodes for the same reason."""
+    return FilterResult(fitting=(), refused=((refusal, names),) if names else ())
 
 
-def only(node: str, names: Sequence[str]) -> Judgement:
-    """That node, where a job's plan has the pod."""
+def accept_only(node: str, names: Sequence[str]) -> FilterResult:
+    """Return a result that accepts the planned node alone, if it is a candidate."""
     if node not in names:
-        return nowhere(ELSEWHERE, names)
-    others = [name for name in names if name != node]
-    refused = ((ELSEWHERE, others),) if others else ()
-    return Judgement(fitting=(node,), refused=refused)
+        return refuse_all(ELSEWHERE, names)
+    other_names = [name for name in names if name != node]
+    refused = ((ELSEWHERE, other_names),) if other_names else ()
+    return FilterResult(fitting=(node,), refused=refused)
 
 
-def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Verdict | None:
-    """Why the pod can go nowhere now; None if nodes decide."""
+def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
+    """Return why the pod fits no node now; None if that depends on nodes."""
     if pod.problem:
-        return Verdict(label=Label.POD, text=pod.problem)
+        return Refusal(reason=ExtenderReason.POD, text=pod.problem)
     if pod.deleting or pod.terminal:
         return ENDING
-    storm = cache.storms.refusal(pod.owner, now_s)
-    if storm is not None:
-        return Verdict(label=Label.STORM, text=storm)
+    back_off = cache.owner_backoff.refusal(pod.owner, now_s)
+    if back_off is not None:
+        return Refusal(reason=ExtenderReason.BACK_OFF, text=back_off)
     if cache.lost:
-        return Verdict(
-            label=Label.LOST,
+        return Refusal(
+            reason=ExtenderReason.LOST,
             text=f"the extender waits until it sees the cluster's {cache.lost} again",
         )
     return None
 
 
-def of(refusal: Refusal) -> Verdict:
-    """The core's refusal as a verdict."""
-    return Verdict(label=refusal.reason, text=refusal.text)
+def refusal_of(refusal: reasons.Refusal) -> Refusal:
+    """Convert a refusal of the core into one of the extender."""
+    return Refusal(reason=refusal.reason, text=refusal.text)
 
 
-def grouped(refused: Mapping[str, Refusal]) -> list[tuple[Verdict, list[str]]]:
-    """The nodes of each refusal."""
-    # alike nodes share one, so identity will do
+def group_refusals(
+    refused: Mapping[str, reasons.Refusal],
+) -> list[tuple[Refusal, list[str]]]:
+    """Return each distinct refusal with its nodes."""
+    # nodes that are equal share one object, so its identity is enough
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for name, refusal in refused.items():
         groups[id(refusal)].append(name)
-    return [(of(refused[names[0]]), names) for names in groups.values()]
+    return [(refusal_of(refused[names[0]]), names) for names in groups.values()]

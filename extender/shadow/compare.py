@@ -1,14 +1,14 @@
-"""Would we have decided as the scheduler did that is in charge?
+"""Comparison of another scheduler's decisions with what the extender would decide.
 
-For whoever wants to change schedulers: beside another one (an Ascend Volcano plugin,
-say) the extender only observes. Of each pod that gets a node it is said, on the state
-just before, what we would have said of it, by rule; of a job of several, once all its
-pods have nodes, whether we had had room, and on fewer nodes or leaf switches.
+It is for operators who consider a change of scheduler. Beside another scheduler (an
+Ascend Volcano plugin, say), the extender only observes. Each pod that gets a node is
+judged by rule, on the cluster just before. A job of several pods is judged once all
+have nodes: had it fit for us, and on fewer nodes or leaf switches?
 
-What another scheduler knows and we do not (taints, selectors, volumes, queues) may be
-the reason of a difference; CPU, memory and number of pods are counted.
+A difference may be due to facts that only the other scheduler knows: taints, selectors,
+volumes, queues. CPU, memory and number of pods are taken into account.
 
-Pure, but for the counts that `Shadow` protects.
+Pure, but for the counts that `Shadow` owns.
 """
 
 from collections import Counter, deque
@@ -18,27 +18,27 @@ from enum import StrEnum
 from typing import Any
 
 from extender.cache.cache import Cache
-from extender.cache.events import PodSeen
-from extender.cache.node_record import tenant_of
+from extender.cache.events import PodUpdated
+from extender.cache.node_state import tenant_of
 from extender.gang.gangs import Gang
 from extender.planning import plan
-from extender.planning.plan import World
+from extender.planning.plan import TopologySnapshot
 from extender.scheduling import capacity
 from scheduler_core.node import chips
 from scheduler_core.node.state import NodeState
 from scheduler_core.wire.pods import NpuPod
 from service import clock
 
-#: Differences that are remembered; the oldest go first.
+#: Most differences in the report; the oldest are dropped.
 REMEMBERED = 500
 
 
 class Rule(StrEnum):
-    """What a decision is compared by; labels in metrics."""
+    """Outcome of a comparison; the values are labels in metrics."""
 
     AGREES = "agrees"
     JOB_AGREES = "job-agrees"
-    #: no annotation says which chips, or the node is not known
+    #: no annotation has the chips, or the node is not in the cache
     UNKNOWN = "unknown"
     NODE_REFUSED = "node-refused"
     NODE_WORSE = "node-worse"
@@ -50,19 +50,20 @@ class Rule(StrEnum):
     JOB_LEAVES = "job-leaves"
 
 
-#: Rules by which we would have decided the same, or that say nothing.
+#: Outcomes that are no difference: the same decision, or not comparable.
 _ALIKE = frozenset({Rule.AGREES, Rule.JOB_AGREES, Rule.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What has been found of one decision of the other scheduler."""
+    """Outcome of the comparison for one pod or job."""
 
-    #: "namespace/name" of the pod, or the job
+    #: "namespace/name" of the pod or the job
     of: str
     rule: Rule
-    #: where it is, and what we would have said
+    #: the other scheduler's choice, and ours
     text: str = ""
+    #: seconds since the epoch
     at_s: float = 0.0
 
     @property
@@ -73,20 +74,20 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Watched:
-    """A job of which the first pod has a node."""
+    """A job whose first pods have nodes, from the other scheduler."""
 
-    #: UIDs of pods that had none then
-    waits: set[str]
-    #: nodes that they have got
+    #: UIDs of its pods without a node
+    waiting_uids: set[str]
+    #: nodes of its pods that have one
     nodes: set[str]
-    #: nodes that we would have taken; or why we had no room
+    #: nodes of our plan before the first pod had one; or why it did not fit
     ours: frozenset[str] | str
 
 
 class Shadow:
-    """Protects what has been found since the start, by rule, and the last differences.
+    """Owner of the counts by rule since the start, and of the last differences.
 
-    Nothing depends on it, and a restart forgets it.
+    No decision depends on them, and a restart clears them.
     """
 
     def __init__(
@@ -94,38 +95,38 @@ class Shadow:
         cache: Cache,
         *,
         wall_s: Callable[[], float],
-        world: Callable[[Gang], World] = lambda _gang: plan.PLAIN,
-        found: Callable[[Finding], None] = lambda _finding: None,
+        topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
+        on_finding: Callable[[Finding], None] = lambda _finding: None,
     ) -> None:
-        """Have found nothing yet.
+        """Start without findings.
 
         Args:
-            cache: What is known.
-            wall_s: Seconds since the epoch.
-            world: What is known of networks, asked for each job.
-            found: Told each finding.
+            cache: The cluster; only read.
+            wall_s: Returns seconds since the epoch.
+            world: Returns the network and rules for a job.
+            on_finding: Called with each finding.
         """
         self._cache = cache
         self._wall_s = wall_s
-        self._world = world
-        self._found = found
+        self._topology = topology
+        self._on_finding = on_finding
         self.counts: Counter[Rule] = Counter()
         self.latest: deque[Finding] = deque(maxlen=REMEMBERED)
         self._jobs: dict[str, _Watched] = {}
 
-    def before(self, change: PodSeen) -> None:
-        """Look at a pod that has got a node, before the cache learns of it."""
+    def compare_bound(self, change: PodUpdated) -> None:
+        """Compare the node of a newly bound pod; call it before the cache's update."""
         pod = change.pod
-        known = self._cache.pods.get(pod.uid)
-        if known is None or known.node or not pod.node or pod.terminal:
+        cached = self._cache.pods.get(pod.uid)
+        if cached is None or cached.node or not pod.node or pod.terminal:
             return
-        gang = self._cache.gangs.of(pod.uid)
-        self._note(f"{pod.namespace}/{pod.name}", *compare(self._cache, pod))
+        gang = self._cache.gangs.gang_of(pod.uid)
+        self._count(f"{pod.namespace}/{pod.name}", *compare(self._cache, pod))
         if gang is not None:
-            self._of_job(gang, pod)
+            self._compare_job(gang, pod)
 
     def report(self) -> dict[str, Any]:
-        """What has been found, as a JSON object."""
+        """Return counts and the last differences as a JSON object."""
         return {
             "decisions": sum(self.counts.values()),
             "different": sum(
@@ -134,63 +135,63 @@ class Shadow:
             "by_rule": {rule.value: self.counts[rule] for rule in Rule},
             "latest": [
                 {
-                    "of": each.of,
-                    "rule": each.rule.value,
-                    "text": each.text,
-                    "at": clock.rfc3339(each.at_s),
+                    "of": finding.of,
+                    "rule": finding.rule.value,
+                    "text": finding.text,
+                    "at": clock.rfc3339(finding.at_s),
                 }
-                for each in reversed(self.latest)
+                for finding in reversed(self.latest)
             ],
         }
 
     def text(self) -> str:
-        """The same for a person."""
-        found = self.report()
-        lines = [f"{found['different']} of {found['decisions']} decided otherwise"]
-        lines += [f"  {number:6} {rule}" for rule, number in found["by_rule"].items()]
+        """Return the report as text, for people."""
+        report = self.report()
+        lines = [f"{report['different']} of {report['decisions']} decided otherwise"]
+        lines += [f"  {number:6} {rule}" for rule, number in report["by_rule"].items()]
         lines += [
-            f"{each['at']} {each['of']}: {each['rule']}: {each['text']}"
-            for each in found["latest"]
+            f"{finding['at']} {finding['of']}: {finding['rule']}: {finding['text']}"
+            for finding in report["latest"]
         ]
         return "\n".join(lines) + "\n"
 
-    def _note(self, of: str, rule: Rule, text: str) -> None:
+    def _count(self, of: str, rule: Rule, text: str) -> None:
         finding = Finding(of=of, rule=rule, text=text, at_s=self._wall_s())
         self.counts[rule] += 1
         if finding.is_different:
             self.latest.append(finding)
-        self._found(finding)
+        self._on_finding(finding)
 
-    def _of_job(self, gang: Gang, pod: NpuPod) -> None:
+    def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
         """Plan a job before its first pod has a node; compare when all have."""
         watched = self._jobs.get(gang.job)
         if watched is None:
-            waits = set(gang.unseated)
-            watched = _Watched(waits=waits, nodes=set(), ours=self._ours(gang))
+            uids = set(gang.unbound)
+            watched = _Watched(waiting_uids=uids, nodes=set(), ours=self._plan(gang))
             self._jobs[gang.job] = watched
-        watched.waits.discard(pod.uid)
+        watched.waiting_uids.discard(pod.uid)
         watched.nodes.add(pod.node)
-        if not watched.waits & self._cache.pods.keys():
+        if not watched.waiting_uids & self._cache.pods.keys():
             del self._jobs[gang.job]
-            world = self._world(gang)
-            self._note(gang.title, *compare_job(world, watched.nodes, watched.ours))
+            topology = self._topology(gang)
+            self._count(gang.title, *compare_job(topology, watched.nodes, watched.ours))
 
-    def _ours(self, gang: Gang) -> frozenset[str] | str:
+    def _plan(self, gang: Gang) -> frozenset[str] | str:
         names = self._cache.cluster.names
-        found = plan.plan(self._cache, gang, names, 0, self._world(gang))
-        if isinstance(found, str):
-            return found
-        return frozenset(promise.node for promise in found)
+        reservations = plan.plan(self._cache, gang, names, 0, self._topology(gang))
+        if isinstance(reservations, str):
+            return reservations
+        return frozenset(reservation.node for reservation in reservations)
 
 
 def compare(cache: Cache, pod: NpuPod) -> tuple[Rule, str]:
-    """What we would have said of a pod's node and chips.
+    """Compare the node and chips of a pod with our choice; return outcome and text.
 
     Args:
-        cache: What was known before the pod had them.
-        pod: With its node and its annotations.
+        cache: The cluster before the pod was bound.
+        pod: The bound pod, with its node and its annotations.
     """
-    state = cache.cluster.line(pod.shape.resource).get(pod.node)
+    state = cache.cluster.nodes(pod.shape.resource).get(pod.node)
     row = state.row_for(pod.shape.resource) if state is not None else None
     if state is None or row is None:
         return Rule.UNKNOWN, f"{pod.node} is not known as a node with such NPUs"
@@ -198,7 +199,7 @@ def compare(cache: Cache, pod: NpuPod) -> tuple[Rule, str]:
     if not theirs:
         return Rule.UNKNOWN, "no annotation says which chips"
     rule, why = _compare(cache, pod, state, theirs)
-    where = f"chips {_listed(theirs)} of {pod.node}"
+    where = f"chips {_join_ids(theirs)} of {pod.node}"
     return rule, f"{where}: {why}" if why else where
 
 
@@ -206,72 +207,75 @@ def _compare(
     cache: Cache, pod: NpuPod, state: NodeState, theirs: int
 ) -> tuple[Rule, str]:
     if taken := theirs & ~state.free:
-        return Rule.CHIPS_TAKEN, f"{_listed(taken)} were not free"
+        return Rule.CHIPS_TAKEN, f"{_join_ids(taken)} were not free"
     survey = cache.cluster.survey(
         pod.shape.resource,
         pod.total,
-        tuple(dict.fromkeys([*_with_room(cache, pod), pod.node])),
+        tuple(dict.fromkeys([*_list_nodes_that_fit(cache, pod), pod.node])),
         avoid=cache.conflicts(pod),
     )
     if pod.node in survey.refused:
         return Rule.NODE_REFUSED, survey.refused[pod.node].text
     if not chips.is_legal(state.product, theirs):
         return Rule.CHIPS_APART, "such chips are not given together"
-    if pod.node in survey.worse and cache.gangs.of(pod.uid) is None:
+    if pod.node in survey.worse and cache.gangs.gang_of(pod.uid) is None:
         return Rule.NODE_WORSE, f"{survey.best[0]} fits better"
     return _compare_chips(state, pod.total, theirs)
 
 
 def _compare_chips(state: NodeState, count: int, theirs: int) -> tuple[Rule, str]:
-    """What we would have said of chips of the right node; as good is good enough."""
+    """Compare chips on the same node; those that leave as much free count as equal."""
     ours = chips.choose(state.product, state.free, count)
-    if _left(state, ours) != _left(state, theirs):
-        return Rule.CHIPS_WORSE, f"we would have given {_listed(ours)}"
+    if _shape_left(state, ours) != _shape_left(state, theirs):
+        return Rule.CHIPS_WORSE, f"we would have given {_join_ids(ours)}"
     return Rule.AGREES, ""
 
 
 def compare_job(
-    world: World, theirs: Collection[str], ours: frozenset[str] | str
+    topology: TopologySnapshot, theirs: Collection[str], ours: frozenset[str] | str
 ) -> tuple[Rule, str]:
-    """What we would have said of the nodes of a whole job.
+    """Compare the nodes of a job with our plan; return outcome and text.
 
     Args:
-        world: What is known of networks.
-        theirs: The nodes that its pods have got.
-        ours: The nodes that we would have taken, or why we had no room.
+        world: The network, whose leaf switches are counted.
+        theirs: Nodes of the job's pods.
+        ours: Nodes of our plan, or why the job did not fit.
     """
     if isinstance(ours, str):
         return Rule.JOB_NO_ROOM, ours
     if len(ours) < len(theirs):
         text = f"on {len(theirs)} nodes, {len(ours)} had been enough"
         return Rule.JOB_NODES, text
-    there, here = _leaves(world, theirs), _leaves(world, ours)
-    if here < there:
-        text = f"under {there} leaf switches, {here} had been enough"
+    their_count = _count_leaves(topology, theirs)
+    our_count = _count_leaves(topology, ours)
+    if our_count < their_count:
+        text = f"under {their_count} leaf switches, {our_count} had been enough"
         return Rule.JOB_LEAVES, text
     return Rule.JOB_AGREES, f"on {len(theirs)} nodes"
 
 
-def _leaves(world: World, nodes: Collection[str]) -> int:
-    if world.network is None:
+def _count_leaves(topology: TopologySnapshot, nodes: Collection[str]) -> int:
+    if topology.network is None:
         return 0
-    return sum(not set(leaf.nodes).isdisjoint(nodes) for leaf in world.network.leaves)
+    return sum(
+        not set(leaf.nodes).isdisjoint(nodes) for leaf in topology.network.leaves
+    )
 
 
-def _with_room(cache: Cache, pod: NpuPod) -> Sequence[str]:
-    """Nodes with CPU, memory and room for one pod more."""
-    ask = cache.loads.ask(pod.uid)
+def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
+    """Return nodes with enough free CPU and memory, and below their number of pods."""
+    ask = cache.requested_resources.ask(pod.uid)
     return [
         name
         for name in cache.cluster.names
-        if min(capacity.left_on(cache, name).minus(ask)) >= 0
+        if min(capacity.free_on(cache, name).minus(ask)) >= 0
     ]
 
 
-def _left(state: NodeState, taken: int) -> tuple[int, ...] | int:
-    """What matters of the chips that stay free."""
+def _shape_left(state: NodeState, taken: int) -> tuple[int, ...] | int:
+    """Return the shape of the chips that stay free once a mask is taken."""
     return chips.shape(state.product, state.free & ~taken)
 
 
-def _listed(mask: int) -> str:
+def _join_ids(mask: int) -> str:
     return ",".join(map(str, chips.ids_of(mask)))

@@ -1,4 +1,4 @@
-"""What the shadow has found: counted, logged, and told over HTTP."""
+"""Report of the shadow's findings: metrics, log, and the endpoint `/v1/shadow`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from aiohttp import web
 
 from extender.cache.cache import Cache
-from extender.cache.events import Change, PodSeen
+from extender.cache.events import Change, PodUpdated
 from extender.clocks import Clock
 from extender.gang.gangs import Gang
 from extender.metrics import Metrics
-from extender.planning.plan import World
+from extender.planning.plan import TopologySnapshot
 from extender.shadow.compare import Finding, Shadow
 
 log = logging.getLogger(__name__)
 
-#: What people and programs may read; schedulers' verbs are not among it.
-_READ = "/v1/"
+#: Path prefix of endpoints that only read; verbs of schedulers are elsewhere.
+_READ_PREFIX = "/v1/"
 
 
-class Shadowing:
+class ShadowReporter:
     """A shadow whose findings are counted, logged and served."""
 
     def __init__(
@@ -28,36 +28,38 @@ class Shadowing:
         metrics: Metrics,
         *,
         wall: Clock,
-        world: Callable[[Gang], World],
+        topology: Callable[[Gang], TopologySnapshot],
     ) -> None:
-        """Have found nothing yet.
+        """Start without findings.
 
         Args:
-            cache: What is known.
+            cache: The cluster; only read.
             metrics: Counts findings.
-            wall: For when it was found.
-            world: What is known of networks, asked for each job.
+            wall: For the time of a finding.
+            world: Returns the network and rules for a job.
         """
         self._metrics = metrics
-        self._shadow = Shadow(cache, wall_s=wall.wall_s, world=world, found=self._found)
+        self._shadow = Shadow(
+            cache, wall_s=wall.wall_s, topology=topology, on_finding=self._on_finding
+        )
 
-    def before(self, change: Change) -> None:
-        """Look at what the cache is about to learn."""
-        if isinstance(change, PodSeen):
-            self._shadow.before(change)
+    def compare_bound(self, change: Change) -> None:
+        """Compare a newly bound pod; call it before the cache applies the event."""
+        if isinstance(change, PodUpdated):
+            self._shadow.compare_bound(change)
 
     def routes(self, routes: Sequence[web.RouteDef]) -> list[web.RouteDef]:
-        """Of these the ones that only tell, and what has been found."""
-        telling = [route for route in routes if route.path.startswith(_READ)]
-        return [*telling, web.get("/v1/shadow", self._report)]
+        """Return those of `routes` that only read, and the one of the report."""
+        read_routes = [route for route in routes if route.path.startswith(_READ_PREFIX)]
+        return [*read_routes, web.get("/v1/shadow", self._report)]
 
     async def _report(self, request: web.Request) -> web.Response:
         if "text/plain" in request.headers.get("Accept", ""):
             return web.Response(text=self._shadow.text())
         return web.json_response(self._shadow.report())
 
-    def _found(self, finding: Finding) -> None:
+    def _on_finding(self, finding: Finding) -> None:
         self._metrics.shadow.labels(finding.rule).inc()
         if finding.is_different:
-            found = {"of": finding.of, "rule": finding.rule, "why": finding.text}
-            log.info("would have decided otherwise", extra=found)
+            extra = {"of": finding.of, "rule": finding.rule, "why": finding.text}
+            log.info("would have decided otherwise", extra=extra)

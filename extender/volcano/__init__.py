@@ -1,1 +1,14 @@
-"""The extender protocol of Volcano: sessions, predicates, claims."""
+"""The extender protocol of Volcano: predicates, votes on jobs and victims, allocations.
+
+Begin with `verbs` (one method for each verb), then `sessions` (refusals and plans
+within one session). `claims` writes claims on pods and removes them.
+`podgroup_conditions` shows on a PodGroup why it waits. `victims` chooses among
+Volcano's evictees, and `protocol` reads and writes JSON.
+
+Belongs here: all that differs from kube-scheduler. Does not belong here: the choice of
+nodes and chips (`scheduling`, `planning`), and evictions by the extender itself
+(`preemption`).
+
+Decisions: `docs/adr/0022-volcanos-allocation-is-tentative.md`,
+`docs/adr/0028-a-condition-behind-volcanos-own.md`.
+"""

@@ -1,8 +1,8 @@
-"""Claims on pods that are not bound yet: written, and taken away again.
+"""Claims on pods that Volcano has allocated and not bound: written and removed.
 
-Volcano binds by itself, right after it has allocated the last pod of a job; so what
-an agent reads must be on the pod before allocateFunc is answered. What Volcano takes
-back must not stay: an agent would take it for the scheduler's word.
+Volcano binds right after it has allocated the last pod of a job. So the claim must be
+on the pod before allocateFunc is answered. The claim must go if Volcano deallocates the
+pod: an agent would take it for the scheduler's decision.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class MarkApi(Protocol):
-    """What marking asks of the API server."""
+    """Calls of the claim writer to the API server."""
 
     async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of the pod with that UID; None removes one."""
@@ -26,54 +26,56 @@ class MarkApi(Protocol):
 
 @dataclass(slots=True)
 class _Mark:
-    """What may stand on one pod."""
+    """Annotations that may be on one pod."""
 
     pod: NpuPod
-    #: keys that we have written, or have tried to
+    #: annotation keys written here, or whose write failed
     keys: set[str] = field(default_factory=set)
-    #: whether they are to stay
+    #: False: the annotations are being removed
     is_wanted: bool = True
-    #: one write at a time, in the order in which they were asked for
+    #: orders writes by the time of their requests
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Marks:
-    """Writes claims. Protects: one write for a pod at a time; nothing is left over."""
+class ClaimWriter:
+    """Writes and removes claims.
+
+    Protects: one write at a time for a pod; no claim is left on a deallocated pod.
+    """
 
     def __init__(self, api: MarkApi) -> None:
-        """Know of no pod."""
         self._api = api
-        #: {uid: what may stand on it}
+        #: {uid: annotations that may be on the pod}
         self._marks: dict[str, _Mark] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __contains__(self, uid: str) -> bool:
-        """Whether anything of ours may stand on the pod."""
+        """Return whether the pod may have annotations written here."""
         return uid in self._marks
 
-    def found(self, pod: NpuPod, keys: set[str]) -> None:
-        """Note what stands on a pod already."""
+    def record_existing(self, pod: NpuPod, keys: set[str]) -> None:
+        """Record annotations that an earlier process wrote on a pod."""
         self._marks[pod.uid] = _Mark(pod, keys)
 
     async def put(self, pod: NpuPod, annotations: Mapping[str, str]) -> None:
-        """Write a claim; what an earlier one had besides goes.
+        """Write a claim; remove keys that only an earlier claim had.
 
         Raises:
-            KubeError: it may be there or not: take it away.
+            KubeError: The claim may be written or not: call `remove`.
         """
         mark = self._marks.setdefault(pod.uid, _Mark(pod))
         mark.is_wanted = True
         async with mark.lock:
-            old = dict.fromkeys(mark.keys)
+            removals = dict.fromkeys(mark.keys)
             mark.keys |= annotations.keys()
-            await self._api.mark(pod, {**old, **annotations})
+            await self._api.mark(pod, {**removals, **annotations})
             mark.keys = set(annotations)
 
-    async def take(self, uid: str) -> None:
-        """Take a claim away, if there is one and nobody wants it again meanwhile.
+    async def remove(self, uid: str) -> None:
+        """Remove a claim, if there is one and `put` does not write it again meanwhile.
 
         Raises:
-            KubeError: it may be there still; `retry` goes on with it.
+            KubeError: The claim may still be there; `retry` tries again.
         """
         mark = self._marks.get(uid)
         if mark is None:
@@ -87,33 +89,33 @@ class Marks:
             except (NotFoundError, ConflictError):
                 log.debug("pod has gone", extra={"uid": uid})
             mark.keys.clear()
-            if not mark.is_wanted:  # a write may have queued up behind this one
+            if not mark.is_wanted:  # put may wait for the lock
                 self.forget(uid)
 
-    def take_later(self, uid: str) -> None:
-        """Take a claim away, whether anybody waits for it or not."""
-        task = asyncio.get_running_loop().create_task(self._take(uid))
+    def remove_later(self, uid: str) -> None:
+        """Remove a claim in a task of its own."""
+        task = asyncio.get_running_loop().create_task(self._remove_logged(uid))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def forget(self, uid: str) -> None:
-        """Note that a pod is bound or gone: what stands there is to stay."""
+        """Forget a pod that is bound or gone; its annotations stay."""
         self._marks.pop(uid, None)
 
     def retry(self) -> None:
-        """Try again to take away what could not be taken away before."""
+        """Start the removals that failed before."""
         for uid, mark in self._marks.items():
             if not mark.is_wanted and not mark.lock.locked():
-                self.take_later(uid)
+                self.remove_later(uid)
 
     async def stop(self) -> None:
-        """End what nobody waits for."""
+        """Cancel the removals of `remove_later`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _take(self, uid: str) -> None:
+    async def _remove_logged(self, uid: str) -> None:
         try:
-            await self.take(uid)
+            await self.remove(uid)
         except KubeError as error:
             log.warning("claim not taken away", extra={"uid": uid, "error": str(error)})

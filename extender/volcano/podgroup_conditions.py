@@ -1,10 +1,12 @@
-"""Why a PodGroup is not taken up, in its conditions, where MindCluster's readers look.
+"""Condition of a PodGroup: why it is not enqueued, where MindCluster's programs look.
 
-Volcano writes a PodGroup whole, from what it read, so a condition of ours comes back
-with each of its writes; and a write that crosses ours is refused, and done again in its
-next session. It takes the first condition of its type for its own, though: ours stands
-behind that one, and is not written before there is one. What stands there Volcano says
-with each question, so nothing is read, and nothing is written but what has changed.
+Volcano writes a PodGroup as a whole, from the version that it read. So its writes keep
+our condition. If a write of ours comes between, Volcano's is refused and repeated in
+its next session. Volcano takes the first condition of its type for its own. So ours
+stands behind that one, and is not written before there is one.
+
+Volcano's requests carry the conditions. So this module reads nothing before it writes,
+and writes changes only.
 """
 
 import asyncio
@@ -22,31 +24,31 @@ from service import clock as times
 log = logging.getLogger(__name__)
 
 TYPE = "Unschedulable"
-#: MindCluster's name for it, by which its clusterd finds it.
+#: MindCluster's reason, by which its clusterd finds the condition.
 REASON = "JobEnqueueFailed"
-#: Between two writes to one PodGroup: each may cost Volcano one of its own.
+#: Time between two writes to one PodGroup; each may make a write of Volcano fail.
 SPACING_S = 10.0
-#: So long after a PodGroup was let in, Volcano has bound its pods and said so.
+#: Time after admission in which Volcano binds the pods and updates the PodGroup.
 SETTLED_S = 10.0
-#: Tries to take a condition away; MindCluster leaves its own for ever.
+#: Tries to remove a condition. MindCluster never removes its own.
 _TRIES = 6
 
 
 class GroupApi(Protocol):
-    """What conditions ask of the API server."""
+    """Calls for conditions to the API server."""
 
     async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
-        """A PodGroup's version and its conditions."""
+        """Read a PodGroup; return its resourceVersion and its conditions."""
 
     async def write(
         self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
     ) -> None:
-        """Write them, if nobody has written since that version."""
+        """Replace the conditions, if the PodGroup still has that resourceVersion."""
 
 
 @dataclass(slots=True)
-class _Leaving:
-    """A PodGroup that was let in, with our condition on it still."""
+class _Removal:
+    """A PodGroup that was admitted and still has our condition."""
 
     namespace: str
     name: str
@@ -54,67 +56,66 @@ class _Leaving:
     tries: int = 0
 
 
-class Groups:
-    """Says in conditions why PodGroups wait. Protects: a write each, seldom."""
+class PodGroupConditions:
+    """Writes why PodGroups wait. Protects: at most one write to each in `SPACING_S`."""
 
     def __init__(self, api: GroupApi, clock: Clock) -> None:
-        """Have said nothing."""
         self._api = api
         self._clock = clock
-        #: {PodGroup: when it was written last}
+        #: {UID of a PodGroup: time of the last write}
         self._written: dict[str, float] = {}
-        self._leaving: dict[str, _Leaving] = {}
+        self._removals: dict[str, _Removal] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_forbidden = False
 
-    def refused(self, job: Job, said: str) -> None:
-        """Note that a PodGroup is not taken up; it is asked for again and again."""
-        self._leaving.pop(job.group_uid, None)
+    def record_refusal(self, job: Job, text: str) -> None:
+        """Write the refusal of a PodGroup, which Volcano asks for again and again."""
+        self._removals.pop(job.group_uid, None)
         now_s = self._clock.now_s()
         since_s = self._written.get(job.group_uid)
         if since_s is not None and now_s - since_s < SPACING_S:
             return
-        conditions = with_reason(
+        conditions = add_condition(
             job.conditions,
-            said,
+            text,
             at=times.rfc3339(self._clock.wall_s()),
             transition=str(self._clock.now_ns()),
         )
         if conditions is None or not job.version or self._is_forbidden:
             return
         self._written[job.group_uid] = now_s
-        self._begin(self._write(job, conditions))
+        self._start_task(self._write(job, conditions))
 
-    def let_in(self, job: Job) -> None:
-        """Note that a PodGroup may be taken up; what we have said goes soon."""
-        if self._is_forbidden or job.group_uid in self._leaving:
+    def record_admitted(self, job: Job) -> None:
+        """Remove our condition of an admitted PodGroup after `SETTLED_S`."""
+        if self._is_forbidden or job.group_uid in self._removals:
             return
-        if without_reason(job.conditions) is None:
+        if remove_condition(job.conditions) is None:
             return
-        self._leaving[job.group_uid] = _Leaving(
+        self._removals[job.group_uid] = _Removal(
             job.namespace, job.name, self._clock.now_s() + SETTLED_S
         )
 
     def tick(self) -> None:
-        """Take away what is due."""
+        """Start the removals that are due."""
         now_s = self._clock.now_s()
-        for uid, group in list(self._leaving.items()):
+        for uid, group in list(self._removals.items()):
             if now_s < group.due_s:
                 continue
             group.tries += 1
             group.due_s = now_s + SETTLED_S
-            self._begin(self._take_away(uid, group))
+            self._start_task(self._remove_condition(uid, group))
         self._written = {
             uid: at_s for uid, at_s in self._written.items() if now_s - at_s < SPACING_S
         }
 
     async def stop(self) -> None:
-        """End what nobody waits for."""
+        """Cancel writes and removals in progress."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
+    def _start_task(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -125,66 +126,69 @@ class Groups:
         except (ConflictError, NotFoundError):
             log.debug("PodGroup has changed", extra={"group": job.name})
         except KubeError as error:
-            self._failed(job.name, error)
+            self._log_failure(job.name, error)
 
-    async def _take_away(self, uid: str, group: _Leaving) -> None:
+    async def _remove_condition(self, uid: str, group: _Removal) -> None:
         try:
-            version, found = await self._api.read(group.namespace, group.name)
-            conditions = without_reason(found)
+            version, current = await self._api.read(group.namespace, group.name)
+            conditions = remove_condition(current)
             if conditions is not None:
                 await self._api.write(group.namespace, group.name, version, conditions)
         except NotFoundError:
             pass
         except KubeError as error:
             if group.tries < _TRIES and not isinstance(error, ForbiddenError):
-                return  # at the next tick
-            self._failed(group.name, error)
-        if self._leaving.get(uid) is group:
-            del self._leaving[uid]
+                return  # retried at the next tick
+            self._log_failure(group.name, error)
+        if self._removals.get(uid) is group:
+            del self._removals[uid]
 
-    def _failed(self, name: str, error: KubeError) -> None:
+    def _log_failure(self, name: str, error: KubeError) -> None:
         if isinstance(error, ForbiddenError):
-            self._is_forbidden = True  # said once: its event tells the reason as well
-            self._leaving.clear()
+            self._is_forbidden = True  # logged once; the event has the reason too
+            self._removals.clear()
         log.warning(
             "condition of a PodGroup not written",
             extra={"group": name, "error": str(error)},
         )
 
 
-def with_reason(
-    found: Sequence[Condition], said: str, *, at: str, transition: str
+def add_condition(
+    current: Sequence[Condition], text: str, *, at: str, transition: str
 ) -> list[Condition] | None:
-    """The conditions with why it is not taken up; None: they are to stay as they are.
+    """Return the conditions with the refusal; None if they need no change.
 
     Args:
-        found: The conditions as they are.
-        said: Why.
-        at: When that was found.
-        transition: What the change is called.
+        current: The conditions as Volcano sent them.
+        text: The refusal.
+        at: Time of the refusal, RFC 3339.
+        transition: Id of the change.
     """
-    others = [each for each in found if not _is_ours(each)]
-    if any(_is_ours(each) and each.get("message") == said for each in found):
+    foreign = [condition for condition in current if not _is_ours(condition)]
+    if any(
+        _is_ours(condition) and condition.get("message") == text
+        for condition in current
+    ):
         return None
-    if not any(each.get("type") == TYPE for each in others):
+    if not any(condition.get("type") == TYPE for condition in foreign):
         return None  # Volcano would take ours for its own
     return [
-        *others,
+        *foreign,
         {
             "type": TYPE,
             "status": "True",
             "transitionID": transition,
             "lastTransitionTime": at,
             "reason": REASON,
-            "message": said,
+            "message": text,
         },
     ]
 
 
-def without_reason(found: Sequence[Condition]) -> list[Condition] | None:
-    """The conditions without ours; None: there is none of ours."""
-    others = [each for each in found if not _is_ours(each)]
-    return others if len(others) < len(found) else None
+def remove_condition(current: Sequence[Condition]) -> list[Condition] | None:
+    """Return the conditions without ours; None if there is none of ours."""
+    foreign = [condition for condition in current if not _is_ours(condition)]
+    return foreign if len(foreign) < len(current) else None
 
 
 def _is_ours(condition: Condition) -> bool:

@@ -1,7 +1,7 @@
-"""What Volcano's `extender` plugin sends and what it reads back, as values.
+"""JSON of Volcano's `extender` plugin, as values.
 
 Inner objects have no JSON names of their own, so their keys are Go's. A predicate
-carries a whole node with all its tasks; all that is read of it is the node's name.
+carries a whole node with all its tasks; only the node's name is decoded.
 
 Source: volcano-sh/volcano `pkg/scheduler/plugins/extender/` and `pkg/scheduler/api/`,
 v1.13 to v1.16.
@@ -12,14 +12,14 @@ from enum import IntEnum, IntFlag
 
 import msgspec
 
-from extender.http.body import BodyError, decoded
+from extender.http.body import BodyError, decode_body
 from kube import objects
 
 _NO_POD = msgspec.Raw(b"{}")
 
 
 class Status(IntFlag):
-    """How far Volcano is with a task."""
+    """Volcano's status of a task."""
 
     PENDING = 1
     ALLOCATED = 2
@@ -33,22 +33,22 @@ class Status(IntFlag):
     UNKNOWN = 512
 
 
-#: Of a task in one of these, Volcano gives nothing back that is not bound yet.
+#: Statuses of tasks that are bound or being bound: deallocateFunc frees nothing.
 PLACED = Status.BINDING | Status.BOUND | Status.RUNNING | Status.RELEASING
 
 
 class Code(IntEnum):
-    """What kind of answer predicate gives."""
+    """Result codes of predicate."""
 
     FITS = 0
     ERROR = 1
-    #: evicting others may help
+    #: eviction of other pods may help
     UNSCHEDULABLE = 2
     UNRESOLVABLE = 3
 
 
 class Vote(IntEnum):
-    """What a plugin says of a job or of victims."""
+    """A plugin's vote on a job or on victims."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -56,13 +56,13 @@ class Vote(IntEnum):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod as Volcano sees it in this session."""
+    """A pod in Volcano's session."""
 
     uid: str = msgspec.field(name="UID")
     namespace: str = msgspec.field(name="Namespace", default="")
     name: str = msgspec.field(name="Name", default="")
     status: int = msgspec.field(name="Status", default=0)
-    #: where it is, or has just been put
+    #: node where the task runs or was just placed; "" if none
     node: str = msgspec.field(name="NodeName", default="")
     priority: int = msgspec.field(name="Priority", default=0)
     pod: msgspec.Raw = msgspec.field(name="Pod", default=_NO_POD)
@@ -73,26 +73,26 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class PredicateArgs(msgspec.Struct, frozen=True):
-    """May this task go to that node?"""
+    """Body of predicate: whether a task may go to a node."""
 
     task: Task
     node: _Node
 
 
 class PrioritizeArgs(msgspec.Struct, frozen=True):
-    """Which of these nodes is best for this task?"""
+    """Body of prioritize: a task and the nodes to score."""
 
     task: Task
     nodes: list[_Node] | None = None
 
     @property
     def names(self) -> list[str]:
-        """The nodes, in the order of the request."""
+        """Return the names of the nodes, in the order of the request."""
         return [node.name for node in self.nodes or ()]
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """An object of which nothing is read."""
+    """An object with no decoded keys."""
 
 
 class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -124,17 +124,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def least(self) -> Mapping[str, objects.Quantity]:
-        """What all its pods ask for together, as its PodGroup says."""
+        """Return the PodGroup's `minResources`: requests of all its pods together."""
         return (self.group.spec.min_resources if self.group else None) or {}
 
     @property
     def version(self) -> str:
-        """The PodGroup's resourceVersion, as Volcano has read it; "" is unknown."""
+        """Return the PodGroup's resourceVersion as Volcano read it; "" if unknown."""
         return self.group.metadata.resource_version if self.group else ""
 
     @property
     def conditions(self) -> Sequence[Mapping[str, object]]:
-        """What is said of the PodGroup, as Volcano has read it."""
+        """Return the PodGroup's conditions as Volcano read them."""
         return (self.group.status.conditions if self.group else None) or ()
 
 
@@ -159,7 +159,7 @@ class Evictee(msgspec.Struct, frozen=True):
 
 
 class EvictArgs(msgspec.Struct, frozen=True):
-    """Whom of these may that task evict?"""
+    """Body of preemptable and reclaimable: an evictor and its possible victims."""
 
     evictor: Task
     evictees: tuple[Evictee, ...]
@@ -178,88 +178,88 @@ FITS = _ENCODE.encode({"status": "", "code": Code.FITS})
 
 
 def predicate_args(body: bytes) -> PredicateArgs:
-    """Read the body of predicate.
+    """Decode the body of predicate.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
-    return decoded(_PREDICATE, body, "body")
+    return decode_body(_PREDICATE, body, "body")
 
 
 def prioritize_args(body: bytes) -> PrioritizeArgs:
-    """Read the body of prioritize.
+    """Decode the body of prioritize.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
-    return decoded(_PRIORITIZE, body, "body")
+    return decode_body(_PRIORITIZE, body, "body")
 
 
 def job_args(body: bytes) -> Job:
-    """Read the body of jobEnqueueable.
+    """Decode the body of jobEnqueueable.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
-    return decoded(_JOB, body, "body").job
+    return decode_body(_JOB, body, "body").job
 
 
 def task_args(body: bytes) -> Task:
-    """Read the body of allocateFunc or deallocateFunc.
+    """Decode the body of allocateFunc or deallocateFunc.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
-    return decoded(_TASK_ARGS, body, "body").task
+    return decode_body(_TASK_ARGS, body, "body").task
 
 
 def evict_args(body: bytes) -> EvictArgs:
-    """Read the body of preemptable or reclaimable.
+    """Decode the body of preemptable or reclaimable.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
-    found = decoded(_EVICT, body, "body")
+    args = decode_body(_EVICT, body, "body")
     try:
-        body.decode()  # what is skipped is not looked at, and goes into the answer
+        body.decode()  # skipped bytes are not checked, yet go into the answer
     except UnicodeDecodeError as error:
         raise BodyError("body: expected UTF-8, found other bytes") from error
     evictees = tuple(
-        Evictee(decoded(_TASK, sent, f"body.evictees[{i}]"), sent)
-        for i, sent in enumerate(found.evictees or ())
+        Evictee(decode_body(_TASK, sent, f"body.evictees[{i}]"), sent)
+        for i, sent in enumerate(args.evictees or ())
     )
-    return EvictArgs(found.evictor, evictees)
+    return EvictArgs(args.evictor, evictees)
 
 
 def pod_of(task: Task) -> objects.Pod:
-    """Read the pod of a task.
+    """Decode the pod of a task.
 
     Raises:
-        BodyError: with the key that is wrong.
+        BodyError: Names the malformed key.
     """
-    return decoded(_POD, task.pod, "Pod")
+    return decode_body(_POD, task.pod, "Pod")
 
 
 def predicate_answer(text: str, code: Code) -> bytes:
-    """Write the answer of predicate that says why not."""
+    """Encode a refusal of predicate."""
     return _ENCODE.encode({"status": text, "code": code})
 
 
 def scores_answer(scores: Mapping[str, float]) -> bytes:
-    """Write the answer of prioritize."""
+    """Encode the answer of prioritize from {node: score}."""
     return _ENCODE.encode({"nodeScore": scores, "errorMessage": ""})
 
 
 def vote_answer(vote: Vote) -> bytes:
-    """Write the answer of jobEnqueueable."""
+    """Encode the answer of jobEnqueueable."""
     return _ENCODE.encode({"status": vote})
 
 
 def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
-    """Write the answer of preemptable or reclaimable."""
+    """Encode the answer of preemptable or reclaimable."""
     return _ENCODE.encode({"status": vote, "victims": victims})
 
 
 def task_answer(text: str) -> bytes:
-    """Write the answer of allocateFunc or deallocateFunc; "" is done."""
+    """Encode the answer of allocateFunc or deallocateFunc; "" means success."""
     return _ENCODE.encode({"errorMessage": text})

@@ -1,14 +1,13 @@
-"""May a pod go to a node, in the middle of one of Volcano's sessions?
+"""Filter nodes for pods within one of Volcano's sessions.
 
-Volcano asks once for each pod and node, pod after pod, and remembers a node's refusal
-for all pods of the same task. So a node is refused only for what holds for every pod
-of the job that is alike: all nodes of the job's plan are open to each of its pods, and
-prioritize says which of them is the pod's own. If Volcano picks that of another, the
-two change places.
+Volcano sends one predicate for each pod and node, pod after pod. It remembers a node's
+refusal for all pods of the same task. So a node is refused only for reasons that hold
+for every equal pod of the job. All nodes of the job's plan are open to each of its
+pods, and prioritize prefers the pod's own node. If Volcano picks the node of another
+equal pod, the two swap their reservations.
 
-Which nodes Volcano offers to a job, nobody says: they are those that it asks for. What
-it asked for in a whole session is what the next plan is made on, and until then a
-plan is made on all nodes.
+No request tells which nodes Volcano offers to a job. They are the nodes of its
+predicates. A plan uses the nodes of the last whole session, and all nodes before that.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,248 +20,266 @@ from extender.gang import events as gang_events
 from extender.gang.gangs import Gang, Phase
 from extender.planning.planner import Planner
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import Label, Verdict
+from extender.scheduling.node_filter import ExtenderReason, Refusal
 from extender.scheduling.reserve import Choice
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import Shape
 
-#: Between two classes of nodes: more than all of Volcano's other plugins give together.
+#: Score between two classes of nodes; more than all other plugins of Volcano give.
 SCORE_STEP = 10_000
-#: Classes of nodes that are told apart.
+#: Number of classes of nodes.
 _CLASSES = 10
 
 
 @dataclass(slots=True)
-class _Round:
-    """One session, as far as it concerns one job."""
+class _Session:
+    """The current session of one job."""
 
-    #: the pod that was asked for first: for it, no refusal is remembered yet
+    #: UID of the first pod with a predicate: Volcano remembers no refusal for it yet
     leader: str
-    #: nodes that it was asked for
-    asked: set[str] = field(default_factory=set)
+    #: nodes of its predicates
+    nodes_asked: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What is known of a job from session to session."""
+class _JobState:
+    """Facts about a job that last from session to session."""
 
-    round: _Round
-    #: nodes of the last whole session; None: there was none yet
+    session: _Session
+    #: nodes of the last whole session; None before the first
     offered: tuple[str, ...] | None = None
-    #: whether it was planned, or tried to be, in this session
-    is_tried: bool = False
-    #: whether some of its pods were allocated before we came
-    is_before: bool = False
+    #: whether a plan was tried in this session
+    is_plan_tried: bool = False
+    #: whether an earlier process allocated some of its pods
+    has_old_allocation: bool = False
 
 
 class Sessions:
-    """Judges pods in Volcano's sessions.
+    """Filters pods in Volcano's sessions.
 
-    Protects: within one session the answer for a pod and a node only turns worse,
-    and a job is planned once.
+    Protects: within one session the answer for a pod and a node only gets worse, and a
+    job is planned once.
     """
 
     def __init__(self, cache: Cache, planner: Planner, clock: Clock) -> None:
-        """Know of no session.
+        """Start without sessions.
 
         Args:
-            cache: what is known.
-            planner: plans jobs of several pods.
-            clock: for what depends on time.
+            cache: Read for filters; reservations are put into it.
+            planner: Plans jobs of several pods.
+            clock: Source of all times.
         """
         self._cache = cache
         self._planner = planner
         self._clock = clock
-        #: {job: what is known of it}
-        self._seen: dict[str, _Seen] = {}
-        #: {job: (version of the cache, {shape: nodes that its plan has for such pods})}
-        self._open: dict[str, tuple[int, dict[Shape, set[str]]]] = {}
+        #: {job: facts from its sessions}
+        self._states: dict[str, _JobState] = {}
+        #: {job: (version of the cache, {shape: planned nodes, not yet allocated})}
+        self._planned_by_shape: dict[str, tuple[int, dict[Shape, set[str]]]] = {}
 
     # -- predicate -------------------------------------------------------------
 
-    def refusal(self, pod: NpuPod, node: str) -> Verdict | None:
-        """Why a pod does not go to a node; None: it may."""
-        gang = self._cache.gangs.of(pod.uid)
+    def refusal(self, pod: NpuPod, node: str) -> Refusal | None:
+        """Return why a pod may not go to a node; None if it may."""
+        gang = self._cache.gangs.gang_of(pod.uid)
         if gang is None or self._planner.is_under_way(pod.uid):
-            return _single(self._cache, pod, node, self._clock.now_s())
+            return _refuse_pod(self._cache, pod, node, self._clock.now_s())
         gang.is_gated = False
         now_s = self._clock.now_s()
-        is_before = self._follow(gang, pod.uid, node)
-        stops = node_filter.pod_refusal(self._cache, pod, now_s)
-        stops = stops or (BEFORE if is_before else self._planner.why_wait(gang))
-        if stops is not None:
-            return stops
+        has_old_allocation = self._record_question(gang, pod.uid, node)
+        refusal = node_filter.pod_refusal(self._cache, pod, now_s)
+        refusal = refusal or (
+            ALLOCATED_EARLIER if has_old_allocation else self._planner.why_wait(gang)
+        )
+        if refusal is not None:
+            return refusal
         if pod.uid not in gang.places:
-            return self._without(gang, pod, node)
-        return None if node in self._places(gang, pod) else node_filter.ELSEWHERE
+            return self._refuse_unplanned(gang, pod, node)
+        return None if node in self._planned_nodes(gang, pod) else node_filter.ELSEWHERE
 
-    def _follow(self, gang: Gang, uid: str, node: str) -> bool:
-        """Note what Volcano asks, and plan the job, once in a session.
+    def _record_question(self, gang: Gang, uid: str, node: str) -> bool:
+        """Record a predicate, and plan the job once in a session.
 
         Returns:
-            Whether pods of the job have chips that no plan of ours has given them.
+            Whether pods of the job have chips that no plan of this process gave them.
         """
-        seen = self._seen.get(gang.job)
-        if seen is None:
-            seen = self._seen[gang.job] = _Seen(_Round(uid))
-        elif self._is_new(seen.round, uid, node):
-            seen.offered = tuple(seen.round.asked)
-            seen.round, seen.is_tried = _Round(uid), False
-            self._look_again(gang, seen.offered)
-        if seen.round.leader == uid:
-            seen.round.asked.add(node)
-        if gang.phase is not Phase.IDLE:
+        state = self._states.get(gang.job)
+        if state is None:
+            state = self._states[gang.job] = _JobState(_Session(uid))
+        elif self._is_new(state.session, uid, node):
+            state.offered = tuple(state.session.nodes_asked)
+            state.session, state.is_plan_tried = _Session(uid), False
+            self._drop_unoffered_plan(gang, state.offered)
+        if state.session.leader == uid:
+            state.session.nodes_asked.add(node)
+        if gang.phase is not Phase.GATHERING:
             return False
-        if not seen.is_tried:
-            seen.is_tried = True
-            seen.is_before = any(map(self._planner.is_under_way, gang.seats))
-            if not seen.is_before:
-                self._planner.offer(gang, seen.offered or every(self._cache))
-        return seen.is_before and gang.phase is Phase.IDLE
+        if not state.is_plan_tried:
+            state.is_plan_tried = True
+            state.has_old_allocation = any(
+                map(self._planner.is_under_way, gang.members)
+            )
+            if not state.has_old_allocation:
+                self._planner.offer(gang, state.offered or all_nodes(self._cache))
+        return state.has_old_allocation and gang.phase is Phase.GATHERING
 
-    def _is_new(self, now: _Round, uid: str, node: str) -> bool:
-        """Whether a question belongs to another session than the last one."""
-        if now.leader == uid:
-            return node in now.asked
-        leader = self._cache.pods.get(now.leader)
+    def _is_new(self, session: _Session, uid: str, node: str) -> bool:
+        """Return whether a predicate belongs to another session than the last one."""
+        if session.leader == uid:
+            return node in session.nodes_asked
+        leader = self._cache.pods.get(session.leader)
         return leader is None or bool(leader.node)
 
-    def _look_again(self, gang: Gang, offered: Collection[str]) -> None:
-        """Give up a plan with nodes that Volcano does not offer."""
-        if gang.phase is not Phase.HELD:
+    def _drop_unoffered_plan(self, gang: Gang, offered: Collection[str]) -> None:
+        """Drop a plan that uses nodes which Volcano does not offer."""
+        if gang.phase is not Phase.RESERVED:
             return
         for uid, node in list(gang.places.items()):
             if node not in offered and uid in gang.places:
-                self._planner.note(gang_events.Missed(uid=uid))
+                self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
-    def _places(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Nodes that the plan has for pods like this one, and that none has yet."""
-        version, found = self._open.get(gang.job, (-1, {}))
+    def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
+        """Return the planned and not yet allocated nodes for pods of this shape."""
+        version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
-            found = {}
+            nodes_by_shape = {}
             for uid, node in gang.places.items():
-                promise = self._cache.assumed.get(uid)
-                if promise is not None and promise.planned:
-                    found.setdefault(promise.shape, set()).add(node)
-            self._open[gang.job] = self._cache.version, found
-        return found.get(pod.shape, set())
+                reservation = self._cache.reservations.get(uid)
+                if reservation is not None and reservation.planned:
+                    nodes_by_shape.setdefault(reservation.shape, set()).add(node)
+            self._planned_by_shape[gang.job] = self._cache.version, nodes_by_shape
+        return nodes_by_shape.get(pod.shape, set())
 
-    def _without(self, gang: Gang, pod: NpuPod, node: str) -> Verdict:
-        """Why a pod of a job without a plan does not go there: of itself, or its job.
+    def _refuse_unplanned(self, gang: Gang, pod: NpuPod, node: str) -> Refusal:
+        """Return the refusal of a pod whose job has no plan.
 
-        What the node says of the pod alone comes first: only that can be such that
-        evicting others helps.
+        The node's refusal of the pod alone comes first: only that one may be resolvable
+        by eviction.
         """
-        alone = _single(self._cache, pod, node, self._clock.now_s())
-        text = f"its job does not fit: {gang.said}" if gang.said else "its job waits"
-        return alone or Verdict(label=Label.JOB, text=text)
+        pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
+        text = f"its job does not fit: {gang.text}" if gang.text else "its job waits"
+        return pod_refusal or Refusal(reason=ExtenderReason.JOB, text=text)
 
     # -- prioritize ------------------------------------------------------------
 
     def scores(self, pod: NpuPod, names: Sequence[str]) -> dict[str, float]:
-        """Score nodes, the best the highest; those of the plan before all others."""
-        gang = self._cache.gangs.of(pod.uid)
-        own = gang.places.get(pod.uid) if gang is not None else None
-        if own is not None:
-            return {name: SCORE_STEP * float(name == own) for name in names}
-        found = node_filter.scores(self._cache, pod, names, _CLASSES)
-        return {name: float(SCORE_STEP * score) for name, score in found.items()}
+        """Score nodes, the best the highest; the planned node above all others."""
+        gang = self._cache.gangs.gang_of(pod.uid)
+        own_node = gang.places.get(pod.uid) if gang is not None else None
+        if own_node is not None:
+            return {name: SCORE_STEP * float(name == own_node) for name in names}
+        scores = node_filter.score_nodes(self._cache, pod, names, _CLASSES)
+        return {name: float(SCORE_STEP * score) for name, score in scores.items()}
 
     # -- jobEnqueueable --------------------------------------------------------
 
-    def no_room(self, uids: Collection[str]) -> str:
-        """Why none of these pods has room now; "" if one has, or that is not known."""
-        said = ""
+    def job_refusal(self, uids: Collection[str]) -> str:
+        """Return why none of these pods fits now; "" if one fits, or if unknown."""
+        text = ""
         for pod in (self._cache.pods.get(uid) for uid in uids):
             if pod is None or pod.node or pod.terminal:
                 continue
-            gang = self._cache.gangs.of(pod.uid)
+            gang = self._cache.gangs.gang_of(pod.uid)
             if gang is None:
-                found = self._nowhere(pod)
-            elif (waits := self._planner.why_wait(gang)) is not None:
-                # Once it is read we are asked again; all else predicate says.
-                return waits.text if gang.is_being_read else ""
-            elif gang.phase is not Phase.IDLE:
+                refusal_text = self._pod_refusal_text(pod)
+            elif (wait_refusal := self._planner.why_wait(gang)) is not None:
+                # Volcano asks again once the size is read. Predicate tells the others.
+                return wait_refusal.text if gang.is_size_pending else ""
+            elif gang.phase is not Phase.GATHERING:
                 return ""
             else:
-                found = self._planner.no_room(gang, every(self._cache))
-            if not found or gang is not None:
-                return found
-            said = said or found
-        return said
+                refusal_text = self._planner.job_refusal(gang, all_nodes(self._cache))
+            if not refusal_text or gang is not None:
+                return refusal_text
+            text = text or refusal_text
+        return text
 
-    def _nowhere(self, pod: NpuPod) -> str:
-        judged = node_filter.judge(
-            self._cache, pod, every(self._cache), self._clock.now_s()
+    def _pod_refusal_text(self, pod: NpuPod) -> str:
+        result = node_filter.filter_nodes(
+            self._cache, pod, all_nodes(self._cache), self._clock.now_s()
         )
-        if judged.fitting:
+        if result.fitting:
             return ""
-        return ", ".join(f"{count} {text}" for text, count in judged.counts)
+        return ", ".join(f"{count} {text}" for text, count in result.counts)
 
     # -- allocateFunc and deallocateFunc -----------------------------------------
 
-    def choose(self, pod: NpuPod, node: str) -> Choice | Verdict:
-        """The chips of a pod on the node that Volcano has picked; they are promised."""
-        gang = self._cache.gangs.of(pod.uid)
+    def choose(self, pod: NpuPod, node: str) -> Choice | Refusal:
+        """Choose and reserve the chips of a pod on the node that Volcano picked."""
+        gang = self._cache.gangs.gang_of(pod.uid)
         now_s = self._clock.now_s()
         is_planned = gang is not None and not self._planner.is_under_way(pod.uid)
         if gang is not None and is_planned:
             if pod.uid not in gang.places:
                 return NO_PLAN
             if gang.places[pod.uid] != node:
-                self._change_places(gang, pod, node)
-        made = reserve.choose(
+                self._swap_reservations(gang, pod, node)
+        choice = reserve.choose_chips(
             self._cache, pod, node, now_s=now_s, now_ns=self._clock.now_ns()
         )
-        if isinstance(made, Choice):
-            step(self._cache, made.promise, now_s)
-            self._planner.note(gang_events.Allocated(uid=pod.uid))
+        if isinstance(choice, Choice):
+            step(self._cache, choice.reservation, now_s)
+            self._planner.apply_event(gang_events.Allocated(uid=pod.uid))
         elif gang is not None and is_planned:
-            self._planner.note(gang_events.Broken(job=gang.job, said=made.text))
-        return made
+            self._planner.apply_event(
+                gang_events.PlanBroken(job=gang.job, text=choice.text)
+            )
+        return choice
 
-    def give_back(self, uid: str) -> None:
-        """Note that Volcano has taken a pod back: its chips are its job's, or free."""
-        self._planner.voided(uid)
-        self._planner.note(gang_events.Returned(uid=uid))
+    def unreserve(self, uid: str) -> None:
+        """Give the chips of a deallocated pod back to its job's plan, or free them."""
+        self._planner.unreserve(uid)
+        self._planner.apply_event(gang_events.Returned(uid=uid))
 
-    def _change_places(self, gang: Gang, pod: NpuPod, node: str) -> None:
-        """Give a pod the place of one that is like it, and that one its own."""
-        mine = self._cache.assumed.get(pod.uid)
+    def _swap_reservations(self, gang: Gang, pod: NpuPod, node: str) -> None:
+        """Swap a pod's reservation with that of an equal pod on the picked node."""
+        own_reservation = self._cache.reservations.get(pod.uid)
         for uid, place in gang.places.items():
-            other = self._cache.assumed.get(uid)
-            if mine is None or other is None or place != node:
+            other_reservation = self._cache.reservations.get(uid)
+            if own_reservation is None or other_reservation is None or place != node:
                 continue
-            if other.planned and other.shape == mine.shape:
+            if (
+                other_reservation.planned
+                and other_reservation.shape == own_reservation.shape
+            ):
                 break
         else:
             return
         now_s = self._clock.now_s()
-        for each in (mine, other):
-            step(self._cache, events.Dropped(uid=each.uid), now_s)
-        step(self._cache, other._replace(uid=mine.uid), now_s)
-        step(self._cache, mine._replace(uid=other.uid), now_s)
-        gang.places[mine.uid], gang.places[other.uid] = other.node, mine.node
+        for reservation in (own_reservation, other_reservation):
+            step(self._cache, events.Unreserved(uid=reservation.uid), now_s)
+        step(self._cache, other_reservation._replace(uid=own_reservation.uid), now_s)
+        step(self._cache, own_reservation._replace(uid=other_reservation.uid), now_s)
+        gang.places[own_reservation.uid], gang.places[other_reservation.uid] = (
+            other_reservation.node,
+            own_reservation.node,
+        )
 
     def forget(self) -> None:
-        """Drop what is known of jobs that are no more."""
-        known = self._cache.gangs.jobs
-        self._seen = {job: seen for job, seen in self._seen.items() if job in known}
-        self._open = {job: nodes for job, nodes in self._open.items() if job in known}
+        """Remove jobs that no longer exist."""
+        jobs = self._cache.gangs.jobs
+        self._states = {
+            job: state for job, state in self._states.items() if job in jobs
+        }
+        self._planned_by_shape = {
+            job: nodes for job, nodes in self._planned_by_shape.items() if job in jobs
+        }
 
 
-BEFORE = Verdict(
-    label=Label.OPEN_BIND, text="pods of its job have been allocated before"
+ALLOCATED_EARLIER = Refusal(
+    reason=ExtenderReason.OPEN_BIND, text="pods of its job have been allocated before"
 )
-NO_PLAN = Verdict(label=Label.JOB, text="its job has no plan now: it is tried again")
+NO_PLAN = Refusal(
+    reason=ExtenderReason.JOB, text="its job has no plan now: it is tried again"
+)
 
 
-def every(cache: Cache) -> list[str]:
-    """All nodes with NPUs."""
+def all_nodes(cache: Cache) -> list[str]:
+    """Return the names of all nodes with NPUs."""
     return cache.cluster.names
 
 
-def _single(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Verdict | None:
-    """Why a pod, by itself, does not go to a node."""
-    judged = node_filter.judge(cache, pod, (node,), now_s)
-    return None if judged.fitting else judged.refused[0][0]
+def _refuse_pod(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Refusal | None:
+    """Return why a node refuses a pod by itself; None if it does not."""
+    result = node_filter.filter_nodes(cache, pod, (node,), now_s)
+    return None if result.fitting else result.refused[0][0]

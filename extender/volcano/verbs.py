@@ -1,10 +1,14 @@
-"""Volcano's verbs: what its `extender` plugin asks, and what it is answered.
+"""Answer the verbs of Volcano's `extender` plugin over HTTP.
 
-allocateFunc is tentative: Volcano takes back what does not come to a whole job, and
-nothing tells us when it is done. So chips are promised and written onto the pod when a
-task is allocated; given back when Volcano says so, when it asks for the pod again as
-for a pending one, or when the pod has not been bound for a long time. A bound pod is
-never touched: its victims are deallocated as well, while they run.
+allocateFunc is tentative: Volcano deallocates pods whose job does not become whole, and
+no request tells that an allocation is final. Chips are reserved, and the claim is
+written onto the pod, when a task is allocated. They are given back if
+
+- Volcano deallocates the task,
+- Volcano sends a predicate for the pod, as for a pending one, or
+- the pod is not bound after `UNBOUND_S`.
+
+A bound pod keeps its chips: Volcano deallocates its victims too, while they run.
 """
 
 import logging
@@ -16,85 +20,85 @@ from aiohttp import web
 
 from extender.cache import decode
 from extender.cache.cache import Cache, step
-from extender.cache.events import Assumed
+from extender.cache.events import Reservation
 from extender.clocks import Clock
-from extender.gang.membership import to_be_planned
-from extender.http.endpoint import Answering
+from extender.gang.membership import planned_membership
+from extender.http.endpoint import VerbHandlers
 from extender.metrics import Metrics
-from extender.scheduling.decisions import Note, Notes
-from extender.scheduling.node_filter import READING, UNSEEN, Verdict, pod_refusal
+from extender.scheduling.decisions import LastDecision, LastDecisions
+from extender.scheduling.node_filter import READING, UNSEEN, Refusal, pod_refusal
 from extender.scheduling.reserve import Choice
 from extender.volcano import protocol, victims
-from extender.volcano.claims import Marks
-from extender.volcano.podgroup_conditions import Groups
+from extender.volcano.claims import ClaimWriter
+from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import PLACED, Code, Job, Status, Task, Vote
 from extender.volcano.sessions import Sessions
 from kube.errors import KubeError
 from kube.objects import Quantity
 from scheduler_core.node import chips
-from scheduler_core.wire import annotations, job_kind_marks
+from scheduler_core.wire import annotations, job_annotations
 from scheduler_core.wire.annotations import ALLOCATED_ON, WireError
 from scheduler_core.wire.pods import NpuPod
 
 log = logging.getLogger(__name__)
 
-#: What kube-apiserver has not done by then, it never does: a pod that Volcano still
-#: asks for has not been bound.
+#: Seconds in which kube-apiserver may still execute a bind. A predicate after that
+#: means that the pod is not bound.
 OPEN_S = 65.0
-#: Volcano waits so long for a pod's volumes before it binds.
+#: Longest time in seconds that Volcano waits for a pod's volumes before its bind.
 UNBOUND_S = 660.0
-#: PodGroups whose refusal is remembered; forgetting one costs an event more.
+#: PodGroups whose refusal is remembered; a forgotten one gets one more event.
 _REFUSED_MOST = 10_000
 
 
-class Tell(Protocol):
-    """Says on a PodGroup why it is not taken up, and on its first pod."""
+class EmitEvent(Protocol):
+    """Emits an event on a PodGroup and on its first pod: why it is not enqueued."""
 
-    def __call__(self, job: Job, pod: NpuPod | None, said: str) -> None:
-        """Say it."""
+    def __call__(self, job: Job, pod: NpuPod | None, text: str) -> None:
+        """Emit the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the verbs work with."""
+    """Parts that the verbs use, owned by the app."""
 
     cache: Cache
     sessions: Sessions
-    marks: Marks
-    groups: Groups
-    notes: Notes
+    marks: ClaimWriter
+    groups: PodGroupConditions
+    notes: LastDecisions
     metrics: Metrics
     clock: Clock
-    tell: Tell
+    tell: EmitEvent
 
 
-class Volcano:
-    """The verbs. Owner of the promises of pods that Volcano has allocated."""
+class VolcanoVerbs:
+    """Volcano's verbs. Owner of the reservations of allocated pods."""
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:
-        """Have given nothing to Volcano yet.
+        """Start without allocations.
 
         Args:
-            parts: its collaborators.
-            why_not_ready: asked before each verb.
+            parts: Owned by the caller.
+            why_not_ready: Called before each verb.
         """
         self._cache = parts.cache
         self._sessions = parts.sessions
         self._marks = parts.marks
         self._groups = parts.groups
-        self._notes = parts.notes
+        self._decisions = parts.notes
         self._metrics = parts.metrics
         self._clock = parts.clock
         self._tell = parts.tell
-        self._answering = Answering(parts.metrics, why_not_ready)
-        #: {uid: when it was allocated}, until the pod is bound or gone
+        self._handlers = VerbHandlers(parts.metrics, why_not_ready)
+        #: {uid: time of allocation} until the pod is bound or gone
         self._allocated: dict[str, float] = {}
-        #: {PodGroup: why it was refused}
-        self._refused: dict[str, str] = {}
+        #: {UID of a PodGroup: last refusal}
+        self._refusals: dict[str, str] = {}
 
     def routes(self) -> list[web.RouteDef]:
-        """What to serve, below the plugin's `urlPrefix`."""
-        verb = self._answering.verb
+        """Return the routes of the verbs, below the plugin's `urlPrefix`."""
+        verb = self._handlers.wrap
 
         def error(text: str) -> bytes:
             return protocol.predicate_answer(text, Code.ERROR)
@@ -103,13 +107,13 @@ class Volcano:
             return protocol.scores_answer({})
 
         def abstain(_text: str) -> bytes:
-            # Volcano has no words here: predicate is asked next, and has.
+            # A vote has no text. Volcano asks predicate next, which has one.
             return protocol.vote_answer(Vote.ABSTAIN)
 
         def no_victims(_text: str) -> bytes:
             return protocol.victims_answer(Vote.REJECT, ())
 
-        found = {
+        handlers = {
             "predicate": (self._predicate, error),
             "prioritize": (self._prioritize, no_scores),
             "jobEnqueueable": (self._job_enqueueable, abstain),
@@ -120,38 +124,38 @@ class Volcano:
         }
         return [
             web.post(f"/volcano/{name}", verb(f"volcano-{name}", answer, on_error))
-            for name, (answer, on_error) in found.items()
+            for name, (answer, on_error) in handlers.items()
         ]
 
-    # -- where may a pod go ------------------------------------------------------
+    # -- predicate, prioritize, enqueue--------------------------------------------
 
     async def _predicate(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.predicate_args(body)
-        refused = self._refusal(args.task, args.node.name)
-        if refused is None:
+        refusal = self._refusal(args.task, args.node.name)
+        if refusal is None:
             return protocol.FITS
-        self._metrics.refused_nodes.labels(refused.label).inc()
-        code = Code.UNSCHEDULABLE if refused.is_resolvable else Code.UNRESOLVABLE
-        return protocol.predicate_answer(refused.text, code)
+        self._metrics.refused_nodes.labels(refusal.reason).inc()
+        code = Code.UNSCHEDULABLE if refusal.is_resolvable else Code.UNRESOLVABLE
+        return protocol.predicate_answer(refusal.text, code)
 
-    def _refusal(self, task: Task, node: str) -> Verdict | None:
+    def _refusal(self, task: Task, node: str) -> Refusal | None:
         pod = self._cache.pods.get(task.uid)
         if pod is None:
-            sent = protocol.pod_of(task)
-            pod = decode.npu_pod(sent)
+            pod_object = protocol.pod_of(task)
+            pod = decode.npu_pod(pod_object)
             if pod is None:
-                return None  # asks for none of our resources: not ours to judge
-            if to_be_planned(sent) is not None:
+                return None  # asks for no NPU: fits everywhere
+            if planned_membership(pod_object) is not None:
                 return UNSEEN
-        self._is_asked_again(task)
+        self._drop_stale_allocation(task)
         return self._sessions.refusal(pod, node)
 
-    def _is_asked_again(self, task: Task) -> None:
-        """Take back what was allocated long ago, if Volcano has the pod pending."""
+    def _drop_stale_allocation(self, task: Task) -> None:
+        """Unreserve the chips of an old allocation if the pod is pending again."""
         since_s = self._allocated.get(task.uid)
         if since_s is not None and self._clock.now_s() - since_s >= OPEN_S:
-            self._give_back(task.uid)
-            self._marks.take_later(task.uid)
+            self._unreserve(task.uid)
+            self._marks.remove_later(task.uid)
 
     async def _prioritize(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.prioritize_args(body)
@@ -164,62 +168,68 @@ class Volcano:
 
     async def _job_enqueueable(self, body: bytes, _request: web.Request) -> bytes:
         job = protocol.job_args(body)
-        # Volcano makes the pods of its own Jobs only when they are taken up.
-        said = self._sessions.no_room(job.tasks) if job.tasks else self._too_little(job)
-        if not said:
-            self._refused.pop(job.group_uid, None)
-            self._groups.let_in(job)
+        # Volcano makes the pods of its own Jobs only when they are enqueued.
+        text = (
+            self._sessions.job_refusal(job.tasks)
+            if job.tasks
+            else self._capacity_refusal(job)
+        )
+        if not text:
+            self._refusals.pop(job.group_uid, None)
+            self._groups.record_admitted(job)
             return protocol.vote_answer(Vote.ABSTAIN)
-        if said != READING:
-            self._groups.refused(job, said)
-        if said not in (self._refused.get(job.group_uid), READING):
-            self._refused[job.group_uid] = said
+        if text != READING:
+            self._groups.record_refusal(job, text)
+        if text not in (self._refusals.get(job.group_uid), READING):
+            self._refusals[job.group_uid] = text
             pods = (self._cache.pods.get(uid) for uid in job.tasks or ())
-            self._tell(job, next(filter(None, pods), None), said)
+            self._tell(job, next(filter(None, pods), None), text)
         return protocol.vote_answer(Vote.REJECT)
 
-    def _too_little(self, job: Job) -> str:
-        """Whether all free chips together are fewer than the job needs at least."""
+    def _capacity_refusal(self, job: Job) -> str:
+        """Return a refusal if a job needs more chips than are free in all; else ""."""
         for resource in decode.RESOURCES:
-            wanted = _number(job.least.get(resource, 0))
+            needed = _to_int(job.least.get(resource, 0))
             free = sum(
                 state.free.bit_count()
-                for state in self._cache.cluster.line(resource).values()
+                for state in self._cache.cluster.nodes(resource).values()
                 if not state.barred
             )
-            if wanted > free:
-                return f"needs {wanted} of {resource}, and {free} are free"
+            if needed > free:
+                return f"needs {needed} of {resource}, and {free} are free"
         return ""
 
-    # -- allocated, and taken back -----------------------------------------------
+    # -- allocate, deallocate, victims---------------------------------------------
 
     async def _allocate(self, body: bytes, _request: web.Request) -> bytes:
         task = protocol.task_args(body)
         if task.status != Status.ALLOCATED:
-            return protocol.task_answer("")  # pipelined, or running again
+            return protocol.task_answer("")  # pipelined, or restored to running
         pod = self._cache.pods.get(task.uid) or decode.npu_pod(protocol.pod_of(task))
         if pod is None or (pod.node and task.uid in self._cache.pods):
-            return protocol.task_answer("")  # not ours, or bound
-        pod = replace(pod, node="")  # a pod as sent has its new node on it already
-        made = self._sessions.choose(pod, task.node)
-        if isinstance(made, Verdict):
-            self._metrics.bind_refused.labels(made.label).inc()
-            return protocol.task_answer(made.text)
-        return protocol.task_answer(await self._write(pod, made))
+            return protocol.task_answer("")  # asks for no NPU, or is bound
+        pod = replace(pod, node="")  # Volcano sends the pod with its new node
+        choice = self._sessions.choose(pod, task.node)
+        if isinstance(choice, Refusal):
+            self._metrics.bind_refused.labels(choice.reason).inc()
+            return protocol.task_answer(choice.text)
+        return protocol.task_answer(await self._write(pod, choice))
 
-    async def _write(self, pod: NpuPod, made: Choice) -> str:
-        """Write the claim onto the pod; what cannot be written is given back."""
+    async def _write(self, pod: NpuPod, choice: Choice) -> str:
+        """Write the claim onto the pod; unreserve its chips if that fails."""
         self._allocated[pod.uid] = self._clock.now_s()
-        claim = {**made.annotations, ALLOCATED_ON: made.promise.node}
+        claim = {**choice.annotations, ALLOCATED_ON: choice.reservation.node}
         try:
             await self._marks.put(pod, claim)
         except KubeError as error:
-            self._give_back(pod.uid)
-            self._marks.take_later(pod.uid)
+            self._unreserve(pod.uid)
+            self._marks.remove_later(pod.uid)
             return f"the API server: {error}"
         if pod.uid not in self._allocated:
             return "Volcano has taken the pod back meanwhile"
-        self._notes.put(pod.uid, Note(at_s=self._clock.wall_s(), text=made.sentence))
+        self._decisions.put(
+            pod.uid, LastDecision(at_s=self._clock.wall_s(), text=choice.sentence)
+        )
         self._metrics.allocated.inc()
         return ""
 
@@ -227,18 +237,18 @@ class Volcano:
         task = protocol.task_args(body)
         pod = self._cache.pods.get(task.uid)
         if task.status & PLACED or (pod is not None and pod.node):
-            return protocol.task_answer("")  # bound: what it has, it keeps
-        self._give_back(task.uid)
+            return protocol.task_answer("")  # a bound pod keeps its chips
+        self._unreserve(task.uid)
         try:
-            await self._marks.take(task.uid)
+            await self._marks.remove(task.uid)
         except KubeError as error:
             return protocol.task_answer(f"the API server: {error}")
         return protocol.task_answer("")
 
-    def _give_back(self, uid: str) -> None:
+    def _unreserve(self, uid: str) -> None:
         if self._allocated.pop(uid, None) is not None:
-            self._metrics.given_back.inc()
-            self._sessions.give_back(uid)
+            self._metrics.volcano_returns.inc()
+            self._sessions.unreserve(uid)
 
     async def _victims(self, body: bytes, _request: web.Request) -> bytes:
         args = protocol.evict_args(body)
@@ -249,58 +259,60 @@ class Volcano:
             return protocol.victims_answer(Vote.ABSTAIN, ())
         if pod_refusal(self._cache, evictor, self._clock.now_s()) is not None:
             return protocol.victims_answer(Vote.REJECT, ())
-        found = victims.choose(self._cache, evictor, args.evictees)
-        vote = Vote.PERMIT if found else Vote.REJECT
-        return protocol.victims_answer(vote, [each.sent for each in found])
+        chosen_victims = victims.choose(self._cache, evictor, args.evictees)
+        vote = Vote.PERMIT if chosen_victims else Vote.REJECT
+        return protocol.victims_answer(
+            vote, [evictee.sent for evictee in chosen_victims]
+        )
 
-    # -- whatever else happens ---------------------------------------------------
+    # -- ticks, start, stop ------------------------------------------------------
 
     def tick(self) -> None:
-        """Look at what was allocated, and at what could not be taken away."""
+        """Drop allocations that ended or expired, and retry failed removals."""
         now_s = self._clock.now_s()
         for uid, since_s in list(self._allocated.items()):
-            if uid not in self._cache.assumed:  # bound or gone: that has been seen
+            if uid not in self._cache.reservations:  # the watch showed it bound or gone
                 del self._allocated[uid]
                 self._marks.forget(uid)
             elif now_s - since_s >= UNBOUND_S:
                 log.warning("allocated and never bound", extra={"uid": uid})
-                self._give_back(uid)
-                self._marks.take_later(uid)
+                self._unreserve(uid)
+                self._marks.remove_later(uid)
         self._marks.retry()
         self._groups.tick()
         self._sessions.forget()
-        if len(self._refused) > _REFUSED_MOST:
-            self._refused.clear()
+        if len(self._refusals) > _REFUSED_MOST:
+            self._refusals.clear()
 
     @property
-    def promised(self) -> Collection[str]:
-        """UIDs of the pods whose promises we answer for."""
+    def reserved_uids(self) -> Collection[str]:
+        """Return the UIDs of pods whose reservations belong to these verbs."""
         return self._allocated.keys()
 
     def adopt(self) -> None:
-        """Take over what was allocated before we came, as far as pods say it."""
+        """Reserve the chips of claims that an earlier process wrote on unbound pods."""
         now_s = self._clock.now_s()
         for pod in list(self._cache.pods.values()):
             node = pod.annotations.get(ALLOCATED_ON, "")
             if not node or pod.node or pod.terminal or pod.uid in self._allocated:
                 continue
-            promise = _promise(self._cache, pod, node)
-            self._marks.found(pod, _keys(pod))
-            if promise is None:
-                self._marks.take_later(pod.uid)
+            reservation = _reservation(self._cache, pod, node)
+            self._marks.record_existing(pod, _claim_keys(pod))
+            if reservation is None:
+                self._marks.remove_later(pod.uid)
             else:
                 self._allocated[pod.uid] = now_s
-                step(self._cache, promise, now_s)
+                step(self._cache, reservation, now_s)
 
     async def stop(self) -> None:
-        """End what nobody waits for."""
+        """Cancel writes and removals in progress."""
         await self._marks.stop()
         await self._groups.stop()
 
 
-def _promise(cache: Cache, pod: NpuPod, node: str) -> Assumed | None:
-    """The claim of a pod that is not bound yet; None: it has none that is free."""
-    state = cache.cluster.line(pod.shape.resource).get(node)
+def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
+    """Return the reservation for an unbound pod's claim; None if a chip is not free."""
+    state = cache.cluster.nodes(pod.shape.resource).get(node)
     if state is None:
         return None
     try:
@@ -310,7 +322,7 @@ def _promise(cache: Cache, pod: NpuPod, node: str) -> Assumed | None:
     mask = 0 if claim is None else chips.mask_of(claim.chips)
     if claim is None or not mask or mask & ~state.free:
         return None
-    return Assumed(
+    return Reservation(
         uid=pod.uid,
         node=node,
         chips=mask,
@@ -319,27 +331,30 @@ def _promise(cache: Cache, pod: NpuPod, node: str) -> Assumed | None:
     )
 
 
-def _keys(pod: NpuPod) -> set[str]:
-    """What allocateFunc has written onto a pod; of the rest nobody knows who has."""
+def _claim_keys(pod: NpuPod) -> set[str]:
+    """Return the annotation keys that allocateFunc writes on a pod.
+
+    Other keys may be somebody else's.
+    """
     return {pod.shape.resource, *_KEYS}
 
 
-#: Not the rank, which may be the pod's own.
+#: Without the rank, which may be the pod's own.
 _KEYS = (
     annotations.PREDICATE_TIME,
     annotations.CONFIGURATION,
     annotations.NPU_CONFIGURATION,
     ALLOCATED_ON,
-    job_kind_marks.DISTRIBUTED_JOB,
-    job_kind_marks.SUPER_POD_RANK,
-    job_kind_marks.SUPER_POD_ID,
-    job_kind_marks.IS_SHARED_TOR,
-    job_kind_marks.IS_HEALTHY,
-    job_kind_marks.SHARED_TOR_IP,
+    job_annotations.DISTRIBUTED_JOB,
+    job_annotations.SUPER_POD_RANK,
+    job_annotations.SUPER_POD_ID,
+    job_annotations.IS_SHARED_TOR,
+    job_annotations.IS_HEALTHY,
+    job_annotations.SHARED_TOR_IP,
 )
 
 
-def _number(quantity: Quantity) -> int:
+def _to_int(quantity: Quantity) -> int:
     try:
         return int(quantity)
     except ValueError:

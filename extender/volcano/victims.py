@@ -1,7 +1,7 @@
-"""Which pods of a node would have to go so that another gets chips there that suit?
+"""Choose the pods of a node that Volcano should evict for another pod.
 
-Volcano counts: it evicts until enough chips are free, whichever they are. Here it is
-told only of those whose chips make what the pod needs, the least important first.
+Volcano evicts until enough chips are free, whichever they are. It learns here only of
+pods whose chips complete a place for the evictor, the least important first.
 """
 
 from collections import defaultdict
@@ -14,44 +14,51 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
-    """The fewest of the evictees, of each node, that make room for a pod.
+    """Return the fewest evictees of each node that make the evictor fit there.
 
-    Where the pod has its chips already, other things are wanting: then those who have
-    none of ours.
+    Where the evictor has enough chips already, it lacks something else. There the
+    evictees without NPUs are returned.
 
     Args:
-        cache: What is known.
+        cache: Read only.
         evictor: Asks for NPUs.
-        evictees: Pods that run, of any nodes.
+        evictees: Running pods of any nodes.
     """
     by_node: defaultdict[str, list[Evictee]] = defaultdict(list)
-    for each in evictees:
-        by_node[each.task.node].append(each)
-    found: list[Evictee] = []
-    for node, some in by_node.items():
-        found += _of_node(cache, evictor, node, some)
-    return found
+    for evictee in evictees:
+        by_node[evictee.task.node].append(evictee)
+    chosen_victims: list[Evictee] = []
+    for node, subset in by_node.items():
+        chosen_victims += _choose_on_node(cache, evictor, node, subset)
+    return chosen_victims
 
 
-def _of_node(
+def _choose_on_node(
     cache: Cache, evictor: NpuPod, node: str, evictees: Sequence[Evictee]
 ) -> list[Evictee]:
-    host, record = cache.hosts.get(node), cache.line(node, evictor.shape.resource)
-    tenants = record.tenants if record is not None else {}
-    having = [e for e in evictees if e.task.uid in tenants]
+    node_info, resource_state = (
+        cache.nodes.get(node),
+        cache.resource_state(node, evictor.shape.resource),
+    )
+    tenants = resource_state.tenants if resource_state is not None else {}
+    holders = [e for e in evictees if e.task.uid in tenants]
 
-    def fits(some: Sequence[Evictee]) -> bool:
-        return victims.do_help(cache, evictor, node, [each.task.uid for each in some])
+    def fits(subset: Sequence[Evictee]) -> bool:
+        return victims.do_help(
+            cache, evictor, node, [evictee.task.uid for evictee in subset]
+        )
 
     if fits(()):
-        lines = host.lines if host is not None else ()
-        ours = {uid for line in lines for uid in line.tenants}
-        return [each for each in evictees if each.task.uid not in ours]
-    some = sorted(having, key=lambda each: (each.task.priority, each.task.uid))
-    if not fits(some):
+        resource_states = node_info.resources if node_info is not None else ()
+        npu_uids = {uid for state in resource_states for uid in state.tenants}
+        return [evictee for evictee in evictees if evictee.task.uid not in npu_uids]
+    subset = sorted(
+        holders, key=lambda evictee: (evictee.task.priority, evictee.task.uid)
+    )
+    if not fits(subset):
         return []
-    for each in reversed(some.copy()):  # the most important are spared first
-        fewer = [one for one in some if one is not each]
+    for evictee in reversed(subset.copy()):  # the most important stay if possible
+        fewer = [spared for spared in subset if spared is not evictee]
         if fits(fewer):
-            some = fewer
-    return some
+            subset = fewer
+    return subset

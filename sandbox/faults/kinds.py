@@ -1,7 +1,7 @@
-"""Which faults are there, what do they take, and what do they do?
+"""Table of all faults: name, effect and parameters of each.
 
-One table. Commands, scenarios, their schema and the page for people are made from it or
-compared with it.
+`inject.py` has the function that begins each fault. Commands, scenarios, their schema
+and the page for people are made from the table or compared with it.
 """
 
 import re

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from sandbox.faults.control import SOCKET
 from sandbox.faults.kinds import FAULTS, FaultKind, Parameter
-from service.console import unread_is_well
+from service.console import ignore_closed_stdout
 
 _DONE, _REFUSED, _MISUSED = 0, 1, 2
 #: A kubelet that is stopped takes a moment.
@@ -57,7 +57,7 @@ def main(
 
 
 def _say(out: TextIO, text: str) -> None:
-    with unread_is_well():
+    with ignore_closed_stdout():
         out.write(text)
 
 

@@ -1,6 +1,8 @@
-"""What can a story or a test make an embedded kubelet do?
+"""Switches by which stories and tests steer an embedded kubelet.
 
 Everything here happens with real kubelets as well, only not at will.
+
+A module of its own: all parts of the kubelet read these values, and stories set them.
 """
 
 from collections import deque

@@ -1,4 +1,7 @@
-"""A loop that runs beside its owner until it is told to stop."""
+"""A loop that runs beside its owner until it is told to stop.
+
+A module of its own: both schedulers of the sandbox run their loops by it.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine

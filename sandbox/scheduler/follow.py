@@ -1,4 +1,7 @@
-"""What does a list-watch change, of what was known?"""
+"""Changes that an event of a list-watch makes to known objects.
+
+A module of its own: both schedulers of the sandbox follow their watches by it.
+"""
 
 from sandbox.apiclient import Changed, Event, Listed, Object
 

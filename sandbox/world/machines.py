@@ -93,7 +93,7 @@ def machine(name: str, text: str) -> Machine:
     made = Machine(name=name, product=check(key), beside=tuple(map(_cards, more)))
     rows = [made.row, *(table.by_key(cards.product) for cards in made.beside)]
     for row in rows:
-        if lookup.of_node(row.resource, made.labels) is not row:
+        if lookup.find_node_row(row.resource, made.labels) is not row:
             raise MachineError(f"{text}: no labels of a node mean all of these")
     if len(made.offers) < len(rows):
         raise MachineError(f"{text}: expected a resource of its own for each line")
@@ -116,7 +116,7 @@ def labels_of(row: Product) -> Mapping[str, str] | None:
     for text in (*said, ""):
         kind = {lookup.ACCELERATOR_TYPE: text} if text else {}
         labels = {**row.node_labels, **kind}
-        if lookup.of_node(row.resource, labels) is row:
+        if lookup.find_node_row(row.resource, labels) is row:
             return labels
     return None
 

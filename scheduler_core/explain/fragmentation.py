@@ -1,15 +1,14 @@
-"""How much free room lies in pieces too small for what they could have served.
+"""Fragmentation: free chips in pieces too small for the pods that they could serve.
 
-Defined once, here, over a node's free chips:
+This is the one definition, over the free chips of a node:
 
-* A group (ring, card, module, mesh) adds one for each legal count that would lie inside
-  it and that it cannot serve although it is not empty. An Atlas 800's ring with 0 to 4
-  free chips: 0, 2, 1, 1, 0. Of products whose groups do not matter nothing is added.
+* A group is a ring, card, module or mesh. A group with free chips adds one for each
+  legal count that would lie inside the group and does not fit. A ring of an Atlas 800
+  with 0 to 4 free chips adds 0, 2, 1, 1, 0. Groups that do not matter add nothing.
 * A node adds one if it is neither empty nor whole.
 
-On one node `chips.choose` leaves the least that legal and equally close choices can.
-Which node is not decided by it: the order of nodes comes first, and `excess` says what
-that costs.
+On one node `chips.choose` leaves the least fragmentation of all equally close choices.
+The choice of the node does not depend on it; `measure_excess` measures that cost.
 """
 
 from collections.abc import Iterable
@@ -21,63 +20,65 @@ from scheduler_core.node import chips
 from scheduler_core.node.state import NodeState
 from scheduler_core.products.table import Product
 
-#: answers that are remembered
-_REMEMBERED = 1 << 16
+#: number of cached answers of each function
+_CACHED_ANSWERS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """What a decision adds, beside what another node would have added."""
+    """Fragmentation that a decision adds, and the least that any node would add."""
 
-    #: by the node that the order of nodes prefers; below 0 it takes away
+    #: fragmentation added by the preferred node; negative if it decreases
     added: int
-    #: by the node that adds the least
+    #: fragmentation added by the node that adds the least
     least: int
-    #: the first of those by the order of nodes
+    #: name of that node; the first by the order of nodes
     node: str
 
     @property
     def amount(self) -> int:
-        """How much more than the least; 0 is no worse."""
+        """Fragmentation added beyond the least."""
         return self.added - self.least
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def of_chips(product: Product, free: int, inventory: int) -> int:
-    """The fragmentation of one node.
+@lru_cache(maxsize=_CACHED_ANSWERS)
+def measure_chips(product: Product, free: int, inventory: int) -> int:
+    """Return the fragmentation of one node.
 
     Args:
-        product: The row of its hardware.
-        free: Mask of its free chips.
-        inventory: Mask of all chips that it has: a whole node has all of them free, so
-            one with a chip that is not healthy is never whole.
+        product: Row of the node's hardware.
+        free: Mask of the free chips.
+        inventory: Mask of all chips of the node. A whole node has all of them free, so
+            a node with an unhealthy chip is never whole.
     """
-    node = int(free not in {0, inventory})
+    partly_used = int(free not in {0, inventory})
     if not product.group_loss:
-        return node
-    parts = ((free & group).bit_count() for group in product.groups)
-    return node + sum(map(product.group_loss.__getitem__, parts))
+        return partly_used
+    free_by_group = ((free & group).bit_count() for group in product.groups)
+    return partly_used + sum(map(product.group_loss.__getitem__, free_by_group))
 
 
-def of_node(node: NodeState) -> int:
-    """The fragmentation of one node as it is."""
-    return of_chips(node.product, node.free, node.inventory)
+def measure_node(node: NodeState) -> int:
+    """Return the present fragmentation of one node."""
+    return measure_chips(node.product, node.free, node.inventory)
 
 
-def added(node: NodeState, chosen: int) -> int:
-    """What giving these of its free chips adds to a node's fragmentation.
+def measure_added(node: NodeState, chosen: int) -> int:
+    """Return the fragmentation that giving `chosen` adds to a node; may be negative.
 
     Args:
-        node: As it is before.
+        node: State before the chips are given.
         chosen: Mask of chips, all of them free.
     """
-    after = of_chips(node.product, node.free & ~chosen, node.inventory)
-    return after - of_node(node)
+    fragmentation_after = measure_chips(
+        node.product, node.free & ~chosen, node.inventory
+    )
+    return fragmentation_after - measure_node(node)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def room(row: Product, free: int, count: int) -> int:
-    """How many pods of `count` chips these free chips can take, one after the other."""
+@lru_cache(maxsize=_CACHED_ANSWERS)
+def count_fitting_pods(row: Product, free: int, count: int) -> int:
+    """Return how many pods of `count` chips fit on free chips, one after the other."""
     pods = 0
     while chosen := chips.choose(row, free, count):
         free &= ~chosen
@@ -85,24 +86,28 @@ def room(row: Product, free: int, count: int) -> int:
     return pods
 
 
-def stranded(count: int, nodes: Iterable[NodeState]) -> int:
-    """Free chips that pods of `count` could not use, each served by its node's own row.
+def count_stranded(count: int, nodes: Iterable[NodeState]) -> int:
+    """Return the number of free chips that pods of `count` chips could not use.
 
-    The free chips, without `count` for each such pod that could be placed: all of them
-    on a node that is barred or never gives so many.
+    These are the free chips without `count` for each such pod that fits by the node's
+    row. On a barred node, or one that never gives `count` chips, they are all.
 
     Args:
-        count: Chips of a pod, 1 or more.
-        nodes: In any order.
+        count: Chips of a pod, at least 1.
+        nodes: Nodes in any order.
     """
     return sum(
         node.free.bit_count()
-        - (0 if node.barred else count * room(node.product, node.free, count))
+        - (
+            0
+            if node.barred
+            else count * count_fitting_pods(node.product, node.free, count)
+        )
         for node in nodes
     )
 
 
-def excess(
+def measure_excess(
     wanted: Product | str,
     count: int,
     cluster: Cluster,
@@ -110,27 +115,28 @@ def excess(
     names: Iterable[str] | None = None,
     in_network: bool = False,
 ) -> Excess | None:
-    """What the node that `pod.place` takes adds, beside the least of all nodes.
+    """Return the fragmentation that `pod.place` adds, and the least of all nodes.
 
-    Each node with the chips that it would give. Arguments as for `pod.place`.
+    Each node is measured with the chips that it would give. Arguments as for
+    `pod.place`.
 
     Returns:
-        None when no node can serve.
+        None when the pod fits no node.
 
     Cost:
-        A few steps for each node that can.
+        A few steps for each node that can serve.
     """
-    ours = least = None
-    where = ""
+    preferred = least = None
+    least_node = ""
     for row, _, name in cluster.ranked(
         wanted, count, names=names, in_network=in_network
     ):
-        node = cluster.line(row)[name]
-        here = added(node, chips.choose(row, node.free_for(row), count))
-        if ours is None:
-            ours = here
-        if least is None or here < least:
-            least, where = here, name
-    if ours is None or least is None:
+        node = cluster.nodes(row)[name]
+        amount = measure_added(node, chips.choose(row, node.free_for(row), count))
+        if preferred is None:
+            preferred = amount
+        if least is None or amount < least:
+            least, least_node = amount, name
+    if preferred is None or least is None:
         return None
-    return Excess(added=ours, least=least, node=where)
+    return Excess(added=preferred, least=least, node=least_node)

@@ -1,9 +1,8 @@
-"""What one node can do for a pod or a job, said step by step.
+"""Explanation, step by step, of why one node can or cannot serve a pod or a job.
 
-The steps are those of every decision, in its order: what is asked, the node, its
-health, its free chips, whether they lie together, which are taken, and which nodes come
-before.
-A node's verdict is the one that `pod.place` counts.
+The steps follow a decision: the request, the node, its health, its free chips, their
+groups, the choice, and the node's position among all that can serve.
+The result is the one that `pod.place` counts for the node.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -14,7 +13,7 @@ from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips, order
 from scheduler_core.node.chip_mask import ids_of
 from scheduler_core.node.decision import JobPlacement, Rejection
-from scheduler_core.node.reasons import Reason, any_of, refusal, text_of
+from scheduler_core.node.reasons import Reason, join_counts, reason_text, refusal
 from scheduler_core.node.state import NodeState
 from scheduler_core.placement import job_rules
 from scheduler_core.placement.job import COMMON, Terms, place_job
@@ -31,33 +30,33 @@ from scheduler_core.products.columns import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that was looked at."""
+    """Step of a decision, and whether the node passes it."""
 
-    #: a word: "node", "health" …
+    #: subject of the step in one word: "node", "health" …
     about: str
-    said: str
-    #: false where the node fails by it
+    text: str
+    #: whether the node passes the step
     holds: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One node, step by step."""
+class NodeExplanation:
+    """Steps of the decision about one node."""
 
     node: str
     steps: tuple[Step, ...]
 
     @property
     def fits(self) -> bool:
-        """Whether the node fails by no step."""
+        """Whether the node passes all steps."""
         return all(step.holds for step in self.steps)
 
     @property
     def text(self) -> str:
-        """A line for each step, and whether it fits at the head."""
+        """The result in one line, then a line for each step."""
         width = max((len(step.about) for step in self.steps), default=0)
         lines = [
-            f"  {'ok' if step.holds else 'NO'} {step.about:<{width}}  {step.said}"
+            f"  {'ok' if step.holds else 'NO'} {step.about:<{width}}  {step.text}"
             for step in self.steps
         ]
         head = "can serve" if self.fits else "cannot serve"
@@ -72,145 +71,160 @@ def explain(
     *,
     avoid: Container[str] = (),
     in_network: bool = False,
-) -> Verdict:
-    """What a node can do for one pod.
+) -> NodeExplanation:
+    """Explain why a node can or cannot serve one pod.
 
     Args:
         wanted: As for `pod.place`.
         count: Chips of the pod.
-        cluster: The nodes; not changed.
-        name: The node; it need not exist.
-        avoid: Nodes that are to be avoided.
+        cluster: Nodes; not changed.
+        name: Name of the node, which need not exist.
+        avoid: Nodes that are left out as conflicts.
         in_network: Whether the pod's job has several pods.
 
     Cost:
-        A step for each node that can serve, to say which come before.
+        A step for each node that can serve, to find the node's position.
     """
-    node = cluster.line(wanted).get(name)
+    node = cluster.nodes(wanted).get(name)
     row = None if node is None else node.row_for(wanted, in_network=in_network)
     if node is None or row is None:
-        others = (each for each in cluster if each.name == name)
-        there = [node] if node is not None else list(others)
-        return Verdict(node=name, steps=(_unknown(wanted, there),))
+        same_name = (node_state for node_state in cluster if node_state.name == name)
+        offers = [node] if node is not None else list(same_name)
+        return NodeExplanation(node=name, steps=(_unserved_step(wanted, offers),))
     free, usable = node.free_for(row), node.usable(row)
-    why = node.barred or chips.why_not(row, free, node.healthy, count, usable=usable)
-    steps = list(_facts(node, row, count, why))
-    if why is None and name in avoid:
-        steps.append(Step(about="others", said=text_of(Reason.CONFLICT), holds=False))
-    elif why is None:
-        steps += _choice(node, row, count)
-        steps.append(_order(wanted, count, cluster, name, in_network=in_network))
-    return Verdict(node=name, steps=tuple(steps))
+    reason = node.barred or chips.find_reason(
+        row, free, node.healthy, count, usable=usable
+    )
+    steps = list(_fact_steps(node, row, count, reason))
+    if reason is None and name in avoid:
+        steps.append(
+            Step(about="others", text=reason_text(Reason.CONFLICT), holds=False)
+        )
+    elif reason is None:
+        steps += _choice_steps(node, row, count)
+        steps.append(_order_step(wanted, count, cluster, name, in_network=in_network))
+    return NodeExplanation(node=name, steps=tuple(steps))
 
 
 def explain_job(
     job: Job, cluster: Cluster, name: str, *, terms: Terms = COMMON
-) -> Verdict:
-    """What a node can do for a job: for its largest pod, and what the plan makes of it.
+) -> NodeExplanation:
+    """Explain why a node can or cannot serve the largest pod of a job, and its plan.
 
     Arguments as for `explain` and `job.place_job`.
 
     Cost:
         One planning of the job.
     """
-    found = job_rules.problems(job, terms.profile)
+    problems = job_rules.problems(job, terms.profile)
     pods = job.npu_pods
-    if found or job.row is None or not pods:
-        said = "; ".join(problem.text for problem in found) or "no pod asks for chips"
-        return Verdict(node=name, steps=(Step(about="job", said=said, holds=False),))
-    count, several = max(pod.chips for pod in pods), len(pods) > 1
-    first = Step(about="job", said=_asked(job, count))
-    alone = explain(job.row, count, cluster, name, in_network=several)
-    steps = [first, *alone.steps]
-    if alone.fits:
-        steps += _network(job, job.row, name, terms)
-        steps.append(_plan(place_job(job, cluster, terms=terms), name))
-    return Verdict(node=name, steps=tuple(steps))
+    if problems or job.row is None or not pods:
+        text = (
+            "; ".join(problem.text for problem in problems) or "no pod asks for chips"
+        )
+        return NodeExplanation(
+            node=name, steps=(Step(about="job", text=text, holds=False),)
+        )
+    count, is_distributed = max(pod.chips for pod in pods), len(pods) > 1
+    job_step = Step(about="job", text=_describe_job(job, count))
+    pod_explanation = explain(job.row, count, cluster, name, in_network=is_distributed)
+    steps = [job_step, *pod_explanation.steps]
+    if pod_explanation.fits:
+        steps += _network_step(job, job.row, name, terms)
+        steps.append(_plan_step(place_job(job, cluster, terms=terms), name))
+    return NodeExplanation(node=name, steps=tuple(steps))
 
 
-def _asked(job: Job, count: int) -> str:
+def _describe_job(job: Job, count: int) -> str:
     pods = len(job.npu_pods)
     if pods == 1:
         return f"one pod of {count} chips"
     return f"{pods} pods of up to {count} chips, that talk over the network"
 
 
-def _unknown(wanted: Product | str, there: Sequence[NodeState]) -> Step:
-    if not there:
-        return Step(about="node", said="no node of that name has NPUs", holds=False)
-    served = f"nodes with {wanted}" if isinstance(wanted, str) else wanted.name
-    had = ", ".join(node.product.name for node in there)
-    said = f"{had}; the job wants {served}"
-    return Step(about="node", said=said, holds=False)
+def _unserved_step(wanted: Product | str, nodes: Sequence[NodeState]) -> Step:
+    if not nodes:
+        return Step(about="node", text="no node of that name has NPUs", holds=False)
+    wanted_rows = f"nodes with {wanted}" if isinstance(wanted, str) else wanted.name
+    products = ", ".join(node.product.name for node in nodes)
+    text = f"{products}; the job wants {wanted_rows}"
+    return Step(about="node", text=text, holds=False)
 
 
-def _facts(
+def _fact_steps(
     node: NodeState, row: Product, count: int, why: Reason | None
 ) -> Iterator[Step]:
-    """What is so on the node; the step by which it fails says how."""
+    """Yield the steps about the node itself; the failing step has the reason."""
     facts: list[tuple[str, str, Sequence[Reason]]] = [
-        ("node", _server(node, row), (node.barred,) if node.barred else ()),
-        ("count", f"a pod may have {any_of(row.counts)}", (Reason.ILLEGAL_COUNT,)),
-        ("health", _health(node), (Reason.CHIP_UNHEALTHY,)),
-        ("network", _of_network(node), (Reason.NETWORK_UNHEALTHY,)),
-        ("free", _listed(node.free_for(row), "none"), (Reason.TOO_FEW_FREE,)),
-        ("groups", _together(node, row), (Reason.GROUP_TOO_SMALL,)),
+        ("node", _describe_server(node, row), (node.barred,) if node.barred else ()),
+        ("count", f"a pod may have {join_counts(row.counts)}", (Reason.ILLEGAL_COUNT,)),
+        ("health", _describe_health(node), (Reason.CHIP_UNHEALTHY,)),
+        ("network", _describe_network(node), (Reason.NETWORK_UNHEALTHY,)),
+        ("free", _list_chips(node.free_for(row), "none"), (Reason.TOO_FEW_FREE,)),
+        ("groups", _describe_groups(node, row), (Reason.GROUP_TOO_SMALL,)),
     ]
     if not (row.for_distributed and row.network_health):
         del facts[3]
-    for about, said, reasons in facts:
+    for topic, fact, reasons in facts:
         if why is None or why not in reasons:
-            yield Step(about=about, said=said)
+            yield Step(about=topic, text=fact)
         else:
-            text = f"{said}: {refusal(why, row, count).text}"
-            yield Step(about=about, said=text, holds=False)
+            text = f"{fact}: {refusal(why, row, count).text}"
+            yield Step(about=topic, text=text, holds=False)
 
 
-def _server(node: NodeState, row: Product) -> str:
-    own = node.product
-    if row is own or row is distributed(own):
-        return own.name
-    return f"{own.name}, served as {row.name}"
+def _describe_server(node: NodeState, row: Product) -> str:
+    own_row = node.product
+    if row is own_row or row is distributed(own_row):
+        return own_row.name
+    return f"{own_row.name}, served as {row.name}"
 
 
-def _health(node: NodeState) -> str:
-    bad = node.inventory & ~node.healthy
-    there = node.inventory.bit_count()
-    if not bad:
-        return f"all {there} chips"
-    return f"{there - bad.bit_count()} of {there} chips, not {_listed(bad)}"
+def _describe_health(node: NodeState) -> str:
+    unhealthy = node.inventory & ~node.healthy
+    chip_count = node.inventory.bit_count()
+    if not unhealthy:
+        return f"all {chip_count} chips"
+    healthy_count = chip_count - unhealthy.bit_count()
+    return f"{healthy_count} of {chip_count} chips, not {_list_chips(unhealthy)}"
 
 
-def _of_network(node: NodeState) -> str:
-    bad = node.healthy & node.network_unhealthy
-    return f"faulty of {_listed(bad)}" if bad else "of every healthy chip"
+def _describe_network(node: NodeState) -> str:
+    faulty = node.healthy & node.network_unhealthy
+    return f"faulty of {_list_chips(faulty)}" if faulty else "of every healthy chip"
 
 
-def _together(node: NodeState, row: Product) -> str:
+def _describe_groups(node: NodeState, row: Product) -> str:
     if row.group_kind is GroupKind.NONE or not row.group_preference:
         return "chips may lie anywhere on the node"
     free = node.free_for(row)
-    parts = [_listed(free & g, "none") for g in row.groups if node.inventory & g]
-    return f"by {row.group_kind.value}: {' | '.join(parts)}"
+    free_by_group = [
+        _list_chips(free & group, "none")
+        for group in row.groups
+        if node.inventory & group
+    ]
+    return f"by {row.group_kind.value}: {' | '.join(free_by_group)}"
 
 
-def _listed(mask: int, nothing: str = "") -> str:
+def _list_chips(mask: int, nothing: str = "") -> str:
     return ", ".join(map(str, ids_of(mask))) or nothing
 
 
-def _choice(node: NodeState, row: Product, count: int) -> Iterator[Step]:
+def _choice_steps(node: NodeState, row: Product, count: int) -> Iterator[Step]:
     free = node.free_for(row)
     chosen = chips.choose(row, free, count)
     place = placement(row, node, free, chosen)
-    yield Step(about="choice", said=f"{_listed(chosen)}: {place.reason}")
+    yield Step(about="choice", text=f"{_list_chips(chosen)}: {place.reason}")
     rank = order.rank(row, node.healthy, free, count)
     if rank is not None:
-        yield Step(about="rank", said=_RANKS[row.order].format(**rank._asdict()))
-    more = fragmentation.added(node, chosen)
-    yield Step(about="fragments", said=f"{fragmentation.of_node(node)} now, {more:+d}")
+        yield Step(about="rank", text=_RANKS[row.order].format(**rank._asdict()))
+    added = fragmentation.measure_added(node, chosen)
+    yield Step(
+        about="fragments", text=f"{fragmentation.measure_node(node)} now, {added:+d}"
+    )
 
 
-#: what the parts of a rank are, by the order of the row
+#: {order of the row: text for the parts of a rank}
 _RANKS = {
     Order.GROUP: "chips missing: {missing}, place in the preference: {group}, more "
     "free chips: {other}; nodes with less come first",
@@ -221,47 +235,53 @@ _RANKS = {
 }
 
 
-def _order(
+def _order_step(
     wanted: Product | str, count: int, cluster: Cluster, name: str, *, in_network: bool
 ) -> Step:
     ranked = cluster.ranked(wanted, count, in_network=in_network)
-    names = [each for _, _, each in ranked]
-    before = names.index(name)
-    if not before:
-        said = f"first of {len(names)} that can serve"
+    names = [node for _, _, node in ranked]
+    position = names.index(name)
+    if not position:
+        text = f"first of {len(names)} that can serve"
     else:
-        said = f"{before} of {len(names)} that can serve come before, first {names[0]}"
-    return Step(about="order", said=said)
+        text = (
+            f"{position} of {len(names)} that can serve come before, first {names[0]}"
+        )
+    return Step(about="order", text=text)
 
 
-def _network(job: Job, row: Product, name: str, terms: Terms) -> Iterator[Step]:
-    """Where the node hangs, where that matters to the job."""
-    several = len(job.npu_pods) > 1
-    if several and row.job_rule is JobRule.SUPERPOD:
-        of_node = terms.joined.of_node if terms.joined else {}
-        of_job = of_node.get(name, -1)
-        said = "in a SuperPoD that is not known" if of_job < 0 else f"SuperPoD {of_job}"
-        yield Step(about="superpod", said=said, holds=of_job >= 0)
+def _network_step(job: Job, row: Product, name: str, terms: Terms) -> Iterator[Step]:
+    """Yield the step about the node's SuperPoD or leaf switch, if the job needs one."""
+    is_distributed = len(job.npu_pods) > 1
+    if is_distributed and row.job_rule is JobRule.SUPERPOD:
+        superpods = terms.superpods.of_node if terms.superpods else {}
+        superpod = superpods.get(name, -1)
+        text = (
+            "in a SuperPoD that is not known"
+            if superpod < 0
+            else f"SuperPoD {superpod}"
+        )
+        yield Step(about="superpod", text=text, holds=superpod >= 0)
     elif terms.schema is not None:
         leaves = terms.network.leaves if terms.network else ()
-        of_leaf = [
+        names = [
             leaf.name
             for leaf in leaves
             if name in {server.node for server in leaf.servers}
         ]
-        said = ", ".join(of_leaf) or "under no leaf switch that is known"
-        yield Step(about="leaf", said=said, holds=bool(of_leaf))
+        text = ", ".join(names) or "under no leaf switch that is known"
+        yield Step(about="leaf", text=text, holds=bool(names))
 
 
-def _plan(answer: JobPlacement | Rejection, name: str) -> Step:
+def _plan_step(answer: JobPlacement | Rejection, name: str) -> Step:
     if isinstance(answer, Rejection):
-        return Step(about="plan", said=answer.text, holds=False)
-    here = [place.pod for place in answer.pods if place.node == name]
-    others = sorted({place.node for place in answer.pods})
-    said = f"gets {', '.join(here)}" if here else f"the job goes to {_few(others)}"
-    return Step(about="plan", said=said)
+        return Step(about="plan", text=answer.text, holds=False)
+    pods = [place.pod for place in answer.pods if place.node == name]
+    nodes = sorted({place.node for place in answer.pods})
+    text = f"gets {', '.join(pods)}" if pods else f"the job goes to {_list_few(nodes)}"
+    return Step(about="plan", text=text)
 
 
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
+def _list_few(names: Sequence[str]) -> str:
+    rest_count = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {rest_count} more" if rest_count > 0 else "")

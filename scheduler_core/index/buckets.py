@@ -1,7 +1,7 @@
-"""Nodes that give the same answers lie together: the inside of the index.
+"""Buckets of nodes with equal answers to every count, for one row of the table.
 
-A bucket is named by its verdicts, or by what they follow from, so nothing about a
-node's chips can matter that its bucket does not say.
+The key of a bucket determines all answers of its nodes. A query therefore looks at a
+few dozen buckets instead of all nodes.
 """
 
 from collections.abc import Container, Iterator
@@ -14,147 +14,152 @@ from scheduler_core.node.reasons import Reason, Refusal, refusal
 from scheduler_core.node.state import NodeState
 from scheduler_core.products.table import Product
 
-#: the rank of a node that cannot serve
+#: rank of a node that cannot serve
 NEVER = 1 << 30
-#: said of a node that we know nothing about, and of one that serves other jobs
+#: refusal of an unknown node, and of a node without chips of the resource
 NO_SUCH_NPU = Refusal(reason=Reason.NO_SUCH_NPU, text="no such NPU")
-#: states of nodes whose bucket is remembered; then all are forgotten
+#: entries of the cache {state of a node: bucket}; a full cache is cleared
 _REMEMBERED = 1 << 16
 
 
 class Peers:
-    """Nodes that are equally good for every count, whatever keeps them from others."""
+    """Nodes with equal ranks for every count; their refusals may differ."""
 
     __slots__ = ("names", "ranks", "served")
 
     def __init__(self, ranks: tuple[int, ...]) -> None:
-        """Begin without nodes."""
-        #: by count, from 0; `NEVER` where they cannot serve
+        #: [count] = rank, from count 0; `NEVER` for counts that they cannot serve
         self.ranks = ranks
-        #: (count, rank) of those that they can
+        #: (count, rank) of the counts that they can serve
         self.served = tuple(
             (count, rank) for count, rank in enumerate(ranks) if rank != NEVER
         )
-        #: of those that can serve at all: nobody asks for the others by name
+        #: names of the nodes; empty when `served` is, because no query reads it then
         self.names = SortedNames()
 
 
-class _Verdicts(NamedTuple):
-    """What the answers of a bucket follow from. Bit n of a mask is n chips."""
+class _BucketKey(NamedTuple):
+    """Key of a bucket: all facts that its answers follow from."""
 
-    #: by count, from 0; `NEVER` where its nodes cannot serve
+    #: [count] = rank, from count 0; `NEVER` for counts that its nodes cannot serve
     ranks: tuple[int, ...]
     barred: Reason | None
-    #: how many chips of each node may be given
+    #: number of chips of each node that may be given
     free: int
-    #: what its nodes could serve if all healthy chips were free
+    #: counts that its nodes could serve if all healthy chips were free; bit n is n
     healthy: int
-    #: what they could serve if all chips were free that pods of the row may have
+    #: likewise of the healthy chips that pods of the row may have
     usable: int
 
 
 class Bucket:
-    """Nodes that give the same answer to every count, by the rule of one row."""
+    """Nodes with the same answer to every count, by the rule of one row."""
 
-    __slots__ = ("_verdicts", "nodes", "peers", "product", "ranks")
+    __slots__ = ("_key", "nodes", "peers", "product", "ranks")
 
-    def __init__(self, product: Product, peers: Peers, verdicts: _Verdicts) -> None:
-        """Begin without nodes."""
+    def __init__(self, product: Product, peers: Peers, key: _BucketKey) -> None:
         self.product = product
         self.ranks = peers.ranks
-        #: where the names of its nodes lie, and those of others that are as good
+        #: names of its nodes and of other nodes with equal ranks
         self.peers = peers
-        #: how many nodes it has
+        #: number of nodes
         self.nodes = 0
-        self._verdicts = verdicts
+        self._key = key
 
     def rank(self, count: int) -> int:
-        """How good its nodes are for `count` chips, or `NEVER`."""
+        """Return the rank of its nodes for `count` chips, or `NEVER`."""
         return self.ranks[count] if 0 < count < len(self.ranks) else NEVER
 
     def refusal(self, count: int) -> Refusal:
-        """Why its nodes cannot serve; if they can, that they are to be avoided."""
+        """Return the refusal of its nodes; `CONFLICT` if they can serve `count`."""
         return refusal(self.reason(count), self.product, count)
 
     def reason(self, count: int) -> Reason:
-        """The reason that its nodes are refused for, as `refusal` says it."""
-        verdicts = self._verdicts
-        if verdicts.barred is not None:
-            return verdicts.barred
+        """Return the reason of `refusal`."""
+        key = self._key
+        if key.barred is not None:
+            return key.barred
         if self.rank(count) != NEVER:
             return Reason.CONFLICT
-        return chips.why(
+        return chips.derive_reason(
             self.product,
             count,
-            free=verdicts.free,
-            healthy=verdicts.healthy,
-            usable=verdicts.usable,
+            free=key.free,
+            healthy=key.healthy,
+            usable=key.usable,
         )
 
 
-class Shelf:
-    """The buckets of one row, and which ranks are to be had.
+class RowBuckets:
+    """Buckets of one row, and the ranks that have nodes.
 
-    Invariant: `_by_rank[count][r]` are the peers of that rank that have nodes, and
-    bit r of `_occupied[count]` is set exactly when there are any.
+    Invariant: `_by_rank[count][r]` are the peers with rank r that have nodes. Bit r of
+    `_occupied[count]` is set exactly when there are any.
 
-    What is remembered of states follows from the row alone, so it never grows old.
+    The caches depend on the row alone, so their entries never become stale.
     """
 
     __slots__ = (
-        *("_able", "_all", "_buckets", "_by_rank", "_by_state", "_large"),
-        *("_missing", "_occupied", "_peers", "_ranks", "product"),
+        *("_all_servable", "_buckets", "_by_rank", "_by_state", "_large"),
+        *("_missing_cost", "_occupied", "_peers", "_ranks", "_servable", "product"),
     )
 
     def __init__(self, product: Product) -> None:
-        """Begin without nodes."""
         counts = range(product.chip_count + 1)
         self.product = product
-        #: too many states to tell them apart by their masks
+        #: whether masks have too many values to be cache keys; shapes are keys then
         self._large = product.chip_count > chips.SMALL
-        self._missing = order.of_a_missing_chip(product)
-        self._buckets: dict[_Verdicts, Bucket] = {}
+        self._missing_cost = order.missing_chip_cost(product)
+        self._buckets: dict[_BucketKey, Bucket] = {}
+        #: {ranks by count: nodes with these ranks}
         self._peers: dict[tuple[int, ...], Peers] = {}
-        #: {what matters of a node: its bucket}: most states have been seen before
+        #: {facts of a node that its answers follow from: its bucket}
         self._by_state: dict[tuple[object, ...], Bucket] = {}
-        #: {shape of chips: the counts that they can serve, as bits}
-        self._able: dict[object, int] = {}
-        #: {shape of free chips: ranks by count, of a node that has all chips}
+        #: {shape of chips: counts that they can serve, as bits}
+        self._servable: dict[object, int] = {}
+        #: {shape of free chips: ranks by count of a node without missing chips}
         self._ranks: dict[object, tuple[int, ...]] = {}
-        #: the counts that a node can serve when all is well
-        self._all = chips.able(product, product.all_chips)
+        #: counts that an empty node without faults can serve, as bits
+        self._all_servable = chips.servable_counts(product, product.all_chips)
+        #: [count] = {rank: peers that have nodes}
         self._by_rank: list[dict[int, list[Peers]]] = [{} for _ in counts]
+        #: [count] = bits of the ranks that have nodes
         self._occupied = [0 for _ in counts]
 
     def bucket(self, state: NodeState) -> Bucket:
-        """The bucket of a node in this state."""
+        """Return the bucket of a node in this state."""
         row, healthy = self.product, state.healthy
         usable = state.usable(row)
         free = state.free & usable
         key: tuple[object, ...] = (state.barred, healthy, free, usable)
         if self._large:
-            could = self._all if healthy == row.all_chips else self._could(healthy)
+            by_health = (
+                self._all_servable
+                if healthy == row.all_chips
+                else self._servable_counts(healthy)
+            )
             key = (
                 state.barred,
-                self._missing and healthy.bit_count(),
+                self._missing_cost and healthy.bit_count(),
                 chips.shape(row, free),
-                could,
-                could if usable == healthy else self._could(usable),
+                by_health,
+                by_health if usable == healthy else self._servable_counts(usable),
             )
         bucket = self._by_state.get(key)
         if bucket is None:
             if len(self._by_state) == _REMEMBERED:
                 self._by_state.clear()
-            bucket = self._by_state[key] = self._of(state.barred, healthy, usable, free)
+            bucket = self._find_bucket(state.barred, healthy, usable, free)
+            self._by_state[key] = bucket
         return bucket
 
     def move(self, old: Bucket | None, new: Bucket | None, name: str) -> None:
-        """Take a node out of the bucket in which it lies, and lay it into another.
+        """Move a node from one bucket to another.
 
         Args:
-            old: Where it lies; None is nowhere.
-            new: Where it is to lie; None is nowhere.
-            name: The node's.
+            old: Current bucket; None for a new node.
+            new: Next bucket; None to remove the node.
+            name: Name of the node.
         """
         if old is not None:
             old.nodes -= 1
@@ -190,16 +195,16 @@ class Shelf:
                 self._occupied[count] ^= 1 << rank
 
     def best(self, count: int, avoid: Container[str]) -> tuple[int, str] | None:
-        """The best rank that has a name outside `avoid`, and the first such name.
+        """Return the best rank with a name outside `avoid`, and its first such name.
 
         Cost:
-            One bucket, and a step for each name that is avoided.
+            One bucket, and a step for each name in `avoid`.
         """
         if not 0 < count < len(self._occupied):
             return None
-        left, by_rank = self._occupied[count], self._by_rank[count]
-        while left:
-            rank = (left & -left).bit_length() - 1
+        ranks, by_rank = self._occupied[count], self._by_rank[count]
+        while ranks:
+            rank = (ranks & -ranks).bit_length() - 1
             head = None
             for peers in by_rank[rank]:
                 name = peers.names.first(avoid)
@@ -207,23 +212,26 @@ class Shelf:
                     head = name
             if head is not None:
                 return rank, head
-            left &= left - 1
+            ranks &= ranks - 1
         return None
 
     def ranked(self, count: int) -> Iterator[tuple[int, str]]:
-        """Every rank and name that serves, the best first; not while it changes."""
+        """Yield (rank, name) of each node that can serve, best first, then by name.
+
+        The buckets must not change before the iteration ends.
+        """
         if not 0 < count < len(self._occupied):
             return
-        left = self._occupied[count]
-        while left:
-            rank = (left & -left).bit_length() - 1
-            some = [peers.names for peers in self._by_rank[count][rank]]
-            for name in some[0] if len(some) == 1 else merge(*some):
+        ranks = self._occupied[count]
+        while ranks:
+            rank = (ranks & -ranks).bit_length() - 1
+            name_sets = [peers.names for peers in self._by_rank[count][rank]]
+            for name in name_sets[0] if len(name_sets) == 1 else merge(*name_sets):
                 yield rank, name
-            left &= left - 1
+            ranks &= ranks - 1
 
     def refusals(self, count: int) -> Iterator[tuple[Refusal, int]]:
-        """Why the nodes cannot serve, each reason with the number of nodes."""
+        """Yield each refusal of the nodes for `count`, with the number of nodes."""
         nodes: dict[Reason, int] = {}
         for bucket in self._buckets.values():
             if bucket.nodes:
@@ -232,54 +240,61 @@ class Shelf:
         for reason, number in nodes.items():
             yield refusal(reason, self.product, count), number
 
-    def _of(
+    def _find_bucket(
         self, barred: Reason | None, healthy: int, usable: int, free: int
     ) -> Bucket:
-        """The bucket of all nodes with these verdicts."""
+        """Return the bucket of all nodes with these facts; create it if needed."""
         if barred is None:
-            verdicts = _Verdicts(
-                ranks=self._ranked(free, self.product.chip_count - healthy.bit_count()),
+            key = _BucketKey(
+                ranks=self._rank_counts(
+                    free, self.product.chip_count - healthy.bit_count()
+                ),
                 barred=None,
                 free=free.bit_count(),
-                healthy=self._could(healthy),
-                usable=self._could(usable),
+                healthy=self._servable_counts(healthy),
+                usable=self._servable_counts(usable),
             )
         else:
-            verdicts = _Verdicts(
-                ranks=self._ranked(0, 0), barred=barred, free=0, healthy=0, usable=0
+            key = _BucketKey(
+                ranks=self._rank_counts(0, 0),
+                barred=barred,
+                free=0,
+                healthy=0,
+                usable=0,
             )
-        bucket = self._buckets.get(verdicts)
+        bucket = self._buckets.get(key)
         if bucket is None:
-            peers = self._peers.get(verdicts.ranks)
+            peers = self._peers.get(key.ranks)
             if peers is None:
-                peers = self._peers[verdicts.ranks] = Peers(verdicts.ranks)
-            bucket = self._buckets[verdicts] = Bucket(self.product, peers, verdicts)
+                peers = self._peers[key.ranks] = Peers(key.ranks)
+            bucket = self._buckets[key] = Bucket(self.product, peers, key)
         return bucket
 
-    def _could(self, mask: int) -> int:
-        """The counts that these chips can serve, as bits."""
+    def _servable_counts(self, mask: int) -> int:
+        """Return the counts that these chips can serve, as bits; cached by shape."""
         kind = chips.shape(self.product, mask)
-        able = self._able.get(kind)
-        if able is None:
-            able = self._able[kind] = chips.able(self.product, mask)
-        return able
+        counts = self._servable.get(kind)
+        if counts is None:
+            counts = chips.servable_counts(self.product, mask)
+            self._servable[kind] = counts
+        return counts
 
-    def _ranked(self, free: int, missing: int) -> tuple[int, ...]:
-        """Ranks by count, from 0; `NEVER` for counts that cannot be served."""
+    def _rank_counts(self, free: int, missing: int) -> tuple[int, ...]:
+        """Return ranks by count, from 0; `NEVER` for counts that cannot be served."""
         kind = chips.shape(self.product, free)
         ranks = self._ranks.get(kind)
         if ranks is None:
-            ranks = self._ranks[kind] = _ranks(self.product, free)
-        more = self._missing * missing
-        if not more:
+            ranks = self._ranks[kind] = _compute_ranks(self.product, free)
+        added = self._missing_cost * missing
+        if not added:
             return ranks
-        return tuple(rank if rank == NEVER else rank + more for rank in ranks)
+        return tuple(rank if rank == NEVER else rank + added for rank in ranks)
 
 
-def _ranks(product: Product, free: int) -> tuple[int, ...]:
+def _compute_ranks(product: Product, free: int) -> tuple[int, ...]:
     ranks = [NEVER] * (product.chip_count + 1)
     for count in product.counts:
         key = order.rank(product, product.all_chips, free, count)
         if key is not None:
-            ranks[count] = order.number(product, key)
+            ranks[count] = order.encode_rank(product, key)
     return tuple(ranks)

@@ -1,8 +1,8 @@
-"""How many nodes of each leaf switch or SuperPoD can take a pod, without counting.
+"""Censuses: nodes of each leaf switch or SuperPoD that can take a pod, kept current.
 
-A *site* is what nodes are joined by: a leaf, or a SuperPoD. Of each site a census
-knows which positions can take a pod, and it keeps the sites by how many of these
-slots they have, so that a job that asks for a few sites looks at a few.
+A *site* is a leaf or a SuperPoD; a *slot* is a position with a node that can take the
+pod. A census groups sites by their number of slots. A job that needs a few sites then
+reads only those.
 
 Sets of sites and of positions are bit masks, as sets of chips are.
 """
@@ -11,31 +11,33 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler_core.products.columns import Product
 
-#: {site: the nodes at its positions}; "" where there is none
+#: [site][position] = name of the node; "" for none
 Groups = tuple[tuple[str, ...], ...]
-#: what was wanted, how many chips of it, and whether by a job of several pods
-Asked = tuple[Product | str, int, bool]
+#: (resource or row, chips of the pod, whether its job has several pods)
+Question = tuple[Product | str, int, bool]
 
-#: descriptions of sites that an index follows: leaves, SuperPoDs, and the ones before
+#: number of `Groups` that an index follows: leaves, SuperPoDs, and the previous ones
 _SITES = 4
-#: questions that are followed of each; each costs every update a look-up
+#: number of questions that it follows for each; each costs every update a look-up
 _QUESTIONS = 16
 
 
 class Sites:
-    """Where nodes lie. Does not change; made from its groups, in a step for each node.
+    """Site and position of each node; immutable.
 
-    A node that is named twice lies where it is named first.
+    A node that is named twice has the first of its places.
+
+    Cost:
+        To create: one step for each node.
     """
 
     __slots__ = ("_place_of", "groups", "width")
 
     def __init__(self, groups: Groups) -> None:
-        """Work out each node's place."""
         self.groups = groups
-        #: positions of a site, at most
+        #: largest number of positions of a site
         self.width = max(map(len, groups), default=0)
-        #: {node: site and position as one number}
+        #: {node: site * width + position}
         self._place_of: dict[str, int] = {}
         for site in range(len(groups) - 1, -1, -1):
             nodes, first = groups[site], site * self.width
@@ -44,59 +46,64 @@ class Sites:
         self._place_of.pop("", None)
 
     def __len__(self) -> int:
-        """How many sites there are."""
+        """Return the number of sites."""
         return len(self.groups)
 
     def count(self, nodes: Iterable[str]) -> int:
-        """How many of these nodes, each named once, lie somewhere."""
+        """Return how many of these nodes have a place.
+
+        Args:
+            nodes: Names, each once.
+        """
         return sum(map(self._place_of.__contains__, nodes))
 
     def place(self, node: str) -> tuple[int, int] | None:
-        """Site and position of a node; None when it is nowhere."""
+        """Return site and position of a node; None when it has no place."""
         place = self._place_of.get(node)
         return None if place is None else divmod(place, self.width)
 
 
 class Census:
-    """The slots of every site: its nodes that can take one pod of some count.
+    """Slots of every site: positions of the nodes that can take one pod of a count.
 
-    Invariant: `columns` and `levels` say of the sites what `slots` says.
+    Invariant: `columns` and `levels` follow from `slots`.
     """
 
     __slots__ = ("columns", "count", "levels", "sites", "slots")
 
     def __init__(self, sites: Sites, count: int, able: Iterable[str]) -> None:
-        """Count the nodes that are able to take a pod.
+        """Count the nodes that can take a pod.
 
         Args:
-            sites: Where nodes lie.
+            sites: Places of the nodes.
             count: Chips of the pod.
-            able: Those that can; nodes that lie nowhere do not matter.
+            able: Names of the nodes that can take the pod; nodes without a place are
+                ignored.
         """
         self.sites = sites
         self.count = count
-        #: by site: its slots, as a mask of positions
+        #: [site] = mask of the positions of its slots
         self.slots = [0] * len(sites)
         for node in able:
             place = sites.place(node)
             if place is not None:
                 self.slots[place[0]] |= 1 << place[1]
-        #: by number of slots: the sites that have so many
+        #: [number of slots] = mask of the sites with that number
         self.levels = [0] * (sites.width + 1)
-        #: by position: the sites that have a slot there
+        #: [position] = mask of the sites with a slot there
         self.columns = [0] * sites.width
         for site, slots in enumerate(self.slots):
             self.levels[slots.bit_count()] |= 1 << site
-            for position in ones(slots):
+            for position in set_bits(slots):
                 self.columns[position] |= 1 << site
 
     @property
     def total(self) -> int:
-        """Slots of all sites."""
+        """Number of slots of all sites."""
         return sum(map(int.bit_count, self.slots))
 
     def mark(self, node: str, *, able: bool) -> None:
-        """Take in whether a node can take a pod now."""
+        """Record whether a node can take a pod now."""
         place = self.sites.place(node)
         if place is None:
             return
@@ -105,64 +112,68 @@ class Census:
         if (before >> position & 1) == able:
             return
         self.slots[site] = after = before ^ 1 << position
-        here = 1 << site
-        self.columns[position] ^= here
-        self.levels[before.bit_count()] ^= here
-        self.levels[after.bit_count()] ^= here
+        site_bit = 1 << site
+        self.columns[position] ^= site_bit
+        self.levels[before.bit_count()] ^= site_bit
+        self.levels[after.bit_count()] ^= site_bit
 
 
 class Censuses:
-    """The censuses that an index keeps up to date.
+    """Cache of the censuses that an index keeps current.
 
-    They are made when they are asked for first, from all nodes, and forgotten when
-    others have been asked for since.
+    A census is created from all nodes at its first query. Later queries for other
+    sites or questions evict it.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        """Begin with none."""
-        #: {sites by their groups: {question: census}}; asked last, last
-        self._kept: list[tuple[Sites, dict[Asked, Census]]] = []
+        #: (sites, {question: census}); the most recently queried sites are last
+        self._entries: list[tuple[Sites, dict[Question, Census]]] = []
 
-    def __iter__(self) -> Iterator[tuple[Asked, Census]]:
-        """All questions and censuses."""
-        return (item for _, kept in self._kept for item in kept.items())
+    def __iter__(self) -> Iterator[tuple[Question, Census]]:
+        """Yield all questions with their censuses."""
+        return (item for _, censuses in self._entries for item in censuses.items())
 
-    def of(self, groups: Groups) -> tuple[Sites, Mapping[Asked, Census]]:
-        """These sites, and the censuses of them."""
-        # Of equal groups most are the same object, so that they are soon compared.
-        for index, (sites, kept) in enumerate(self._kept):
+    def get(self, groups: Groups) -> tuple[Sites, Mapping[Question, Census]]:
+        """Return the sites for `groups`, and their censuses; create the sites once."""
+        # Equal groups are mostly the same object, so the comparison is fast.
+        for index, (sites, censuses) in enumerate(self._entries):
             if sites.groups == groups:
-                self._kept.append(self._kept.pop(index))
-                return sites, kept
+                self._entries.append(self._entries.pop(index))
+                return sites, censuses
         sites = Sites(groups)
-        self._kept.append((sites, {}))
-        del self._kept[:-_SITES]
+        self._entries.append((sites, {}))
+        del self._entries[:-_SITES]
         return sites, {}
 
-    def keep(self, question: Asked, census: Census) -> None:
-        """Keep one more, of the sites that were asked for last."""
-        kept = self._kept[-1][1]
-        kept[question] = census
-        if len(kept) > _QUESTIONS:
-            del kept[next(iter(kept))]
+    def add(self, question: Question, census: Census) -> None:
+        """Add a census of the sites of the last `get`."""
+        censuses = self._entries[-1][1]
+        censuses[question] = census
+        if len(censuses) > _QUESTIONS:
+            del censuses[next(iter(censuses))]
 
     def clear(self) -> None:
-        """Forget all."""
-        self._kept.clear()
+        """Remove all censuses."""
+        self._entries.clear()
 
 
-def ones(mask: int) -> Iterator[int]:
-    """The members of a set that is a mask, ascending."""
+def set_bits(mask: int) -> Iterator[int]:
+    """Yield the numbers of the set bits of a mask, ascending."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
 
 
-def nth(mask: int, index: int) -> int:
-    """The member of a set that is a mask that has `index` smaller ones; it must."""
+def nth_bit(mask: int, index: int) -> int:
+    """Return the number of the set bit with `index` set bits below it.
+
+    Args:
+        mask: Must have more than `index` set bits.
+        index: From 0.
+    """
     first, width = 0, mask.bit_length()
     while width > 1:
         half = width // 2

@@ -1,4 +1,4 @@
-"""What the index says of nodes: the best of all, or each of some."""
+"""Answers of the index to queries: the best node, or a verdict for each of a list."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,39 +11,39 @@ from scheduler_core.node.state import NodeState
 from scheduler_core.products.table import Product
 
 
-class Found(NamedTuple):
-    """The best node for a count."""
+class BestNode(NamedTuple):
+    """The best node for a count of chips."""
 
     node: NodeState
-    #: the row by whose rule it serves
+    #: row by which the node serves
     row: Product
-    #: how good it is (`order.number`)
+    #: rank of the node (`order.encode_rank`)
     rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a list of nodes can do for a count. Every node is in exactly one part."""
+    """Verdicts on a list of nodes for a count; every node is in exactly one part."""
 
-    #: equally good and better than all others, in the order they were asked
+    #: nodes with the best rank, in the order of the query
     best: tuple[str, ...]
-    #: could serve, but are not the best, in the order they were asked
+    #: nodes that can serve with another rank, in the order of the query
     worse: tuple[str, ...]
-    #: {name: why it cannot serve}
+    #: {name of a node that cannot serve: its refusal}
     refused: Mapping[str, Refusal]
 
 
-def refused_by(bucket: Bucket | None, count: int) -> Refusal:
-    """Why the nodes of a bucket cannot serve; None is the nodes that are not known."""
+def refusal_of_bucket(bucket: Bucket | None, count: int) -> Refusal:
+    """Return the refusal of the nodes of a bucket; None stands for unknown nodes."""
     return NO_SUCH_NPU if bucket is None else bucket.refusal(count)
 
 
-def graded(
+def grade_buckets(
     buckets: Iterable[Bucket | None], count: int
 ) -> tuple[int | None, AbstractSet[Bucket], AbstractSet[Bucket]]:
-    """The rank of the best of these buckets, those that have it, others that serve.
+    """Return the best rank, the buckets with it, and the other buckets that serve.
 
-    Rows are tried in the order of their keys.
+    Rows compare by their keys before ranks do.
     """
     ranks = {
         bucket: (bucket.product.key, rank)
@@ -57,12 +57,12 @@ def graded(
     return least[1], best, ranks.keys() - best
 
 
-def parted(
+def split_avoided(
     names: Iterable[str], avoid: Container[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """The names outside `avoid`, and those in it."""
-    asked = tuple(names)
-    shunned = [name for name in asked if name in avoid]
-    if not shunned:
-        return asked, ()
-    return [name for name in asked if name not in avoid], shunned
+    """Return the names outside `avoid`, and the names in it."""
+    all_names = tuple(names)
+    avoided = [name for name in all_names if name in avoid]
+    if not avoided:
+        return all_names, ()
+    return [name for name in all_names if name not in avoid], avoided

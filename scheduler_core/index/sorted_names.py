@@ -1,14 +1,14 @@
-"""Names of nodes in order, cheap to change and to begin at the first.
+"""Sorted set of node names with cheap insertion, removal and first element.
 
-Blocks of sorted lists: adding and removing moves a few kilobytes at most, whatever
-the size. A heap with lazy deletion is as fast on average, but pays its debts in one
-call, and cannot be walked in order past names that are to be avoided.
+The names are in sorted blocks, so a change moves a few kilobytes at most. A heap with
+lazy deletion is as fast on average, but one call pays for many deletions. It also
+cannot be walked in order past names to avoid.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterator
 
-#: names of a block at most; half of it after a split
+#: largest number of names in a block; a split leaves half of it
 _BLOCK = 1024
 
 
@@ -22,54 +22,53 @@ class SortedNames:
     __slots__ = ("_blocks", "_lasts")
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._blocks: list[list[str]] = []
         self._lasts: list[str] = []
 
     def add(self, name: str) -> None:
-        """Take in a name that is not in yet."""
+        """Add a name that is not in the set."""
         if not self._blocks:
             self._blocks.append([name])
             self._lasts.append(name)
             return
-        at = bisect_left(self._lasts, name)
-        if at == len(self._lasts):
-            at -= 1
-        block = self._blocks[at]
+        index = bisect_left(self._lasts, name)
+        if index == len(self._lasts):
+            index -= 1
+        block = self._blocks[index]
         insort(block, name)
         if len(block) > _BLOCK:
-            self._blocks.insert(at, block[: _BLOCK // 2])
-            self._lasts.insert(at, block[_BLOCK // 2 - 1])
+            self._blocks.insert(index, block[: _BLOCK // 2])
+            self._lasts.insert(index, block[_BLOCK // 2 - 1])
             del block[: _BLOCK // 2]
-            at += 1
-        self._lasts[at] = block[-1]
+            index += 1
+        self._lasts[index] = block[-1]
 
     def remove(self, name: str) -> None:
-        """Let go of a name that is in."""
-        at = bisect_left(self._lasts, name)
-        block = self._blocks[at]
+        """Remove a name that is in the set."""
+        index = bisect_left(self._lasts, name)
+        block = self._blocks[index]
         del block[bisect_left(block, name)]
         if block:
-            self._lasts[at] = block[-1]
+            self._lasts[index] = block[-1]
         else:
-            del self._blocks[at]
-            del self._lasts[at]
+            del self._blocks[index]
+            del self._lasts[index]
 
     def first(self, avoid: Container[str] = ()) -> str | None:
-        """The smallest name outside `avoid`, or None."""
+        """Return the smallest name outside `avoid`, or None."""
         if self._blocks and (name := self._blocks[0][0]) not in avoid:
             return name
         return next((name for name in self if name not in avoid), None)
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether the set has names."""
         return bool(self._blocks)
 
     def __len__(self) -> int:
-        """How many there are. Cost: O(blocks)."""
+        """Return the number of names. Cost: O(blocks)."""
         return sum(map(len, self._blocks))
 
     def __iter__(self) -> Iterator[str]:
-        """All names, ascending. The set must not change meanwhile."""
+        """Yield all names, ascending; the set must not change meanwhile."""
         for block in self._blocks:
             yield from block

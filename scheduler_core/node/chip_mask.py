@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-#: masks whose ids are remembered: as many as there are of 16 chips
+#: entries of the cache of `ids_of`: all masks of 16 chips
 _REMEMBERED = 1 << 16
 
 
 def mask_of(ids: Iterable[int]) -> int:
-    """The mask of the chips with these physical ids, in any order.
+    """Return the mask of the chips with these physical ids, in any order.
 
     Raises:
         ValueError: An id is negative.
@@ -21,17 +21,21 @@ def mask_of(ids: Iterable[int]) -> int:
 
 @lru_cache(maxsize=_REMEMBERED)
 def ids_of(mask: int) -> tuple[int, ...]:
-    """The physical ids in `mask`, ascending."""
+    """Return the physical ids in `mask`, ascending."""
     ids: list[int] = []
-    for place, byte in enumerate(mask.to_bytes(mask.bit_length() + 7 >> 3, "little")):
-        ids += _ids_of_bytes(place)[byte]
+    for index, byte in enumerate(mask.to_bytes(mask.bit_length() + 7 >> 3, "little")):
+        ids += _ids_by_byte(index)[byte]
     return tuple(ids)
 
 
 @cache
-def _ids_of_bytes(place: int) -> tuple[tuple[int, ...], ...]:
-    """The ids of every byte that has this place in a mask, 0 for the lowest."""
-    ids = range(8 * place, 8 * place + 8)
+def _ids_by_byte(index: int) -> tuple[tuple[int, ...], ...]:
+    """Return the ids for each of the 256 values of byte `index` of a mask.
+
+    Args:
+        index: Byte of the mask, 0 for the lowest.
+    """
+    ids = range(8 * index, 8 * index + 8)
     return tuple(
         tuple([chip for bit, chip in enumerate(ids) if byte >> bit & 1])
         for byte in range(256)
@@ -39,58 +43,61 @@ def _ids_of_bytes(place: int) -> tuple[tuple[int, ...], ...]:
 
 
 def lowest(mask: int, count: int) -> int:
-    """The `count` lowest chips of `mask`; 0 when it has fewer.
+    """Return the mask of the `count` lowest chips of `mask`; 0 when it has fewer.
 
     Cost:
-        A step for each eight ids.
+        One step for each eight ids.
     """
     if count >= mask.bit_count():
         return mask if count == mask.bit_count() else 0
     chosen = shift = 0
     while count:
         byte = mask >> shift & 0xFF
-        here = byte.bit_count()
-        chosen |= (byte if here <= count else _of_byte(byte, count)) << shift
-        count -= min(here, count)
+        chips = byte.bit_count()
+        chosen |= (byte if chips <= count else _lowest_of_byte(byte, count)) << shift
+        count -= min(chips, count)
         shift += 8
     return chosen
 
 
 @cache
-def _of_byte(byte: int, count: int) -> int:
+def _lowest_of_byte(byte: int, count: int) -> int:
     for _ in range(byte.bit_count() - count):
         byte &= ~(1 << byte.bit_length() - 1)
     return byte
 
 
-def kinds_of_groups(mask: int, size: int, number: int) -> int:
-    """How many groups have how many of these chips: a number that says just that.
+def count_groups_by_fill(mask: int, group_size: int, node_chips: int) -> int:
+    """Count the groups that have 1, 2, 3 … chips in `mask`, packed into one integer.
 
     Args:
-        mask: The chips.
-        size: Chips of a group; group g are the ids from `g * size` on.
-        number: Chips of the node, of which `mask` has some.
+        mask: Chips of one node.
+        group_size: Chips of a group; group g has the ids from `g * group_size` on.
+        node_chips: Chips of the whole node, at least the length of `mask`.
 
     Returns:
-        Eight bits for each number of chips from 1: how many groups have so many.
+        Eight bits for each number of chips from 1: the groups with that many chips.
     """
-    if 8 % size:
-        group = (1 << size) - 1
-        parts = (mask >> first & group for first in range(0, number, size))
-        return sum(_kind(part.bit_count()) for part in parts)
-    kinds = _kinds_of_byte(size)
-    return sum([kinds[byte] for byte in mask.to_bytes(number + 7 >> 3, "little")])
+    if 8 % group_size:
+        group = (1 << group_size) - 1
+        parts = (mask >> first & group for first in range(0, node_chips, group_size))
+        return sum(_one_group(part.bit_count()) for part in parts)
+    fills = _fills_by_byte(group_size)
+    return sum([fills[byte] for byte in mask.to_bytes(node_chips + 7 >> 3, "little")])
 
 
-def _kind(chips: int) -> int:
+def _one_group(chips: int) -> int:
     return 1 << 8 * (chips - 1) if chips else 0
 
 
 @cache
-def _kinds_of_byte(size: int) -> tuple[int, ...]:
-    """`kinds_of_groups` of each byte, that `size` divides."""
-    group = (1 << size) - 1
+def _fills_by_byte(group_size: int) -> tuple[int, ...]:
+    """Return `count_groups_by_fill` of each byte, for a `group_size` that divides 8."""
+    group = (1 << group_size) - 1
     return tuple(
-        sum(_kind((byte >> first & group).bit_count()) for first in range(0, 8, size))
+        sum(
+            _one_group((byte >> first & group).bit_count())
+            for first in range(0, 8, group_size)
+        )
         for byte in range(256)
     )

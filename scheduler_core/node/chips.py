@@ -1,54 +1,53 @@
-"""Which chips of one node: the ways of the product's row, tried in their order.
+"""Choice of chips on one node: the layouts of the product's row, in their order.
 
-For products of up to eight chips the answer for every mask and count is computed
-once, so that a decision is one look-up; to search each time costs ten times as much.
-For larger ones the table fills as it is asked.
+For products of up to 8 chips the answers for all masks and counts are computed once.
+A decision is then one look-up; a search costs ten times as much. For larger products
+each answer is computed at the first request and cached.
 """
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
-from scheduler_core.node.chip_mask import ids_of, kinds_of_groups, mask_of
+from scheduler_core.node.chip_mask import count_groups_by_fill, ids_of, mask_of
 from scheduler_core.node.layouts import LAYOUTS
 from scheduler_core.node.reasons import Reason
 from scheduler_core.products.table import Product
 
 __all__ = [
-    "able",
     "choose",
     "complete",
+    "find_reason",
     "ids_of",
     "is_legal",
     "mask_of",
+    "servable_counts",
     "shape",
     "table",
-    "why_not",
 ]
 
-#: chips of a server up to which all answers are computed at once: 2,304 entries
+#: largest number of chips for which all answers are computed at once: 2,304 entries
 SMALL = 8
-#: answers that are remembered of larger servers, all products together
+#: entries of the cache for larger servers, all products together
 _REMEMBERED = 1 << 17
 
 
 def choose(product: Product, free: int, count: int) -> int:
-    """Choose which chips of one node a pod gets.
+    """Choose the chips of one node for a pod and return their mask.
 
-    The first way of the row that can be had decides (`layouts.py`): for most, the
-    group whose number of free chips comes first in the preference for `count`, so
-    that whole groups stay whole for those who need them. Equal groups go to the
-    lower one, and within a group the lowest ids go first.
+    The first way of the row with a result decides (`layouts.py`). Most rows prefer
+    groups by their number of free chips, so that whole groups stay whole for larger
+    pods. Of equal groups the lower one serves, and within a group the lowest ids.
 
     Args:
         product: The row.
         free: Mask of the chips that may be given; any subset of the product's.
-        count: Chips wanted by the whole pod.
+        count: Chips of the whole pod.
 
     Returns:
         A mask of `count` chips, all in `free`; 0 when the node cannot serve.
 
     Cost:
-        One look-up; for more than eight chips a search on the first time.
+        One look-up; for more than eight chips a search at the first request.
 
     Source:
         Node Affinity K8s Scheduling Algorithm Design, "Affinity Policy Description",
@@ -61,33 +60,33 @@ def choose(product: Product, free: int, count: int) -> int:
 
 
 def complete(product: Product, free: int, taken: int, count: int) -> int:
-    """Choose `count` more chips for a pod that has some already.
+    """Choose `count` more chips for a pod with some chips and return their mask.
 
     Args:
         product: The row.
         free: Mask of the chips that may be given.
-        taken: Mask of the chips that containers of the same pod have; 0 is none.
-        count: How many more are wanted: all that the pod still needs, because
-            `taken` and the answer together must be legal.
+        taken: Mask of the chips that containers of the same pod have; may be 0.
+        count: All chips that the pod still needs, because `taken` and the answer
+            together must be legal.
 
     Returns:
         A mask of `count` chips of `free` without `taken`, the lowest ids first; 0
-        when nothing legal can come of it.
+        when no legal set contains `taken`.
     """
     free &= ~taken
     if not taken:
         return choose(product, free, count)
     if count < 1 or taken & ~product.all_chips:
         return 0
-    wanted = count + taken.bit_count()
-    for way in product.ways.get(wanted, ()):
-        if more := LAYOUTS[way].complete(product, free, taken, wanted):
-            return more
+    total = count + taken.bit_count()
+    for way in product.ways.get(total, ()):
+        if added := LAYOUTS[way].complete(product, free, taken, total):
+            return added
     return 0
 
 
 def is_legal(product: Product, chips: int) -> bool:
-    """Whether a pod may have exactly these chips: a legal count, laid out in a way."""
+    """Return whether a pod may have exactly these chips: legal count, legal layout."""
     if chips & ~product.all_chips:
         return False
     ways = product.ways.get(chips.bit_count(), ())
@@ -95,42 +94,42 @@ def is_legal(product: Product, chips: int) -> bool:
 
 
 def shape(product: Product, mask: int) -> tuple[int, ...] | int:
-    """What of a set of chips can matter to any answer about it; sets may share it.
+    """Return a key of a set of chips; sets with equal keys get equal answers.
 
-    How many groups have how many of its chips, whichever group it is; and how many
-    pairs of matching positions there are, where the row gives out such pairs.
+    The key counts groups by their number of chips, without saying which groups. For
+    rows that give out pairs it also counts pairs at matching positions.
 
     Cost:
         A look-up for each eight chips.
     """
     if not product.group_preference:
         return mask.bit_count()
-    kinds = kinds_of_groups(mask, product.group_size, product.chip_count)
+    fills = count_groups_by_fill(mask, product.group_size, product.chip_count)
     if not product.in_pairs:
-        return kinds
+        return fills
     pairs = mask & mask >> product.group_size & product.groups[0]
-    return kinds, pairs.bit_count()
+    return fills, pairs.bit_count()
 
 
-def able(product: Product, mask: int) -> int:
-    """Which counts these chips can serve: bit n says whether n chips."""
+def servable_counts(product: Product, mask: int) -> int:
+    """Return the counts that these chips can serve, as a mask: bit n is n chips."""
     return sum(1 << count for count in product.counts if choose(product, mask, count))
 
 
-def why_not(
+def find_reason(
     product: Product, free: int, healthy: int, count: int, *, usable: int | None = None
 ) -> Reason | None:
-    """Why a node cannot serve `count` chips: the first reason that is true.
+    """Return the first reason why a node cannot serve `count` chips.
 
-    In this order: no pod of this product may have so many; even with nothing on the
-    node its healthy chips would not do; those whose network is healthy would not;
-    too few chips are free; they are not together.
+    Order: the count is illegal for the product; all healthy chips together could not
+    serve; those with a healthy network could not; too few chips are free; the free
+    chips do not lie in one layout.
 
     Args:
         product: The row.
         free: Mask of the chips that may be given, all of them healthy and usable.
         healthy: Mask of the node's healthy chips.
-        count: Chips wanted.
+        count: Chips of the pod.
         usable: Mask of the healthy chips that pods of this row may have; None is all.
 
     Returns:
@@ -144,7 +143,7 @@ def why_not(
     def could(mask: int) -> int:
         return (choose(product, mask, count) != 0) << count
 
-    return why(
+    return derive_reason(
         product,
         count,
         free=free.bit_count(),
@@ -153,17 +152,17 @@ def why_not(
     )
 
 
-def why(
+def derive_reason(
     product: Product, count: int, *, free: int, healthy: int, usable: int
 ) -> Reason:
-    """Why a node cannot serve `count` chips, by what it could serve otherwise.
+    """Return why a node cannot serve `count` chips, from the counts it could serve.
 
     Args:
         product: The row.
-        count: Chips wanted; not a count that the node can serve.
-        free: How many chips may be given.
-        healthy: What the node could serve (`able`) if all healthy chips were free.
-        usable: The same of the healthy chips that pods of this row may have.
+        count: Chips of the pod; not a count that the node can serve.
+        free: Number of chips that may be given.
+        healthy: `servable_counts` of all healthy chips.
+        usable: `servable_counts` of the healthy chips that pods of this row may have.
     """
     if count not in product.ways:
         return Reason.ILLEGAL_COUNT
@@ -176,7 +175,7 @@ def why(
 
 @cache
 def table(product: Product) -> Sequence[Sequence[int]]:
-    """All answers of `choose`.
+    """Return all answers of `choose` for a product.
 
     Shape:
         `table[count][free]`, counts from 0 to the product's chips.

@@ -1,4 +1,4 @@
-"""What a decision answers: a place with its reason, or why there is none."""
+"""Results of a decision: a placement with its reason, or a rejection."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,12 +8,12 @@ from typing import NamedTuple
 from scheduler_core.node.layouts import LAYOUTS
 from scheduler_core.products.columns import Product, Way
 
-#: sentences that are remembered
+#: entries of the cache of `_share`
 _REMEMBERED = 1 << 14
 
 
 class LeafUse(IntEnum):
-    """What jobs that use the spine make of a leaf; the value is the annotation's."""
+    """Use of a leaf by jobs that cross the spine; the value is the annotation's."""
 
     IDLE = 0
     SHARED = 1
@@ -23,23 +23,23 @@ class LeafUse(IntEnum):
 class Placement(NamedTuple):
     """A node, chips of it, and the reason for the choice in a sentence.
 
-    A tuple, because one is made for each decision and each pod of a job: making a
-    frozen dataclass took a third of a decision's time.
+    It is a tuple because each decision makes one for each pod of a job. A frozen
+    dataclass took a third of a decision's time.
     """
 
     node: str
     #: physical ids, ascending
     chips: tuple[int, ...]
     reason: str
-    #: of a job with several pods: which of them this is; "" for a pod by itself
+    #: name of the pod in a job of several; "" for a single pod
     pod: str = ""
-    #: its number in the job, from 0; 0 for a pod by itself
+    #: number of the pod in the job, from 0; 0 for a single pod
     rank: int = 0
-    #: the leaf switch, where the job asked for switch affinity; else ""
+    #: leaf switch, if the job asked for switch affinity; else ""
     leaf: str = ""
-    #: what the job makes of that leaf
+    #: use that the job makes of `leaf`
     leaf_use: LeafUse = LeafUse.IDLE
-    #: whether no more jobs share that leaf than should
+    #: false when more jobs share `leaf` than should
     leaf_healthy: bool = True
     #: id of the physical SuperPoD, for a job of SuperPoDs; else -1
     superpod: int = -1
@@ -49,49 +49,57 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why no node serves."""
+    """Reasons why no node serves a pod or a job."""
 
-    #: (text, nodes of which it is said), the most frequent first, then by text
+    #: (text of a reason, number of nodes with it), most frequent first, then by text
     reasons: tuple[tuple[str, int], ...]
-    #: what holds for the job as a whole; "" for a pod by itself
+    #: reason that concerns the whole job; "" for a single pod
     job: str = ""
 
     @property
     def nodes(self) -> int:
-        """How many nodes were looked at."""
+        """Number of nodes that the decision looked at."""
         return sum(nodes for _, nodes in self.reasons)
 
     @property
     def text(self) -> str:
         """All reasons in a line: "48 no HCCS ring has 4 free chips, 12 …"."""
-        of_nodes = ", ".join(f"{nodes} {text}" for text, nodes in self.reasons)
-        said = [part for part in (self.job, of_nodes) if part]
-        return ": ".join(said) if said else "no node to look at"
+        node_reasons = ", ".join(f"{nodes} {text}" for text, nodes in self.reasons)
+        parts = [part for part in (self.job, node_reasons) if part]
+        return ": ".join(parts) if parts else "no node to look at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlacement:
-    """Where all pods of a job go."""
+    """Placements of all pods of a job."""
 
-    #: by rank
+    #: in the order of ranks
     pods: tuple[Placement, ...]
 
 
-def sentence(row: Product, free: int, chosen: int, healthy: int, of: int) -> str:
-    """Why `chosen` of `free`, on a node with so many healthy chips of so many."""
+def describe_choice(row: Product, free: int, chosen: int, healthy: int, of: int) -> str:
+    """Return a sentence that says why `chosen` were the best of the free chips.
+
+    Args:
+        row: The row that serves.
+        free: Mask of the free chips before the choice.
+        chosen: Mask of the chips of the pod.
+        healthy: Number of healthy chips of the node.
+        of: Number of all chips of the node.
+    """
     if row.group_preference:
-        return _where(_share(row, free, chosen), healthy, of)
-    return _where(_of(chosen.bit_count(), free.bit_count()), healthy, of)
+        return _add_health(_share(row, free, chosen), healthy, of)
+    return _add_health(_count_of(chosen.bit_count(), free.bit_count()), healthy, of)
 
 
-def _where(share: str, healthy: int, of: int) -> str:
-    those = "all" if healthy == of else f"{healthy} of"
-    return f"{share}, on a node with {those} {of} chips healthy"
+def _add_health(share: str, healthy: int, of: int) -> str:
+    number = "all" if healthy == of else f"{healthy} of"
+    return f"{share}, on a node with {number} {of} chips healthy"
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _share(row: Product, free: int, chosen: int) -> str:
-    """What was given of what."""
+    """Return the part of the sentence that compares chosen with free chips."""
     count, way = chosen.bit_count(), _way(row, chosen)
     if way is Way.GROUPS:
         return _share_of_groups(row, free, chosen)
@@ -100,11 +108,11 @@ def _share(row: Product, free: int, chosen: int) -> str:
     if way is Way.PAIRS:
         group = row.group_kind.value
         return f"{count // 2} chips of each {group}, at matching positions"
-    return _of(count, free.bit_count())
+    return _count_of(count, free.bit_count())
 
 
 def _way(row: Product, chosen: int) -> Way:
-    """The way in which these chips lie, the first that is true of them."""
+    """Return the first way of the row that describes the layout of these chips."""
     ways = row.ways[chosen.bit_count()]
     if len(ways) == 1:
         return ways[0]
@@ -115,19 +123,19 @@ def _share_of_groups(row: Product, free: int, chosen: int) -> str:
     count, kind = chosen.bit_count(), row.group_kind
     first = row.groups[((chosen & -chosen).bit_length() - 1) // row.group_size]
     if not chosen & ~first:
-        share = f"{_of(count, (free & first).bit_count())} of one {kind.value}"
+        share = f"{_count_of(count, (free & first).bit_count())} of one {kind.value}"
         return f"{share} ({(free & ~first).bit_count()} more free on the node)"
     whole, rest = divmod(count, row.group_size)
     if not rest:
         return kind.whole(whole)
     home = sum(group for group in row.groups if group & chosen)
-    more = _of(rest, (free & home).bit_count() - whole * row.group_size)
-    return f"{kind.whole(whole)} and {more} of one more"
+    rest_share = _count_of(rest, (free & home).bit_count() - whole * row.group_size)
+    return f"{kind.whole(whole)} and {rest_share} of one more"
 
 
-def _of(count: int, left: int) -> str:
+def _count_of(count: int, free_chips: int) -> str:
     return (
         f"the last {count} free"
-        if left == count
-        else f"{count} of the {left} free chips"
+        if free_chips == count
+        else f"{count} of the {free_chips} free chips"
     )

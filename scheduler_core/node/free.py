@@ -1,6 +1,7 @@
-"""Which chips of a node are free: the one place that subtracts.
+"""Formula of the free chips of a node, as masks of physical ids (bit i is chip i).
 
-Chips are masks of physical ids, bit i is chip i.
+The formula is a module of its own so that the extender and snapshots subtract in the
+same place. Two copies would drift apart and give one chip to two pods.
 """
 
 
@@ -12,20 +13,20 @@ def free_chips(
     releasing: int,
     listed: int | None = None,
 ) -> int:
-    """The chips of a node that may be given out.
+    """Return the mask of the chips of a node that may be given to a pod.
 
-    Two ways to know them. The scheduler keeps them itself: healthy chips that no pod
-    claims. Or the node lists them: then only claims that the list cannot know yet
-    are taken off. Held and releasing chips are never free, whoever keeps the books.
+    Without `listed` the scheduler keeps the books: healthy chips without a claim are
+    free. With `listed` the node keeps them: only claims newer than the list count.
+    Held and releasing chips are never free in either case.
 
     Args:
-        healthy: Chips that are there and healthy.
-        claimed: Chips named on pods of this node that are neither Failed nor
-            Succeeded, by either annotation; with `listed`, only of claims that are
-            newer than the list.
+        healthy: Chips that are present and healthy.
+        claimed: Chips named by either annotation on pods of this node that are
+            neither Failed nor Succeeded; with `listed`, only claims newer than it.
         held: Chips that Allocate has given out.
-        releasing: Chips whose pod is gone but whose processes are not.
-        listed: The node's own list; None when the scheduler keeps its own.
+        releasing: Chips whose pod is gone while its processes still run.
+        listed: Free chips in the node's ConfigMap; None when the scheduler keeps
+            the books.
 
     Source:
         Scheduling Process of the Ascend AI processor, processes 1 and 2.

@@ -1,9 +1,9 @@
-"""Why a node cannot serve a pod: a closed set, and one sentence for each.
+"""Reasons for which a node refuses a pod, and one sentence for each.
 
-A node has exactly one reason, the first that is true in the order of definition, so
-that counts over nodes add up. The sentences are made to be counted by schedulers:
-few, short, without the names of nodes, and such that they can stand alone as well as
-behind a number ("0/3 nodes are available: 3 cannot give a pod 3 chips, only 1 or 2").
+A node has exactly one reason: the first true one in the order of definition. Counts
+over nodes therefore add up. Schedulers count equal sentences, so there are few, and
+none names a node. Each reads well alone and behind a number
+("0/3 nodes are available: 3 cannot give a pod 3 chips, only 1 or 2").
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from itertools import groupby
 
 from scheduler_core.products.columns import Product, Way
 
-#: counts in a row that are said one by one; more are said as a range
+#: longest run of counts that is listed one by one; a longer run becomes a range
 _LISTED = 4
 
 
 class Reason(StrEnum):
-    """One reason; the value is its label in metrics, the order its precedence."""
+    """Reason of a refusal; the value is its label in metrics, the order precedence."""
 
     NO_SUCH_NPU = "no-such-npu"
     NO_ALLOCATABLE = "no-allocatable"
@@ -49,30 +49,30 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why one node cannot serve, for programs and for people."""
+    """Refusal of one node: the reason for programs, the text for people."""
 
     reason: Reason
     text: str
 
 
 def refusal(reason: Reason, product: Product, count: int) -> Refusal:
-    """The refusal for `reason`, said of `count` chips of `product`."""
+    """Return the refusal for `reason`, with the text for `count` chips of `product`."""
     if reason is Reason.GROUP_TOO_SMALL:
-        text = _apart(product, count)
+        text = _layout_text(product, count)
     elif reason is Reason.TOO_FEW_FREE and count == 1:
         text = "no free chip"
     else:
-        text = _TEXTS[reason].format(count=count, legal=any_of(product.counts))
+        text = _TEXTS[reason].format(count=count, legal=join_counts(product.counts))
     return Refusal(reason=reason, text=text)
 
 
-def text_of(reason: Reason) -> str:
-    """What is said for a reason that says nothing of counts or groups."""
+def reason_text(reason: Reason) -> str:
+    """Return the text of a reason without counts or groups in its text."""
     return _TEXTS[reason]
 
 
-def _apart(product: Product, count: int) -> str:
-    """Why enough free chips are not enough: what of the layout is not to be had."""
+def _layout_text(product: Product, count: int) -> str:
+    """Return the text for a node with enough free chips but in the wrong groups."""
     group = product.group_kind.value
     way = product.ways[count][0]
     if way is Way.PAIRS:
@@ -82,12 +82,16 @@ def _apart(product: Product, count: int) -> str:
     whole, rest = divmod(count, product.group_size)
     if whole == 0 or (whole, rest) == (1, 0):
         return f"no {group} has {count} free chips"
-    besides = f" and {rest} of another" if rest else ""
-    return f"without {product.group_kind.whole(whole)}{besides} free"
+    rest_text = f" and {rest} of another" if rest else ""
+    return f"without {product.group_kind.whole(whole)}{rest_text} free"
 
 
-def any_of(counts: Sequence[int]) -> str:
-    """Say them as a person does: 1, 2, 4 or 8; 1 to 64. Ascending, at least one."""
+def join_counts(counts: Sequence[int]) -> str:
+    """Return counts as a text: "1, 2, 4 or 8", "1 to 64".
+
+    Args:
+        counts: Ascending, at least one.
+    """
     parts: list[str] = []
     for _, run in groupby(enumerate(counts), key=lambda item: item[1] - item[0]):
         numbers = [number for _, number in run]
@@ -95,5 +99,5 @@ def any_of(counts: Sequence[int]) -> str:
             parts.append(f"{numbers[0]} to {numbers[-1]}")
         else:
             parts += map(str, numbers)
-    *some, last = parts
-    return f"{', '.join(some)} or {last}" if some else last
+    *others, last = parts
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,4 +1,4 @@
-"""One node at one moment, as decisions see it."""
+"""State of one node for one resource: its row and the masks of its chips."""
 
 from dataclasses import dataclass
 
@@ -8,35 +8,35 @@ from scheduler_core.products.table import Product
 
 
 def resource_of(wanted: Product | str) -> str:
-    """The Kubernetes resource that is wanted as such, or as a row of it."""
+    """Return the resource of a row; a resource is returned as it is."""
     return wanted if isinstance(wanted, str) else wanted.resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """One node at one moment. Masks of physical ids; free ⊆ healthy ⊆ inventory."""
+    """One node at one moment; masks of physical ids, free ⊆ healthy ⊆ inventory."""
 
     name: str
-    #: the row of its hardware, by which jobs are served that ask for no other
+    #: row of the node's hardware; serves jobs that name no other row
     product: Product
-    #: chips that the node has
+    #: mask of all chips of the node
     inventory: int
     healthy: int
     free: int
-    #: chips whose network is faulty: not for jobs of several pods, where the row of
-    #: the job says so
+    #: mask of chips with a faulty network: rows with `network_health` keep them from
+    #: jobs of several pods
     network_unhealthy: int = 0
-    #: chips that somebody has; of those that are not healthy nothing else says so, and
-    #: advice must know it
+    #: mask of chips that a pod has. `free` does not tell this of unhealthy chips, and
+    #: advice needs it.
     taken: int = 0
-    #: why nothing goes to this node whatever is free, or None
+    #: reason to refuse the node whatever is free; None when there is none
     barred: Reason | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a node that cannot be.
+        """Check that the masks are nested.
 
         Raises:
-            ValueError: The masks do not lie in each other.
+            ValueError: A mask is not within the next larger one.
         """
         if (
             self.free & ~self.healthy
@@ -50,27 +50,27 @@ class NodeState:
             )
 
     def serves(self, row: Product) -> bool:
-        """Whether pods may be served here by the rule of `row`.
+        """Return whether this node may serve pods by the rule of `row`.
 
-        Its own row may; another if the resource is the same, the node's chips lie
-        within that row's, and the node carries the labels that it demands.
+        The node's own row may serve. Another row may if it has the same resource,
+        contains the node's chips, and demands no labels beyond those of the own row.
         """
-        own = self.product
-        if row is own or row is distributed(own):
+        own_row = self.product
+        if row is own_row or row is distributed(own_row):
             return True
         return (
-            row.resource == own.resource
+            row.resource == own_row.resource
             and not self.inventory & ~row.all_chips
-            and row.node_labels.items() <= own.node_labels.items()
+            and row.node_labels.items() <= own_row.node_labels.items()
         )
 
     def row_for(
         self, wanted: Product | str, *, in_network: bool = False
     ) -> Product | None:
-        """The row by which it serves what is wanted; None when it does not.
+        """Return the row by which this node serves a request; None if it does not.
 
         Args:
-            wanted: The resource, then its own row does if it is of that; or a row.
+            wanted: A resource (the node's own row serves) or a row.
             in_network: Whether the pod's job has several pods (`columns.distributed`).
         """
         if isinstance(wanted, str):
@@ -80,13 +80,13 @@ class NodeState:
         return distributed(row) if row is not None and in_network else row
 
     def usable(self, row: Product) -> int:
-        """The mask of the healthy chips that pods served by `row` may have."""
+        """Return the mask of the healthy chips that pods served by `row` may have."""
         if row.for_distributed and row.network_health:
             return self.healthy & ~self.network_unhealthy
         return self.healthy
 
     def free_for(self, row: Product) -> int:
-        """The mask of the free chips that pods served by `row` may have."""
+        """Return the mask of the free chips that pods served by `row` may have."""
         if row.for_distributed and row.network_health:
             return self.free & ~self.network_unhealthy
         return self.free

@@ -1,7 +1,7 @@
-"""Where all pods of a job go that asks for switch affinity, or none of them.
+"""Places for all pods of a job that asks for switch affinity, or for none of them.
 
-The switches decide how many nodes of which leaf (`leaf_order.py`); which of them, where
-that is left open, and which chips of each node, is decided as for any pod.
+`topology/leaf_order.py` decides how many nodes of each leaf switch the job gets.
+Nodes within a leaf and chips within a node are chosen as for any other pod.
 """
 
 from collections.abc import Sequence
@@ -9,28 +9,29 @@ from functools import partial
 
 from scheduler_core.node import chips
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.placement.gang import Member, Question, ranked
+from scheduler_core.placement.gang import Member, NodeQuery, assign_ranks
 from scheduler_core.placement.pod import placement
 from scheduler_core.topology import leaf_order
 from scheduler_core.topology.leaves import Network, Part, Request, Schema
 
-#: said of nodes that could take a pod of the job
-_ELSEWHERE = "can take a pod, but its leaf switch does not suit the job"
+#: refusal text of nodes that could take a pod of the job
+_UNSUITABLE = "can take a pod, but its leaf switch does not suit the job"
 
 
 def plan(
-    question: Question, members: Sequence[Member], network: Network, schema: Schema
+    query: NodeQuery, members: Sequence[Member], network: Network, schema: Schema
 ) -> JobPlacement | Rejection:
-    """Place all members of a job under leaves, each on a node of its own.
+    """Place all members of a job under leaf switches, each on a separate node.
 
     Args:
-        question: What is wanted, and of which nodes.
-        members: The pods, each once; at least one.
-        network: The leaves, and what runs under them.
-        schema: What the job asks of the switches.
+        query: Resource or row of the job, and the candidate nodes.
+        members: Pods, each once; at least one.
+        network: Leaf switches, and the jobs under them.
+        schema: Switch affinity of the job.
 
     Returns:
-        A place for each pod, by rank, with its leaf; or why there is none.
+        A place for each pod with its leaf, ordered by rank; or why the job does not
+        fit.
     """
     size = max(member.chips for member in members)
     parts = leaf_order.decide(
@@ -38,19 +39,19 @@ def plan(
             network=network,
             schema=schema,
             pods=len(members),
-            slots=question.census(network.groups, size),
-            rank=partial(question.rank, size),
+            slots=query.census(network.groups, size),
+            rank=partial(query.rank, size),
         )
     )
     if isinstance(parts, str):
-        return Rejection(job=parts, reasons=question.reasons(size, _ELSEWHERE))
-    ports = [(part, leaf, node) for part in parts for leaf, node in part.nodes]
+        return Rejection(job=parts, reasons=query.reasons(size, _UNSUITABLE))
+    slots = [(part, leaf, node) for part in parts for leaf, node in part.nodes]
     return JobPlacement(
         pods=tuple(
             [
-                _place(question, (node, leaf, part), (rank, member))
+                _place(query, (node, leaf, part), (rank, member))
                 for (rank, member), (part, leaf, node) in zip(
-                    ranked(members), ports, strict=True
+                    assign_ranks(members), slots, strict=True
                 )
             ]
         )
@@ -58,12 +59,12 @@ def plan(
 
 
 def _place(
-    question: Question, port: tuple[str, str, Part], pod: tuple[int, Member]
+    query: NodeQuery, slot: tuple[str, str, Part], pod: tuple[int, Member]
 ) -> Placement:
-    name, leaf, part = port
+    name, leaf, part = slot
     rank, member = pod
-    node = question.nodes[name]
-    row = question.row(node)
+    node = query.nodes[name]
+    row = query.row(node)
     free = node.free_for(row)
     chosen = chips.choose(row, free, member.chips)
     place = placement(row, node, free, chosen, pod=member.name, rank=rank)

@@ -1,7 +1,7 @@
-"""Where a whole job goes: the order in which its rules are asked.
+"""Placement of a whole job, with its rules applied in a fixed order.
 
-First whether the job can be at all, then what it asks of the network, then the common
-choice of nodes.
+The rules over the job's pods come first, then its network, then the common choice of
+nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
 from scheduler_core.placement import gang, gang_on_leaves, gang_on_superpods, job_rules
-from scheduler_core.placement.gang import Member, Question
+from scheduler_core.placement.gang import Member, NodeQuery
 from scheduler_core.placement.gang_on_superpods import SuperPods
 from scheduler_core.placement.job_rules import Job, Profile
 from scheduler_core.products.columns import JobRule
@@ -19,18 +19,18 @@ from scheduler_core.topology.leaves import Network, Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is asked and known of the network, and how strict the rules are."""
+    """Network that a job asks for and the cluster has, and the strictness of rules."""
 
-    #: what the job asks of the leaf switches; None is nothing
+    #: switch affinity of the job; None asks for none
     schema: Schema | None = None
-    #: the leaf switches; None when the cluster has not described them
+    #: leaf switches; None when the cluster has not described them
     network: Network | None = None
-    #: which node is in which SuperPoD; None when that is not known
-    joined: SuperPods | None = None
+    #: nodes by SuperPoD; None when no node's SuperPoD is known
+    superpods: SuperPods | None = None
     profile: Profile = Profile.SEED
 
 
-#: nothing is asked of the network
+#: a job that asks nothing of the network
 COMMON = Terms()
 
 
@@ -42,61 +42,63 @@ def place_job(
     names: Iterable[str] | None = None,
     places: Mapping[str, Placement] | None = None,
 ) -> JobPlacement | Rejection:
-    """Place all pods of a job that ask for chips, or say why not all can be.
+    """Place all pods of a job that ask for chips, or return why not all of them fit.
 
     Args:
-        job: The pods that exist, and the row by which they are served.
-        cluster: The nodes; not changed.
-        terms: What is asked and known of the network.
-        names: Only these nodes, each once, in any order; None is all.
-        places: {pod: where it is already}; those that are good are kept, where no
-            switch affinity is asked for.
+        job: Pods that exist, and the row by which they are served.
+        cluster: Nodes; not changed.
+        terms: Network that the job asks for and the cluster has.
+        names: Candidate nodes, each once, in any order; None is all.
+        places: {pod: its present place}; good ones stay unless the job asks for
+            switch affinity.
 
     Source:
         Node Scoring, "Implementation Details".
     """
-    found = job_rules.problems(job, terms.profile)
-    if found or job.row is None:
-        return Rejection(job="; ".join(problem.text for problem in found), reasons=())
+    problems = job_rules.problems(job, terms.profile)
+    if problems or job.row is None:
+        return Rejection(
+            job="; ".join(problem.text for problem in problems), reasons=()
+        )
     members = [
         Member(name=pod.name, chips=pod.chips, place=(places or {}).get(pod.name))
         for pod in job.npu_pods
     ]
     if not members:
         return JobPlacement(pods=())
-    question = Question(
+    query = NodeQuery(
         wanted=job.row,
         cluster=cluster,
         names=None if names is None else tuple(names),
         in_network=len(members) > 1,
     )
-    if question.in_network and job.row.job_rule is JobRule.SUPERPOD:
-        return _in_superpods(job, members, question, terms.joined)
+    if query.in_network and job.row.job_rule is JobRule.SUPERPOD:
+        return _in_superpods(job, members, query, terms.superpods)
     if terms.schema is not None:
-        return _under_leaves(members, question, terms.schema, terms.network)
-    return gang.plan(job.row, members, cluster, names=question.names)
+        return _under_leaves(members, query, terms.schema, terms.network)
+    return gang.plan(job.row, members, cluster, names=query.names)
 
 
 def _in_superpods(
-    job: Job, members: Sequence[Member], question: Question, joined: SuperPods | None
+    job: Job, members: Sequence[Member], query: NodeQuery, superpods: SuperPods | None
 ) -> JobPlacement | Rejection:
-    if joined is None:
+    if superpods is None:
         text = "which SuperPoD each node belongs to is not known"
         return Rejection(job=text, reasons=())
     block = job.chips if job.sp_block is None else job.sp_block
     nodes = max(block // members[0].chips, 1)
     return gang_on_superpods.plan(
-        question, members, joined, nodes, soft=job.soft_superpods
+        query, members, superpods, nodes, soft=job.soft_superpods
     )
 
 
 def _under_leaves(
     members: Sequence[Member],
-    question: Question,
+    query: NodeQuery,
     schema: Schema,
     network: Network | None,
 ) -> JobPlacement | Rejection:
     if network is None:
         text = "switch affinity is asked for, but basic-tor-node-cm is not imported"
         return Rejection(job=text, reasons=())
-    return gang_on_leaves.plan(question, members, network, schema)
+    return gang_on_leaves.plan(query, members, network, schema)

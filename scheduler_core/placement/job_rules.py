@@ -1,8 +1,7 @@
-"""Which jobs can be served at all: the rules over all pods of a job.
+"""Rules over all pods of a job, and the problems of a job that breaks them.
 
-What one pod may have is said by its row (`chips.why_not`); here stands what the pods
-must keep together. A problem is a value with a text for whoever described the job;
-everything that is wrong is said at once.
+Rules over a single pod belong to its row (`chips.find_reason`).
+A job's author gets all problems at once, each with a text.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,16 +13,16 @@ from scheduler_core.products.columns import JobRule, Product
 
 
 class Profile(StrEnum):
-    """How strict the rules over whole jobs are; the value is the setting's word."""
+    """Strictness of the rules over whole jobs; the value is the setting's word."""
 
-    #: as the documents that the product was created from
+    #: the rules of the design documents, without relaxation
     SEED = "seed"
-    #: the Atlas 800's training jobs may be of any number of pods with any legal count
+    #: training jobs on Atlas 800 may have any number of pods with any legal count
     PER_POD = "per-pod"
 
 
 class Fault(StrEnum):
-    """What is wrong with a job; the value is its label in metrics."""
+    """Kind of problem of a job; the value is its label in metrics."""
 
     NO_ROW = "no-row"
     PODS_MISSING = "pods-missing"
@@ -35,46 +34,46 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with a job."""
+    """Problem that keeps a job from being placed."""
 
     fault: Fault
     text: str
 
 
 class Pod(NamedTuple):
-    """One pod of a job, as far as rules over the job ask: a tuple, like `Placement`."""
+    """Pod of a job as the rules over jobs read it: a tuple, like `Placement`."""
 
     name: str
-    #: chips that it occupies; 0 is none
+    #: chips that the pod occupies, or 0
     chips: int
-    #: whether it has been told to end
+    #: whether the API server has a deletion timestamp for the pod
     terminating: bool = False
-    #: whether it says that it needs no chips although it is of such a job
+    #: whether the pod declares that it needs no chips in a job that does
     excused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The pods of one job that exist, and what is said of them."""
+    """Existing pods of one job, and the counts that the job declares."""
 
     row: Product | None
     pods: tuple[Pod, ...]
-    #: how many pods must run at once; None is all that exist
+    #: number of pods that must run at once; None is all that exist
     min_available: int | None = None
-    #: how many pods the job says that it has; None is not said
+    #: declared number of pods; None if not declared
     replicas: int | None = None
-    #: chips that the job says that it asks for in all; None is not said
+    #: declared number of chips of all pods; None if not declared
     total_chips: int | None = None
-    #: chips of a logical SuperPoD; None is the whole job
+    #: chips of a logical SuperPoD; None for the whole job
     sp_block: int | None = None
-    #: nodes of a physical SuperPoD
+    #: number of nodes of a physical SuperPoD
     superpod_size: int = 48
-    #: whether a logical SuperPoD may be spread over physical ones if it must
+    #: whether a logical SuperPoD may be spread over several physical ones
     soft_superpods: bool = False
 
     @property
     def npu_pods(self) -> tuple[Pod, ...]:
-        """Those that ask for chips."""
+        """Pods that ask for chips."""
         return tuple(pod for pod in self.pods if pod.chips)
 
     @property
@@ -84,11 +83,11 @@ class Job:
 
 
 def problems(job: Job, profile: Profile = Profile.SEED) -> tuple[Problem, ...]:
-    """Everything that is wrong with a job; empty when it may be placed.
+    """Return all problems of a job; empty when the job may be placed.
 
     Args:
-        job: A gang, or a pod that is its own job.
-        profile: How strict to be.
+        job: Gang, or a pod that is its own job.
+        profile: Strictness of the rules.
 
     Source:
         Node Affinity K8s Scheduling Algorithm Design, "Resource Application
@@ -97,47 +96,51 @@ def problems(job: Job, profile: Profile = Profile.SEED) -> tuple[Problem, ...]:
     if job.row is None:
         text = "no kind of server that we know serves such a job"
         return (Problem(fault=Fault.NO_ROW, text=text),)
-    found = [*_completeness(job), *_contradictions(job), *_counts(job, job.row)]
-    if not found and (profile is Profile.SEED or job.row.job_rule not in _RELAXED):
-        found = [
+    result = [
+        *_check_completeness(job),
+        *_check_contradictions(job),
+        *_check_counts(job, job.row),
+    ]
+    if not result and (profile is Profile.SEED or job.row.job_rule not in _RELAXED):
+        result = [
             Problem(fault=Fault.JOB_RULE, text=text)
             for text in _RULES[job.row.job_rule](job, job.row)
         ]
-    return tuple(found)
+    return tuple(result)
 
 
-def rank_to_write(
-    rank: int, *, written: str, owner_kind: str, of_minimum: bool
+def choose_rank_annotation(
+    rank: int, *, annotation: str, owner_kind: str, of_minimum: bool
 ) -> str | None:
-    """The value of `hccl/rankIndex` that a pod is to get, or None.
+    """Return the value of `hccl/rankIndex` for the scheduler to write, or None.
 
-    Operators that number their pods write it themselves; for pods that nobody numbers
-    the scheduler does.
+    Operators that number their pods write the annotation themselves.
+    The scheduler numbers the pods of ReplicaSets and of gangs by minimum.
 
     Args:
-        rank: The pod's number in its job, from 0.
-        written: What stands there already; "" is nothing.
-        owner_kind: The kind of the pod's owner; "" when it has none.
+        rank: Number of the pod in its job, from 0.
+        annotation: Present value; "" if absent.
+        owner_kind: Kind of the pod's owner; "" when the pod has none.
         of_minimum: Whether the job is a gang by `huawei.com/schedule_minAvailable`.
     """
     is_ours = owner_kind == "ReplicaSet" or of_minimum
-    return str(rank) if is_ours and not written else None
+    return str(rank) if is_ours and not annotation else None
 
 
-def _completeness(job: Job) -> Iterator[Problem]:
-    ending = [pod.name for pod in job.pods if pod.terminating]
-    if ending:
-        text = f"still ending: {_named(ending)}"
+def _check_completeness(job: Job) -> Iterator[Problem]:
+    terminating = [pod.name for pod in job.pods if pod.terminating]
+    if terminating:
+        text = f"still ending: {_list_names(terminating)}"
         yield Problem(fault=Fault.PODS_TERMINATING, text=text)
     needed = max(job.min_available or 0, job.replicas or 0)
-    there = len(job.pods)
-    if there < needed:
-        text = f"{needed - there} of {needed} pods do not exist yet"
+    existing = len(job.pods)
+    if existing < needed:
+        text = f"{needed - existing} of {needed} pods do not exist yet"
         yield Problem(fault=Fault.PODS_MISSING, text=text)
 
 
-def _contradictions(job: Job) -> Iterator[Problem]:
-    said = [
+def _check_contradictions(job: Job) -> Iterator[Problem]:
+    checks = [
         (
             job.replicas is not None
             and job.min_available is not None
@@ -155,72 +158,73 @@ def _contradictions(job: Job) -> Iterator[Problem]:
             f"it asks for {job.total_chips} chips, but its pods for {job.chips}",
         ),
     ]
-    for is_so, text in said:
-        if is_so:
+    for fails, text in checks:
+        if fails:
             yield Problem(fault=Fault.COUNTS_CONTRADICT, text=text)
 
 
-def _counts(job: Job, row: Product) -> Iterator[Problem]:
-    refused: dict[int, list[str]] = {}
+def _check_counts(job: Job, row: Product) -> Iterator[Problem]:
+    pods_by_count: dict[int, list[str]] = {}
     for pod in job.npu_pods:
         if pod.chips not in row.ways:
-            refused.setdefault(pod.chips, []).append(pod.name)
-    for count, names in refused.items():
+            pods_by_count.setdefault(pod.chips, []).append(pod.name)
+    for count, names in pods_by_count.items():
         article = "an" if row.name.startswith("A") else "a"
         yield Problem(
             fault=Fault.ILLEGAL_COUNT,
             text=f"a pod cannot have {count} chips of {article} {row.name}: "
-            f"{_named(names)}",
+            f"{_list_names(names)}",
         )
 
 
-def _whole_nodes(job: Job, row: Product) -> Iterator[str]:
-    """Up to a whole node one pod; more as so many whole nodes."""
+def _check_whole_nodes(job: Job, row: Product) -> Iterator[str]:
+    """Demand one pod up to a whole node, and beyond that one whole node per pod."""
     node, pods = row.chip_count, job.npu_pods
     if len(pods) > 1 and job.chips <= node:
         yield f"up to {node} chips must be one pod, found {len(pods)} pods"
     elif len(pods) > 1:
-        small = [pod.name for pod in pods if pod.chips != node]
-        if small:
+        smaller = [pod.name for pod in pods if pod.chips != node]
+        if smaller:
             yield (
                 f"a job of more than {node} chips needs {node} for each pod: "
-                f"{_named(small)}"
+                f"{_list_names(smaller)}"
             )
 
 
-def _nothing(_job: Job, _row: Product) -> Iterator[str]:
+def _check_nothing(_job: Job, _row: Product) -> Iterator[str]:
     return iter(())
 
 
-def _even(job: Job, _row: Product) -> Iterator[str]:
-    """One chip only alone; else even counts, and none only for who says so."""
-    yield from _unexcused(job)
+def _check_even(job: Job, _row: Product) -> Iterator[str]:
+    """Demand even counts, or a job of one chip, and a declaration of idle pods."""
+    yield from _check_idle_pods(job)
     odd = [pod.name for pod in job.npu_pods if pod.chips % 2]
     if odd and (len(job.npu_pods), job.chips) != (1, 1):
-        yield f"an odd number of chips only as a job of one chip: {_named(odd)}"
+        yield f"an odd number of chips only as a job of one chip: {_list_names(odd)}"
 
 
-def _one_pod(job: Job, _row: Product) -> Iterator[str]:
+def _check_one_pod(job: Job, _row: Product) -> Iterator[str]:
     if len(job.npu_pods) > 1:
         yield f"distributed inference is one pod, found {len(job.npu_pods)}"
 
 
-def _superpod(job: Job, row: Product) -> Iterator[str]:
-    """Whole nodes that fill logical SuperPoDs; a single pod may be smaller."""
-    yield from _unexcused(job)
+def _check_superpod(job: Job, row: Product) -> Iterator[str]:
+    """Demand whole nodes that fill logical SuperPoDs; a single pod may be smaller."""
+    yield from _check_idle_pods(job)
     node, pods, block = row.chip_count, job.npu_pods, job.sp_block
     if not pods:
         yield "no pod asks for chips"
         return
     if block is not None:
-        yield from _block(job, node, block)
+        yield from _check_block(job, node, block)
     if len(pods) > 1:
-        small = [pod.name for pod in pods if pod.chips != node]
-        if small:
-            yield f"each pod of a SuperPoD's job needs {node} chips: {_named(small)}"
+        smaller = [pod.name for pod in pods if pod.chips != node]
+        if smaller:
+            names = _list_names(smaller)
+            yield f"each pod of a SuperPoD's job needs {node} chips: {names}"
 
 
-def _block(job: Job, node: int, block: int) -> Iterator[str]:
+def _check_block(job: Job, node: int, block: int) -> Iterator[str]:
     if block < 1 or (block < node and block != job.chips):
         yield (
             f"sp-block {block}: expected a multiple of the node's {node} chips, or "
@@ -237,26 +241,27 @@ def _block(job: Job, node: int, block: int) -> Iterator[str]:
         yield f"sp-block {block}: does not divide the {job.chips} chips of the job"
 
 
-def _unexcused(job: Job) -> Iterator[str]:
+def _check_idle_pods(job: Job) -> Iterator[str]:
     idle = [pod.name for pod in job.pods if not pod.chips and not pod.excused]
     if idle:
-        yield f"no chips are asked for, and nothing says that none are: {_named(idle)}"
+        names = _list_names(idle)
+        yield f"no chips are asked for, and nothing says that none are: {names}"
 
 
 _RULES: dict[JobRule, Callable[[Job, Product], Iterator[str]]] = {
-    JobRule.WHOLE_NODES: _whole_nodes,
-    JobRule.EACH_POD: _nothing,
-    JobRule.EVEN: _even,
-    JobRule.ONE_POD: _one_pod,
-    JobRule.SUPERPOD: _superpod,
+    JobRule.WHOLE_NODES: _check_whole_nodes,
+    JobRule.EACH_POD: _check_nothing,
+    JobRule.EVEN: _check_even,
+    JobRule.ONE_POD: _check_one_pod,
+    JobRule.SUPERPOD: _check_superpod,
 }
-#: rules that the profile `per-pod` does not ask for
+#: rules that the profile `per-pod` leaves out
 _RELAXED = frozenset({JobRule.WHOLE_NODES})
-#: pods that are named; of more only the number is said
+#: number of pods that a text names; it counts the others
 _NAMED = 3
 
 
-def _named(names: list[str]) -> str:
-    more = len(names) - _NAMED
+def _list_names(names: list[str]) -> str:
+    rest_count = len(names) - _NAMED
     listed = ", ".join(sorted(names)[:_NAMED])
-    return f"{listed} and {more} more" if more > 0 else listed
+    return f"{listed} and {rest_count} more" if rest_count > 0 else listed

@@ -1,7 +1,7 @@
-"""The index with pods laid on top of it: what planning a whole job works on.
+"""Overlay on the cluster index with the pods of a job that are already placed.
 
-The index itself stays as it is; only the nodes that the draft has used are
-remembered, with the chips that are still free there.
+Planning a job must not change the index.
+So the overlay remembers the nodes that it has used, with their chips still free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,33 +15,40 @@ from scheduler_core.node.state import NodeState
 from scheduler_core.placement.pod import placement
 from scheduler_core.products.columns import Product
 
-#: what a node is compared by: its row's key, its rank, its name
+#: sort key of a node: key of its row, its rank, its name
 _Key = tuple[str, int, str]
 
 
 @dataclass(slots=True)
-class _Used:
-    """A node that the draft has changed."""
+class _UsedNode:
+    """Node on which the overlay has placed pods."""
 
     row: Product
     node: NodeState
-    #: mask of the chips that may still be given
+    #: mask of the chips that are still free
     free: int
 
     def rank(self, count: int) -> int | None:
-        """How good it is now."""
+        """Return the node's present rank for a pod of `count` chips, or None."""
         key = order.rank(self.row, self.node.healthy, self.free, count)
-        return None if key is None else order.number(self.row, key)
+        return None if key is None else order.encode_rank(self.row, key)
 
 
-class Draft:
-    """Pods of one job, laid on an index that does not change meanwhile.
+class Overlay:
+    """Pods of one job, laid on an index that must not change meanwhile.
 
-    Invariant: `_used` has each node that the draft has changed, and no chip is given
-    twice.
+    Invariant: `_used_nodes` has each node with a pod of the overlay, and no chip is
+    given twice.
     """
 
-    __slots__ = ("_cluster", "_in_network", "_names", "_nodes", "_used", "_wanted")
+    __slots__ = (
+        "_cluster",
+        "_in_network",
+        "_names",
+        "_nodes",
+        "_used_nodes",
+        "_wanted",
+    )
 
     def __init__(
         self,
@@ -51,64 +58,66 @@ class Draft:
         names: Sequence[str] | None = None,
         in_network: bool = False,
     ) -> None:
-        """Begin with nothing laid on it. Arguments as for `Cluster.best`."""
+        """Start without pods. Arguments as for `Cluster.best`."""
         self._cluster = cluster
-        self._nodes = cluster.line(wanted)
+        self._nodes = cluster.nodes(wanted)
         self._wanted = wanted
         self._names = names
         self._in_network = in_network
-        self._used: dict[str, _Used] = {}
+        self._used_nodes: dict[str, _UsedNode] = {}
 
     def place_each(
         self, count: int, pods: Sequence[tuple[int, str]]
     ) -> Iterator[Placement]:
-        """Lay pods of `count` chips, one after the other, each where it is best.
+        """Place pods of `count` chips, one after the other, each on its best node.
 
         Args:
-            count: Chips of each.
-            pods: Rank and name of each.
+            count: Chips of each pod.
+            pods: Rank and name of each pod.
 
         Yields:
-            Their places; fewer than `pods` when there is no more room.
+            Their places; fewer than `pods` when not all of them fit.
 
         Cost:
             A few microseconds for each pod, whatever the size of the cluster.
         """
-        again: list[_Key] = [
-            (used.row.key, rank, name)
-            for name, used in self._used.items()
-            if (rank := used.rank(count)) is not None
+        used_keys: list[_Key] = [
+            (node.row.key, rank, name)
+            for name, node in self._used_nodes.items()
+            if (rank := node.rank(count)) is not None
         ]
-        heapify(again)
-        fresh = self._fresh(count)
-        head = next(fresh, None)
+        heapify(used_keys)
+        unused = self._rank_unused(count)
+        next_unused = next(unused, None)
         for number, pod in pods:
-            if again and (head is None or again[0] < head[0]):
-                used = self._used[heappop(again)[2]]
-            elif head is not None:
-                used = self._open(head[1], head[0][2])
-                head = next(fresh, None)
+            if used_keys and (next_unused is None or used_keys[0] < next_unused[0]):
+                node = self._used_nodes[heappop(used_keys)[2]]
+            elif next_unused is not None:
+                node = self._add_node(next_unused[1], next_unused[0][2])
+                next_unused = next(unused, None)
             else:
                 return
-            chosen = chips.choose(used.row, used.free, count)
+            chosen = chips.choose(node.row, node.free, count)
             yield placement(
-                used.row, used.node, used.free, chosen, pod=pod, rank=number
+                node.row, node.node, node.free, chosen, pod=pod, rank=number
             )
-            used.free &= ~chosen
-            if used.free and (rank := used.rank(count)) is not None:
-                heappush(again, (used.row.key, rank, used.node.name))
+            node.free &= ~chosen
+            if node.free and (rank := node.rank(count)) is not None:
+                heappush(used_keys, (node.row.key, rank, node.node.name))
 
-    def _fresh(self, count: int) -> Iterator[tuple[_Key, Product]]:
-        """The nodes that the draft has not used before, best first."""
+    def _rank_unused(self, count: int) -> Iterator[tuple[_Key, Product]]:
+        """Yield the nodes that the overlay has not used, best first."""
         ranked = self._cluster.ranked(
             self._wanted, count, names=self._names, in_network=self._in_network
         )
-        before = frozenset(self._used)
+        used_names = frozenset(self._used_nodes)
         for row, rank, name in ranked:
-            if name not in before:
+            if name not in used_names:
                 yield (row.key, rank, name), row
 
-    def _open(self, row: Product, name: str) -> _Used:
+    def _add_node(self, row: Product, name: str) -> _UsedNode:
         node = self._nodes[name]
-        used = self._used[name] = _Used(row=row, node=node, free=node.free_for(row))
-        return used
+        entry = self._used_nodes[name] = _UsedNode(
+            row=row, node=node, free=node.free_for(row)
+        )
+        return entry

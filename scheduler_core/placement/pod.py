@@ -1,14 +1,13 @@
-"""Where one pod goes, and why; or why it can go nowhere, with counts.
+"""Placement of one pod with its reason, or the reasons of the nodes against it.
 
-A function of its arguments: it changes nothing, and asked twice it answers twice the
-same. Whoever acts on the answer puts the node's new state into the index.
+The functions change nothing: the caller puts the node's new state into the index.
 """
 
 from collections.abc import Container, Iterable
 
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node import chips
-from scheduler_core.node.decision import Placement, Rejection, sentence
+from scheduler_core.node.decision import Placement, Rejection, describe_choice
 from scheduler_core.node.state import NodeState
 from scheduler_core.products.columns import Product
 
@@ -24,26 +23,26 @@ def place(
     avoid: Container[str] = (),
     in_network: bool = False,
 ) -> Placement | Rejection:
-    """Choose a node for one pod, and chips of it.
+    """Choose a node for one pod, and chips of that node.
 
-    The node that comes first by the order of its row, then by name; of it the chips
-    that the row prefers.
+    The node is the first by the order of its row, then by name.
+    The chips are those that the row prefers.
 
     Args:
-        wanted: The resource that the pod asks for, and each node serves by its own
-            row; or the row that the pod's job means (`lookup.wanted`).
+        wanted: Resource that the pod asks for, of which each node serves by its own
+            row; or the row that the pod's job means (`lookup.resolve_job`).
         count: Chips that the whole pod occupies.
-        cluster: The nodes; not changed.
-        names: Only these nodes, each once, in any order; None is all.
-        avoid: Not these nodes; one that could serve counts as a conflict.
+        cluster: Nodes; not changed.
+        names: Candidate nodes, each once, in any order; None is all.
+        avoid: Nodes to leave out; one that could serve counts as a conflict.
         in_network: Whether the pod's job has several pods (`columns.distributed`).
 
     Returns:
-        Node and chips, or the reasons; their counts add up to the nodes looked at.
+        Node and chips, or the reasons with counts that add up to all candidate nodes.
 
     Cost:
         Without `names` a few microseconds, whatever the size of the cluster; with
-        them, a look-up for each.
+        `names`, a look-up for each.
 
     Source:
         Node Affinity K8s Scheduling Algorithm Design, "Scenario Classification";
@@ -51,11 +50,11 @@ def place(
     """
     if names is not None:
         names = tuple(names)
-    found = cluster.best(wanted, count, names=names, avoid=avoid, in_network=in_network)
-    if found is None:
+    best = cluster.best(wanted, count, names=names, avoid=avoid, in_network=in_network)
+    if best is None:
         reasons = cluster.refusals(wanted, count, names=names, in_network=in_network)
         return Rejection(reasons=reasons)
-    node, row = found.node, found.row
+    node, row = best.node, best.row
     free = node.free_for(row)
     chosen = chips.choose(row, free, count)
     return placement(row, node, free, chosen)
@@ -70,23 +69,23 @@ def placement(
     pod: str = "",
     rank: int = 0,
 ) -> Placement:
-    """The answer that gives `chosen` of the chips that are `free`.
+    """Return the placement of a pod on `chosen`, with the reason for these chips.
 
     Args:
-        row: By whose rule.
-        node: The node; what is free on it is said apart, since a job may have begun
-            to fill it.
+        row: Row by which the node serves.
+        node: Node; its own free chips are not read, since a job may have begun to
+            fill it.
         free: Mask of the chips that could be given.
-        chosen: Mask of those that are.
-        pod: Which pod of its job.
-        rank: The pod's number in its job.
+        chosen: Mask of the chips that are given.
+        pod: Name of the pod, for a pod of a job.
+        rank: Number of the pod in its job.
     """
     # A chip that is not there is missing only where a whole server is expected.
-    of = row.chip_count if row.capacity_staged else node.inventory.bit_count()
+    chip_count = row.chip_count if row.capacity_staged else node.inventory.bit_count()
     return Placement(
         node=node.name,
         chips=chips.ids_of(chosen),
-        reason=sentence(row, free, chosen, node.healthy.bit_count(), of),
+        reason=describe_choice(row, free, chosen, node.healthy.bit_count(), chip_count),
         pod=pod,
         rank=rank,
     )

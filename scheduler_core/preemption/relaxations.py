@@ -1,4 +1,7 @@
-"""What could be done for a pod that has no place, and the index as if it were done."""
+"""Relaxations that could give a pod a place, and a simulation of the index after them.
+
+A relaxation is one change of the cluster, such as a freed chip or an added node.
+"""
 
 from collections.abc import (
     Callable,
@@ -19,23 +22,23 @@ from scheduler_core.products.columns import Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
-    """The pod for whose sake a node is to be avoided gets its chips."""
+class ConfirmPod:
+    """The pod that waits unconfirmed on a node gets its chips, so others may follow."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Free:
-    """Who has a chip lets go of it."""
+class FreeChip:
+    """The pod or process that has a chip releases it."""
 
     node: str
     chip: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heal:
-    """A chip becomes healthy, and is free then unless somebody is known to have it."""
+class HealChip:
+    """A chip becomes healthy; it is free unless it is known to be taken."""
 
     node: str
     chip: int
@@ -50,29 +53,29 @@ class HealNetwork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
-    """A node that is out of use as a whole takes pods again."""
+class ReopenNode:
+    """A barred node takes pods again."""
 
     node: str
-    #: what keeps it out of use
+    #: reason for which the node is barred
     bar: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Add:
-    """One more node, with nothing on it."""
+class AddNode:
+    """The cluster gets one more node, without pods."""
 
-    #: the name by which the advice calls it
+    #: name of the node in the advice
     node: str
     row: Product
 
 
-Part = Settle | Free | Heal | HealNetwork | Mend | Add
-#: in which order parts are said
-_ORDER = (Settle, Free, Heal, HealNetwork, Mend, Add)
-#: clauses that are said; of more only the number
-_SAID = 5
-_MENDED: Mapping[Reason, str] = {
+Relaxation = ConfirmPod | FreeChip | HealChip | HealNetwork | ReopenNode | AddNode
+#: order of the kinds in an advice's text
+_ORDER = (ConfirmPod, FreeChip, HealChip, HealNetwork, ReopenNode, AddNode)
+#: number of clauses in a text; it counts the others
+_CLAUSES_SHOWN = 5
+_REOPENED: Mapping[Reason, str] = {
     Reason.NO_ALLOCATABLE: "the kubelet of {node} offered its NPUs",
     Reason.AGENT_SILENT: "the agent of {node} reported again",
     Reason.BAD_NODE_REPORT: "the NPU report of {node} could be read",
@@ -82,28 +85,36 @@ _MENDED: Mapping[Reason, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """All that must be done together."""
+    """Relaxations that together give the pod or job a place."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Relaxation, ...]
 
     @property
     def text(self) -> str:
-        """In a sentence, for who looks at the pod."""
-        said = list(_clauses(self.parts))
-        more = len(said) - _SAID
-        rest = [f"{more} more such things"] if more > 0 else []
-        return f"it would fit if {'; and '.join([*said[:_SAID], *rest])}"
+        """The advice in one sentence, for the pod's owner."""
+        clauses = list(_clauses(self.parts))
+        rest_count = len(clauses) - _CLAUSES_SHOWN
+        rest = [f"{rest_count} more such things"] if rest_count > 0 else []
+        return f"it would fit if {'; and '.join([*clauses[:_CLAUSES_SHOWN], *rest])}"
 
 
-class Trial:
-    """A copy of an index, to be asked what would be if some parts were done.
+class Simulation:
+    """Copy of an index to which relaxations are applied and taken back.
 
-    Invariant: `_done` are the parts that are done in the copy, by node, and `_base` the
-    nodes as they were, None for those that are to be added. From one question to the
-    next only those nodes change of which other parts are done.
+    Invariant: `_applied` has the relaxations applied to the copy, by node.
+    `_nodes_before` has the nodes without relaxations, None for nodes to be added.
+    Between two checks only nodes with other relaxations than before change.
     """
 
-    __slots__ = ("_base", "_done", "_given", "_wanted", "avoid", "cluster", "names")
+    __slots__ = (
+        "_applied",
+        "_names_and_avoid",
+        "_nodes_before",
+        "_wanted",
+        "avoid",
+        "cluster",
+        "names",
+    )
 
     def __init__(
         self,
@@ -112,133 +123,145 @@ class Trial:
         names: Iterable[str] | None,
         avoid: Container[str],
     ) -> None:
-        """Copy of an index what is of one resource. Arguments as for `Cluster.best`."""
-        asked = None if names is None else tuple(names)
-        line = cluster.line(wanted)
-        shunned = frozenset(name for name in line if name in avoid)
-        self._given = asked, shunned
-        self._base: dict[str, NodeState | None] = {}
-        self._done: dict[str, list[Part]] = {}
+        """Copy the nodes of one resource. Arguments as for `Cluster.best`."""
+        node_names = None if names is None else tuple(names)
+        nodes = cluster.nodes(wanted)
+        avoided = frozenset(name for name in nodes if name in avoid)
+        self._names_and_avoid = node_names, avoided
+        self._nodes_before: dict[str, NodeState | None] = {}
+        self._applied: dict[str, list[Relaxation]] = {}
         self._wanted = wanted
-        self.cluster = Cluster(line.values())
-        self.names: tuple[str, ...] | None = asked
-        self.avoid: frozenset[str] = shunned
+        self.cluster = Cluster(nodes.values())
+        self.names: tuple[str, ...] | None = node_names
+        self.avoid: frozenset[str] = avoided
 
     def nodes(self) -> list[NodeState]:
-        """Those that are asked about, by name."""
+        """Return the candidate nodes, ordered by name."""
         names = None if self.names is None else frozenset(self.names)
         return [node for node in self.cluster if names is None or node.name in names]
 
-    def holds(self, parts: Iterable[Part], asked: "Asked") -> bool:
-        """Whether it is so when these parts are done, and no others."""
-        done: dict[str, list[Part]] = {}
+    def passes(self, parts: Iterable[Relaxation], check: "Check") -> bool:
+        """Apply exactly these relaxations, and return the result of `check`."""
+        by_node: dict[str, list[Relaxation]] = {}
         for part in parts:
-            done.setdefault(part.node, []).append(part)
-        for name in {**self._done, **done}:
-            if self._done.get(name) != done.get(name):
-                self._do(name, done.get(name, ()))
-        self._done = done
-        names, avoid = self._given
-        every = [part for some in done.values() for part in some]
-        added = [part.node for part in every if isinstance(part, Add)]
+            by_node.setdefault(part.node, []).append(part)
+        for name in {**self._applied, **by_node}:
+            if self._applied.get(name) != by_node.get(name):
+                self._apply(name, by_node.get(name, ()))
+        self._applied = by_node
+        names, avoid = self._names_and_avoid
+        applied = [part for of_node in by_node.values() for part in of_node]
+        added = [part.node for part in applied if isinstance(part, AddNode)]
         self.names = None if names is None else (*names, *added)
-        self.avoid = avoid - {part.node for part in every if isinstance(part, Settle)}
-        return asked(self)
+        self.avoid = avoid - {
+            part.node for part in applied if isinstance(part, ConfirmPod)
+        }
+        return check(self)
 
-    def _do(self, name: str, parts: Iterable[Part]) -> None:
-        """Make one node what it is when these parts are done, from what it was."""
-        now = self.cluster.line(self._wanted).get(name)
-        node = self._base.setdefault(name, now)
-        # A chip can be let go of only when it is healthy: see `_better`.
+    def _apply(self, name: str, parts: Iterable[Relaxation]) -> None:
+        """Put the node with these relaxations, and no others, into the copy."""
+        current = self.cluster.nodes(self._wanted).get(name)
+        node = self._nodes_before.setdefault(name, current)
+        # `_relax` frees a chip only if it is healthy, so healing comes first.
         for part in sorted(parts, key=_is_free):
-            if isinstance(part, Add):
-                node = _new(part)
+            if isinstance(part, AddNode):
+                node = _new_node(part)
             elif node is not None:
-                node = _better(node, part)
+                node = _relax(node, part)
         if node is None:
             self.cluster.drop(name, self._wanted)
         else:
             self.cluster.put(node)
 
 
-#: a question to a trial
-Asked = Callable[[Trial], bool]
+#: predicate on a simulation, such as "the pod gets a place"
+Check = Callable[[Simulation], bool]
 
 
-def _is_free(part: Part) -> bool:
-    return isinstance(part, Free)
+def _is_free(part: Relaxation) -> bool:
+    return isinstance(part, FreeChip)
 
 
-def _new(part: Add) -> NodeState:
-    every = part.row.all_chips
+def _new_node(part: AddNode) -> NodeState:
+    all_chips = part.row.all_chips
     return NodeState(
-        name=part.node, product=part.row, inventory=every, healthy=every, free=every
+        name=part.node,
+        product=part.row,
+        inventory=all_chips,
+        healthy=all_chips,
+        free=all_chips,
     )
 
 
-def _better(
-    node: NodeState, part: Settle | Free | Heal | HealNetwork | Mend
+def _relax(
+    node: NodeState, part: ConfirmPod | FreeChip | HealChip | HealNetwork | ReopenNode
 ) -> NodeState:
-    """A node when one part has been done."""
+    """Return the node with one relaxation applied."""
     match part:
-        case Settle():
+        case ConfirmPod():
             return node
-        case Free(chip=chip):
+        case FreeChip(chip=chip):
             return replace(node, free=node.free | 1 << chip & node.healthy)
-        case Heal(chip=chip):
+        case HealChip(chip=chip):
             healthy, idle = node.healthy | 1 << chip, 1 << chip & ~node.taken
             return replace(node, healthy=healthy, free=node.free | idle)
         case HealNetwork(chip=chip):
-            bad = node.network_unhealthy & ~(1 << chip)
-            return replace(node, network_unhealthy=bad)
-        case Mend():
+            unhealthy_network = node.network_unhealthy & ~(1 << chip)
+            return replace(node, network_unhealthy=unhealthy_network)
+        case ReopenNode():
             return replace(node, barred=None)
 
 
-def in_order(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The same parts as they are said: by kind, node and chip."""
-    return tuple(sorted(parts, key=_place_in_text))
+def sort_relaxations(parts: Iterable[Relaxation]) -> tuple[Relaxation, ...]:
+    """Return the relaxations in the order of texts: by kind, node and chip."""
+    return tuple(sorted(parts, key=_sort_key))
 
 
-def _place_in_text(part: Part) -> tuple[int, str, int]:
+def _sort_key(part: Relaxation) -> tuple[int, str, int]:
     return _ORDER.index(type(part)), part.node, sum(_chips((part,)))
 
 
-def _chips(parts: Iterable[Part]) -> tuple[int, ...]:
+def _chips(parts: Iterable[Relaxation]) -> tuple[int, ...]:
     return tuple(
-        part.chip for part in parts if isinstance(part, Free | Heal | HealNetwork)
+        part.chip
+        for part in parts
+        if isinstance(part, FreeChip | HealChip | HealNetwork)
     )
 
 
-def _clauses(parts: Iterable[Part]) -> Iterator[str]:
-    """One for each kind of part and node; nodes to be added are said together."""
+def _clauses(parts: Iterable[Relaxation]) -> Iterator[str]:
+    """Yield a clause for each kind and node, and one for all nodes to be added."""
 
-    def subject(part: Part) -> tuple[type[Part], str]:
-        return type(part), "" if isinstance(part, Add) else part.node
+    def subject(part: Relaxation) -> tuple[type[Relaxation], str]:
+        return type(part), "" if isinstance(part, AddNode) else part.node
 
-    for _, some in groupby(in_order(parts), key=subject):
-        alike = tuple(some)
-        yield _clause(alike[0], alike)
+    for _, group in groupby(sort_relaxations(parts), key=subject):
+        relaxations = tuple(group)
+        yield _clause(relaxations[0], relaxations)
 
 
-def _clause(part: Part, alike: Sequence[Part]) -> str:
-    """What of one node, or of all nodes to be added, would have to be."""
-    listed = ", ".join(map(str, _chips(alike)))
-    chips, were = ("chips", "were") if len(alike) > 1 else ("chip", "was")
+def _clause(part: Relaxation, relaxations: Sequence[Relaxation]) -> str:
+    """Return the clause for relaxations of one kind on one node, or of added nodes."""
+    listed = ", ".join(map(str, _chips(relaxations)))
+    chips, were = ("chips", "were") if len(relaxations) > 1 else ("chip", "was")
     match part:
-        case Settle(node=node):
-            said = f"the pod that waits on {node} had its chips"
-        case Free(node=node):
-            said = f"{chips} {listed} of {node} {were} free"
-        case Heal(node=node):
-            said = f"{chips} {listed} of {node} {were} healthy"
+        case ConfirmPod(node=node):
+            clause = f"the pod that waits on {node} had its chips"
+        case FreeChip(node=node):
+            clause = f"{chips} {listed} of {node} {were} free"
+        case HealChip(node=node):
+            clause = f"{chips} {listed} of {node} {were} healthy"
         case HealNetwork(node=node):
-            said = f"{chips} {listed} of {node} had a healthy network"
-        case Mend(node=node, bar=bar):
-            said = _MENDED.get(bar, "{node} took pods again").format(node=node)
-        case Add(row=row):
-            number = "one more node" if len(alike) == 1 else f"{len(alike)} more nodes"
-            said = f"there {were} {number} ({row.name})"
+            clause = f"{chips} {listed} of {node} had a healthy network"
+        case ReopenNode(node=node, bar=bar):
+            clause = _REOPENED.get(bar, "{node} took pods again").format(node=node)
+        case AddNode(row=row):
+            number = (
+                "one more node"
+                if len(relaxations) == 1
+                else f"{len(relaxations)} more nodes"
+            )
+            clause = f"there {were} {number} ({row.name})"
         case _:
             assert_never(part)
-    return said
+    return clause

@@ -1,21 +1,19 @@
-"""Whom to evict so that a pod of higher priority fits: never more than is needed.
+"""Victims of preemption: the pods to evict so that one of higher priority fits.
 
-On each node every set of pods of lower priority is a candidate that makes room and of
-which no pod could stay. The best set over all nodes is taken, by this order:
+A candidate is a set of pods of lower priority on one node that frees enough chips.
+No pod of a candidate could stay. The best candidate comes first by this order:
 
-1. how often evictions go beyond what PodDisruptionBudgets allow,
+1. evictions beyond the PodDisruptionBudgets, the fewest first,
 2. the highest priority among the victims, the lowest first,
-3. the sum of their priorities,
-4. how many gangs lose more pods than they can go on without,
-5. how many pods,
-6. when the first of those with the highest priority started, the latest first,
+3. the sum of their priorities, the lowest first,
+4. gangs that lose more pods than they can spare, the fewest first,
+5. number of victims, the fewest first,
+6. earliest start among the victims of the highest priority, the latest first,
 7. the node's name.
 
-Values in, values out: who the pods are and what the budgets allow, the caller says.
-
 Source:
-    Kubernetes, kube-scheduler's default preemption (`pickOneNodeForPreemption`); gangs
-    are ours, since all pods of one that is broken have to begin again.
+    Kubernetes, kube-scheduler's default preemption (`pickOneNodeForPreemption`).
+    Step 4 is ours, since all pods of a broken gang have to start again.
 """
 
 from collections import Counter
@@ -29,48 +27,49 @@ from scheduler_core.node.state import NodeState
 from scheduler_core.placement.pod import Placement, placement
 from scheduler_core.products.columns import Product
 
-#: pods of lower priority on a node up to which all sets are tried; of more, pods are
-#: spared one by one, the most important first, as kube-scheduler does
+#: largest number of pods of lower priority on a node for which all sets are tried;
+#: beyond it pods are spared one by one, the most important first, as kube-scheduler
+#: does
 EXACT_UP_TO = 12
 _NONE: Mapping[str, int] = MappingProxyType(dict[str, int]())
-#: added to priorities before they are summed, so that each pod more counts for more;
-#: kube-scheduler adds it too
+#: added to each priority before the sum, so that each further pod makes the sum larger;
+#: kube-scheduler does the same
 _LOWEST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A pod that has chips."""
+class RunningPod:
+    """Pod that has chips on a node."""
 
     #: "namespace/name"; unique
     name: str
-    #: mask of its chips
+    #: mask of the pod's chips
     chips: int
-    #: a larger number matters more; below 0 too
+    #: a larger number is more important; may be negative
     priority: int
-    #: when it started, in any unit that grows
-    started: float
-    #: its job, where that is a gang; "" is none
+    #: start of the pod, in any unit that grows with time
+    start_time: float
+    #: the pod's job if that is a gang, else ""
     gang: str = ""
-    #: the PodDisruptionBudgets that count it
+    #: names of the PodDisruptionBudgets that cover the pod
     budgets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """Which pods make room, and what for."""
+    """Victims on one node, and the place that their chips give to the preemptor."""
 
     node: str
     #: the most important first, then by name
-    victims: tuple[Running, ...]
-    #: evictions beyond what the budgets allow
+    victims: tuple[RunningPod, ...]
+    #: number of evictions beyond the PodDisruptionBudgets
     violations: int
-    #: where the pod would go then
+    #: place of the preemptor after the evictions
     place: Placement
 
     @property
     def text(self) -> str:
-        """Who goes, for whoever looks at the pod."""
+        """Node, chips and names of the victims, for the pod's owner."""
         names = ", ".join(_names(self.victims))
         chips = ", ".join(map(str, self.place.chips))
         return f"{self.node}: chips {chips}" + (f" without {names}" if names else "")
@@ -78,174 +77,193 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preemptor:
-    """The pod that wants room."""
+    """Pod that does not fit, and may evict pods of lower priority."""
 
-    #: the resource, or the row that its job means, as for `pod.place`
+    #: resource, or the row that the pod's job means, as for `pod.place`
     wanted: Product | str
     #: chips of the whole pod
     chips: int
-    #: only pods with a lower one are evicted
+    #: only pods of lower priority are evicted
     priority: int
-    #: whether its job has several pods
+    #: whether the pod's job has several pods
     in_network: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How many pods can go without harm; of what is not named, none."""
+    """Numbers of pods that can be evicted without harm; 0 for names not listed."""
 
-    #: {budget: pods of it that may go}
+    #: {PodDisruptionBudget: number of its pods that may be evicted}
     allowed: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    #: {gang: pods that it can go on without}
+    #: {gang: number of pods that it can run without}
     spare: Mapping[str, int] = field(default_factory=lambda: _NONE)
 
 
-#: nothing can be lost without harm
+#: limits under which every eviction does harm
 STRICT = Limits()
-#: what sets of victims are compared by on one node
+#: sort key of a set of victims on one node
 _Key = tuple[int, int, int, int, int, float]
-_Victims = tuple[Running, ...]
-#: mask of the chips of those that go -> mask of those that the pod gets; 0 is none
-_Room = Callable[[int], int]
+_Victims = tuple[RunningPod, ...]
+#: (mask of the evicted pods' chips) -> mask of the preemptor's chips; 0 if it does not
+#: fit
+_ChooseChips = Callable[[int], int]
 
 
 def preempt(
     pod: Preemptor,
     cluster: Cluster,
-    running: Mapping[str, Sequence[Running]],
+    pods_by_node: Mapping[str, Sequence[RunningPod]],
     *,
     limits: Limits = STRICT,
     names: Iterable[str] | None = None,
 ) -> Eviction | None:
-    """Choose a node, and the pods that must go there.
+    """Choose a node, and the victims on that node.
 
     Args:
-        pod: Which wants room.
-        cluster: The nodes; not changed.
-        running: {node: its pods with chips, each once}.
-        limits: How many pods can go without harm.
-        names: Only these nodes; None is all.
+        pod: Pod that does not fit.
+        cluster: Nodes; not changed.
+        pods_by_node: {node: its pods with chips, each once}.
+        limits: Numbers of pods that can be evicted without harm.
+        names: Candidate nodes; None is all.
 
     Returns:
-        The best; without victims when there is room already; None when no node has
-        pods that would make room.
+        The best eviction. It has no victims when the pod already fits. None when no
+        node has enough pods of lower priority.
 
     Cost:
         For each node a few steps for each set of up to `EXACT_UP_TO` pods.
     """
-    nodes = cluster.line(pod.wanted)
-    asked = sorted(nodes if names is None else set(names))
+    nodes = cluster.nodes(pod.wanted)
+    node_names = sorted(nodes if names is None else set(names))
     best: tuple[_Key, str] | None = None
-    found: Eviction | None = None
-    for name in asked:
+    best_eviction: Eviction | None = None
+    for name in node_names:
         node = nodes.get(name)
-        here = node and evict(pod, node, running.get(name, ()), limits)
-        if here:
-            key = _key(here.victims, limits), name
+        eviction = node and choose_victims(
+            pod, node, pods_by_node.get(name, ()), limits
+        )
+        if eviction:
+            key = _key(eviction.victims, limits), name
             if best is None or key < best:
-                best, found = key, here
-    return found
+                best, best_eviction = key, eviction
+    return best_eviction
 
 
-def evict(
+def choose_victims(
     pod: Preemptor,
     node: NodeState,
-    running: Sequence[Running],
+    pods: Sequence[RunningPod],
     limits: Limits = STRICT,
 ) -> Eviction | None:
-    """The best victims on one node; arguments as for `preempt`."""
+    """Choose the best victims on one node; arguments as for `preempt`."""
     row = node.row_for(pod.wanted, in_network=pod.in_network)
     if row is None or node.barred:
         return None
     lower = sorted(
-        (each for each in running if each.priority < pod.priority), key=_importance
+        (pod_on_node for pod_on_node in pods if pod_on_node.priority < pod.priority),
+        key=_importance,
     )
 
     usable, unused = node.usable(row), node.free_for(row)
 
-    def room(gone: int) -> int:
-        return chips.choose(row, unused | gone & usable, pod.chips)
+    def choose(evicted: int) -> int:
+        return chips.choose(row, unused | evicted & usable, pod.chips)
 
-    if not room(_chips(lower)):
+    if not choose(_chips(lower)):
         return None
     if len(lower) <= EXACT_UP_TO:
-        sets = _smallest(lower, room)
-        victims = min(sets, key=lambda some: (_key(some, limits), sorted(_names(some))))
+        sets = _minimal_sets(lower, choose)
+        victims = min(
+            sets,
+            key=lambda candidate: (_key(candidate, limits), sorted(_names(candidate))),
+        )
     else:
-        victims = _spared(lower, limits, room)
-    gone = _chips(victims)
+        victims = _spare_pods(lower, limits, choose)
+    evicted_chips = _chips(victims)
     return Eviction(
         node=node.name,
         victims=victims,
         violations=_violations(victims, limits),
-        place=placement(row, node, unused | gone & usable, room(gone)),
+        place=placement(
+            row, node, unused | evicted_chips & usable, choose(evicted_chips)
+        ),
     )
 
 
-def _smallest(pods: Sequence[Running], room: _Room) -> Iterator[_Victims]:
-    """Every set of pods that makes room, and of which no pod could stay."""
-    #: sets of pods as masks of their places, and the chips of all subsets of them
-    smallest: list[int] = []
-    gone = [0]
+def _minimal_sets(
+    pods: Sequence[RunningPod], choose: _ChooseChips
+) -> Iterator[_Victims]:
+    """Yield the minimal sets of pods whose chips are enough for the preemptor."""
+    # Sets of pods are masks of positions in `pods`; `evicted[set]` are their chips.
+    minimal: list[int] = []
+    evicted = [0]
     for pod in pods:
-        gone += [each | pod.chips for each in gone]
-    for some in sorted(range(len(gone)), key=int.bit_count):
-        if any(some & least == least for least in smallest):
+        evicted += [mask | pod.chips for mask in evicted]
+    for chosen in sorted(range(len(evicted)), key=int.bit_count):
+        if any(chosen & smaller == smaller for smaller in minimal):
             continue
-        if room(gone[some]):
-            smallest.append(some)
-            yield tuple(pod for at, pod in enumerate(pods) if some >> at & 1)
+        if choose(evicted[chosen]):
+            minimal.append(chosen)
+            yield tuple(
+                pod for position, pod in enumerate(pods) if chosen >> position & 1
+            )
 
 
-def _spared(pods: Sequence[Running], limits: Limits, room: _Room) -> _Victims:
-    """All but those that can stay, asked one by one: first whom a budget protects."""
-    left = dict(limits.allowed)
+def _spare_pods(
+    pods: Sequence[RunningPod], limits: Limits, choose: _ChooseChips
+) -> _Victims:
+    """Return the pods without those that can stay, tried first with protected ones."""
+    allowance = dict(limits.allowed)
     protected = []
     for pod in pods:
         for budget in pod.budgets:
-            left[budget] = left.get(budget, 0) - 1
-        if any(left[budget] < 0 for budget in pod.budgets):
+            allowance[budget] = allowance.get(budget, 0) - 1
+        if any(allowance[budget] < 0 for budget in pod.budgets):
             protected.append(pod)
     victims = tuple(pods)
     for pod in [*protected, *(pod for pod in pods if pod not in protected)]:
-        others = tuple(each for each in victims if each is not pod)
-        if room(_chips(others)):
-            victims = others
+        rest = tuple(victim for victim in victims if victim is not pod)
+        if choose(_chips(rest)):
+            victims = rest
     return victims
 
 
 def _key(victims: _Victims, limits: Limits) -> _Key:
-    """What sets are compared by. A set always comes before those that contain it."""
+    """Return the sort key of a set of victims; a set comes before its supersets."""
     highest = max((pod.priority for pod in victims), default=-_LOWEST)
     return (
         _violations(victims, limits),
         highest,
         sum(pod.priority + _LOWEST for pod in victims),
-        len(_beyond((pod.gang for pod in victims if pod.gang), limits.spare)),
+        len(_excesses((pod.gang for pod in victims if pod.gang), limits.spare)),
         len(victims),
-        -min((pod.started for pod in victims if pod.priority == highest), default=0.0),
+        -min(
+            (pod.start_time for pod in victims if pod.priority == highest), default=0.0
+        ),
     )
 
 
 def _violations(victims: _Victims, limits: Limits) -> int:
     budgets = (budget for pod in victims for budget in pod.budgets)
-    return sum(_beyond(budgets, limits.allowed))
+    return sum(_excesses(budgets, limits.allowed))
 
 
-def _beyond(names: Iterable[str], spare: Mapping[str, int]) -> list[int]:
-    """How many more times names occur than they may, of those that do."""
-    number = Counter(names)
+def _excesses(names: Iterable[str], spare: Mapping[str, int]) -> list[int]:
+    """Return by how much each name occurs more often than allowed, if it does."""
+    occurrences = Counter(names)
     return [
-        n - spare.get(each, 0) for each, n in number.items() if n > spare.get(each, 0)
+        number - spare.get(name, 0)
+        for name, number in occurrences.items()
+        if number > spare.get(name, 0)
     ]
 
 
-def _importance(pod: Running) -> tuple[int, float, str]:
-    """Pods that matter more first: a higher priority, then an earlier start."""
-    return -pod.priority, pod.started, pod.name
+def _importance(pod: RunningPod) -> tuple[int, float, str]:
+    """Return the sort key of a pod: higher priority first, then earlier start."""
+    return -pod.priority, pod.start_time, pod.name
 
 
-def _chips(pods: Iterable[Running]) -> int:
+def _chips(pods: Iterable[RunningPod]) -> int:
     mask = 0
     for pod in pods:
         mask |= pod.chips

@@ -1,9 +1,8 @@
-"""What a row of the table of products says, and in which words.
+"""Columns of the table of products, and the words that their values use.
 
-A product is a row, never a class or a branch on its name: all that differs between
-products is data, and these are its words. The rows stand in `table.py`; what a
-`Way` does is in `layouts.py`, what an `Order` does in `order.py`, what a `JobRule`
-does in `job_rules.py`.
+A product is a row, never a class or a branch on its name. The rows are in `table.py`.
+`layouts.py` implements each `Way`, `order.py` each `Order`, `job_rules.py` each
+`JobRule`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from types import MappingProxyType
 
 
 class GroupKind(Enum):
-    """What a group of closely linked chips is, as a person would call it."""
+    """Kind of a group of closely linked chips; the value is used in messages."""
 
     RING = "HCCS ring"
     CARD = "card"
@@ -23,21 +22,21 @@ class GroupKind(Enum):
     NONE = "node"
 
     def whole(self, number: int) -> str:
-        """So many of them: "1 whole mesh", "2 whole meshes"."""
+        """Return a number of whole groups: "1 whole mesh", "2 whole meshes"."""
         ending = "" if number == 1 else "es" if self is GroupKind.MESH else "s"
         return f"{number} whole {self.value}{ending}"
 
 
 class Way(Enum):
-    """How the chips of one pod lie on a node (`layouts.py`)."""
+    """Layout of the chips of one pod on a node (`layouts.py`)."""
 
     #: as many whole groups as the count fills, the rest inside one further group
     GROUPS = "groups"
-    #: half of them in each of the two groups
+    #: half of the chips in each of the two groups
     HALVES = "halves"
-    #: half of them in each of the two groups, at matching positions
+    #: half of the chips in each of the two groups, at matching positions
     PAIRS = "pairs"
-    #: anywhere: whole groups first, then few groups, so that few fragments are left
+    #: anywhere: whole groups first, then few groups, so that few fragments remain
     WHOLE_FIRST = "whole-first"
     #: anywhere: the groups with the fewest free chips first
     EMPTIEST_FIRST = "emptiest-first"
@@ -46,9 +45,9 @@ class Way(Enum):
 
 
 class Order(Enum):
-    """What makes a node better than another for the same count (`order.py`)."""
+    """Criterion that ranks nodes for the same count (`order.py`)."""
 
-    #: the preferred free count of the group that serves, then fewer chips beside it
+    #: the preferred free count of the group that serves, then fewer other free chips
     GROUP = "group"
     #: a missing chip weighs as much as one chip left over; then fewer free chips
     MISFIT = "misfit"
@@ -57,98 +56,100 @@ class Order(Enum):
 
 
 class JobRule(Enum):
-    """What a whole job must keep besides the counts of its pods (`job_rules.py`)."""
+    """Rule for a whole job, besides the counts of its pods (`job_rules.py`)."""
 
-    #: up to a whole node: one pod; more: every pod takes a whole node
+    #: one pod up to a whole node; above, every pod takes a whole node
     WHOLE_NODES = "whole-nodes"
-    #: nothing
+    #: no rule for the job
     EACH_POD = "each-pod"
-    #: one chip only as a job of one pod
+    #: a pod of one chip only in a job of one pod
     EVEN = "even"
     #: one pod only
     ONE_POD = "one-pod"
-    #: several pods: each takes a whole node, and they fill logical SuperPoDs
+    #: of several pods each takes a whole node, and they fill logical SuperPoDs
     SUPERPOD = "superpod"
 
 
 class Network(Enum):
-    """How nodes are joined, as a person would call it."""
+    """Network between nodes; the value is used in messages."""
 
     ROCE = "two-layer RoCE"
     ROCE_SINGLE_LAYER = "single-layer RoCE"
     UNIFIED_BUS = "UnifiedBus and RoCE"
 
 
-_NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+_NO_LABELS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product:
-    """One row: a server type. Two rows are equal only if they are the same row.
+    """One row: a server type; compared by identity.
 
-    Chips have physical ids from 0; group g holds the ids from `g * group_size` on.
+    Chips have physical ids from 0; group g has the ids from `g * group_size` on.
     """
 
-    #: what a person calls it
+    #: name in messages
     name: str
-    #: what files call it; unique
+    #: name in files; unique
     key: str
-    #: the names under which such servers are sold
+    #: commercial names of these servers
     servers: tuple[str, ...]
-    #: the networks that join them; empty where the documents name none
+    #: networks between these servers; empty where the documents name none
     networks: tuple[Network, ...] = ()
-    #: the Kubernetes resource that its pods ask for
+    #: Kubernetes resource that its pods request
     resource: str
-    #: a chip's name is this and its physical id
+    #: the name of a chip is this prefix and its physical id
     chip_prefix: str
-    #: chips of a whole server, at most
+    #: number of chips of a whole server
     chip_count: int
-    #: chips of a group; divides `chip_count`
+    #: number of chips of a group; divides `chip_count`
     group_size: int
     group_kind: GroupKind
-    #: {how many chips one pod may have: the ways to lay them out, the best first}
+    #: {legal count of one pod: ways to lay the chips out, the best first}
     ways: Mapping[int, tuple[Way, ...]]
-    #: {chips wanted of one group: free chips of that group, the best first}
+    #: {count from one group: free chips of that group, the best first}
     group_preference: Mapping[int, tuple[int, ...]]
     #: whether a node with more healthy chips always comes before one with fewer
     capacity_staged: bool
     order: Order = Order.GROUP
-    #: whether pods of a job with several must not get chips whose network is faulty
+    #: whether a job of several pods must not get chips with a faulty network
     network_health: bool
-    #: mask of ids that no chip of this server has: those of its other product lines
+    #: mask of ids without a chip of this row: those of the server's other product lines
     absent: int = 0
-    #: whether this is a row as jobs of several pods see it (`distributed`)
+    #: whether this is the variant for jobs of several pods (`distributed`)
     for_distributed: bool = False
     job_rule: JobRule = JobRule.EACH_POD
-    #: values of `accelerator-type` that mean this row; "" is no such label
+    #: values of `accelerator-type` that mean this row; "" is a missing label
     accelerator_types: tuple[str, ...] = ()
-    #: values of a node's `accelerator-type` that mean this row, where a job cannot
-    #: name it by that; "" is any that no row names
+    #: values of a node's `accelerator-type` that mean this row where jobs do not use
+    #: that label; "" is any value that no other row names
     node_types: tuple[str, ...] = ()
     #: values of the job's annotation `huawei.com/schedule_policy` that mean this row
     policies: tuple[str, ...] = ()
-    #: {label of the job: values that mean this row}; "" is no such label
-    job_labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
-    #: {label of the node: value without which it cannot serve this row}
+    #: {label of the job: values that mean this row}; "" is a missing label
+    job_labels: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: _NO_LABELS
+    )
+    #: {label of the node: value that it needs to serve this row}
     node_labels: Mapping[str, str] = field(
         default_factory=lambda: MappingProxyType(dict[str, str]())
     )
-    #: where the numbers come from
+    #: document that states the numbers
     source: str
-    #: how many chips one pod may have, ascending
+    #: legal counts of one pod, ascending
     counts: tuple[int, ...] = field(init=False)
-    #: the mask of a server on which every chip is there
+    #: mask of a server with all its chips
     all_chips: int = field(init=False)
-    #: the mask of each group, the lowest ids first
+    #: mask of each group, the lowest ids first
     groups: tuple[int, ...] = field(init=False)
-    #: by a group's free chips: how many legal counts it cannot serve although it has
-    #: some; empty where groups do not matter (`fragmentation.py`)
+    #: [free chips of a group] = number of legal counts that they are too few for, 0 for
+    #: none free; empty where groups do not matter (`fragmentation.py`)
     group_loss: tuple[int, ...] = field(init=False)
-    #: whether chips are given out at matching positions of two groups
+    #: whether pods get chips at matching positions of two groups
     in_pairs: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Work out what every decision asks for, once."""
+        """Compute the derived columns once, because every decision reads them."""
         group = (1 << self.group_size) - 1
         firsts = range(0, self.chip_count, self.group_size)
         object.__setattr__(self, "counts", tuple(sorted(self.ways)))
@@ -170,11 +171,10 @@ class Product:
 
 @cache
 def distributed(product: Product) -> Product:
-    """The row as the pods of a job with several of them see it.
+    """Return the variant of a row for jobs of several pods; the row if equal.
 
-    Such a job talks over the network, so a chip whose network is faulty does not
-    count as free, where the row says so; and halves of a pod need not lie at
-    matching positions. Where nothing differs it is the row itself.
+    Such a job uses the network between nodes. With `network_health` its pods get no
+    chip with a faulty network. Its halves need no matching positions.
     """
     if product.for_distributed or not (product.in_pairs or product.network_health):
         return product

@@ -1,9 +1,9 @@
-"""Which row of the table a job or a node means.
+"""Look-up of the row of the table that a job or a node means.
 
-The job says it by its resource, annotations, labels and node selector; what it leaves
-open, the node says by its own labels.
+A job names its row by resource, annotations, labels and node selector. Where the job
+names none, the labels of the node decide.
 
-    resource                     what decides, the first that says something
+    resource                     what decides, the first with a value
     ---------------------------  -------------------------------------------------
     huawei.com/npu               schedule_policy; without it no row
     huawei.com/Ascend910         schedule_policy, sp-block, accelerator-type
@@ -28,7 +28,7 @@ SCHEDULE_POLICY = "huawei.com/schedule_policy"
 SP_BLOCK = "sp-block"
 ACCELERATOR_TYPE = "accelerator-type"
 
-#: policies that are known, but that no row serves yet
+#: policies of MindCluster that no row serves yet
 _NOT_BUILT = frozenset({"chip8-node8-ra64-sp", "chip1-softShareDev", "multilevel"})
 _VIRTUAL = re.compile(r"huawei\.com/Ascend(910|310P)-[0-9]+c(\.[0-9a-z.]+)?")
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -36,102 +36,108 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What of a job tells its row, besides the resource. All may be empty."""
+    """Metadata of a job that names its row, besides the resource; all may be empty."""
 
     annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
     node_selector: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
 
-#: a job that says nothing but its resource
+#: a job with a resource only
 PLAIN = Traits()
 
 
-def find(
+def find_row(
     resource: str, node_labels: Mapping[str, str], job: Traits = PLAIN
 ) -> Product | None:
-    """The row by which a job is served on a node; of no job, the node's own.
+    """Return the row by which a node serves a job; None when no row serves it there.
 
     Args:
-        resource: The Kubernetes resource, as `huawei.com/Ascend910`.
+        resource: Kubernetes resource, as `huawei.com/Ascend910`.
         node_labels: All labels of the node; may be empty.
-        job: What the job says.
-
-    Returns:
-        The row, or None when no row serves such a job, or not on such a node.
+        job: Metadata of the job; the default finds the row of the node itself.
     """
-    row = _asked(resource, job, node_labels.get(ACCELERATOR_TYPE, ""))
+    row = _requested_row(resource, job, node_labels.get(ACCELERATOR_TYPE, ""))
     if row is None:
         return None
-    fits = all(node_labels.get(name) == said for name, said in row.node_labels.items())
+    fits = all(
+        node_labels.get(name) == value for name, value in row.node_labels.items()
+    )
     return row if fits else None
 
 
-def of_node(resource: str, node_labels: Mapping[str, str]) -> Product | None:
-    """The row of a node's hardware, by which jobs are served that ask for no other.
+def find_node_row(resource: str, node_labels: Mapping[str, str]) -> Product | None:
+    """Return the row of a node's hardware, which serves jobs that name no row.
 
-    That of a job that says nothing; but a node whose labels name rows of its own has
-    the most general of these, and one whose resource leaves the row to the job's
-    policy (`huawei.com/npu`) has the row of its hardware.
+    A node whose labels match `node_labels` of rows has the most general of these.
+    Other nodes have the row of a job without metadata (`PLAIN`). Where only the job's
+    policy decides (`huawei.com/npu`), `accelerator-type` names the hardware.
     """
-    own = [
+    labelled_rows = [
         row
         for row in table.PRODUCTS
         if row.resource == resource
         and row.node_labels
         and row.node_labels.items() <= node_labels.items()
     ]
-    found = own[-1] if own else find(resource, node_labels)
-    return found or _by_node_type(resource, node_labels.get(ACCELERATOR_TYPE, ""))
+    row = labelled_rows[-1] if labelled_rows else find_row(resource, node_labels)
+    return row or _by_node_type(resource, node_labels.get(ACCELERATOR_TYPE, ""))
 
 
-def _by_node_type(resource: str, said: str) -> Product | None:
+def _by_node_type(resource: str, node_type: str) -> Product | None:
     rows = _rows(resource)
-    named = [row for value in (said, "") for row in rows if value in row.node_types]
-    return next(iter(named), None)
+    matches = [
+        row for value in (node_type, "") for row in rows if value in row.node_types
+    ]
+    return next(iter(matches), None)
 
 
-def wanted(resource: str, job: Traits) -> Product | str | None:
-    """The row that a job asks for; the resource when it leaves that to the node.
+def resolve_job(resource: str, job: Traits) -> Product | str | None:
+    """Return the row that a job names, or its resource when the node decides.
 
-    What `cluster.Cluster` and `pod.place` look for.
+    `cluster.Cluster` and `pod.place` take the result as `wanted`.
 
     Returns:
         None when no row serves such a job.
     """
     rows = _rows(resource)
-    says = (
+    job_decides = (
         SP_BLOCK in job.annotations
         or ACCELERATOR_TYPE in job.node_selector
         or _by_policy(rows, job) is not None
-        or _asks_for_more(job)
+        or _policy_is_unserved(job)
     )
-    nodes_say = any(row.accelerator_types for row in rows)
-    return resource if nodes_say and not says else _asked(resource, job, "")
+    nodes_decide = any(row.accelerator_types for row in rows)
+    if nodes_decide and not job_decides:
+        return resource
+    return _requested_row(resource, job, "")
 
 
-def _asked(resource: str, job: Traits, accelerator: str) -> Product | None:
+def _requested_row(resource: str, job: Traits, accelerator: str) -> Product | None:
     rows = _rows(resource)
-    named = _by_policy(rows, job)
-    if named is not None:
-        return named
-    if any(row.policies for row in rows) and _asks_for_more(job):
+    policy_row = _by_policy(rows, job)
+    if policy_row is not None:
+        return policy_row
+    if any(row.policies for row in rows) and _policy_is_unserved(job):
         return None
     if any(row.accelerator_types for row in rows):
-        said = job.node_selector.get(ACCELERATOR_TYPE, accelerator)
-        return _by_accelerator(rows, said, in_superpod=SP_BLOCK in job.annotations)
-    plain = (row for row in rows if not row.policies and _agree(row, job.labels))
+        accelerator = job.node_selector.get(ACCELERATOR_TYPE, accelerator)
+        return _by_accelerator(
+            rows, accelerator, in_superpod=SP_BLOCK in job.annotations
+        )
+    plain = (row for row in rows if not row.policies and _labels_match(row, job.labels))
     return next(plain, None)
 
 
 @cache
-def virtual(resource: str) -> Product | None:
-    """The row of a static virtual device, as `huawei.com/Ascend910-4c`.
+def find_virtual_row(resource: str) -> Product | None:
+    """Return the row of a static virtual device; None for any other resource.
 
-    One of them for a pod, whichever: where it lies is not ours to choose.
+    A pod gets one device. The core does not choose which, because it does not know
+    the chip behind a device.
 
-    Returns:
-        The row, or None when the resource is no such device.
+    Args:
+        resource: Kubernetes resource, as `huawei.com/Ascend910-4c`.
     """
     if not _VIRTUAL.fullmatch(resource):
         return None
@@ -149,7 +155,7 @@ def virtual(resource: str) -> Product | None:
 
 
 def _rows(resource: str) -> list[Product]:
-    device = virtual(resource)
+    device = find_virtual_row(resource)
     if device is not None:
         return [device]
     return [row for row in table.PRODUCTS if row.resource == resource]
@@ -160,26 +166,28 @@ def _by_policy(rows: list[Product], job: Traits) -> Product | None:
     return next((row for row in rows if policy in row.policies), None)
 
 
-def _asks_for_more(job: Traits) -> bool:
+def _policy_is_unserved(job: Traits) -> bool:
     return job.annotations.get(SCHEDULE_POLICY) in _NOT_BUILT
 
 
 def _by_accelerator(
-    rows: Iterable[Product], said: str, *, in_superpod: bool
+    rows: Iterable[Product], accelerator: str, *, in_superpod: bool
 ) -> Product | None:
-    """The row of that `accelerator-type`; any other kind of card is an A300T's.
+    """Return the row with this `accelerator-type`; unknown cards have the A300T's row.
 
-    A job of logical SuperPoDs means a row of SuperPoDs whatever is said, the first
-    unless another is named.
+    A job of logical SuperPoDs always means a row of SuperPoDs: the row with this type,
+    else the first.
     """
     if in_superpod:
         rows = [row for row in rows if row.job_rule is JobRule.SUPERPOD]
-    for value in (said, "card" if "card" in said else said):
+    for value in (accelerator, "card" if "card" in accelerator else accelerator):
         for row in rows:
             if value in row.accelerator_types:
                 return row
     return next(iter(rows)) if in_superpod else None
 
 
-def _agree(row: Product, labels: Mapping[str, str]) -> bool:
-    return all(labels.get(name, "") in said for name, said in row.job_labels.items())
+def _labels_match(row: Product, labels: Mapping[str, str]) -> bool:
+    return all(
+        labels.get(name, "") in values for name, values in row.job_labels.items()
+    )

@@ -1,8 +1,7 @@
-"""Which server types there are, and by what numbers their chips are given out.
+"""Table of server types: legal counts, groups and preferences of their chips.
 
-The table: a product is a row, and each row says where its numbers come from. What
-the columns mean is said in `columns.py`, how the row of a job or a node is found in
-`lookup.py`.
+Each row names the source of its numbers. `columns.py` explains the columns, and
+`lookup.py` finds the row of a job or a node.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +32,7 @@ def _ways(
 
 
 def _tightest(group_size: int) -> Mapping[int, tuple[int, ...]]:
-    """Of every count that many free chips first, then ever more."""
+    """Return the preference for the group with the fewest free chips that suffice."""
     sizes = range(1, group_size + 1)
     return MappingProxyType({n: tuple(range(n, group_size + 1)) for n in sizes})
 
@@ -373,7 +372,7 @@ _910 = (
 
 
 def _as_npu(row: Product) -> Product:
-    """The same server as `huawei.com/npu`, of which jobs tell the row by policy."""
+    """Return the row for the resource `huawei.com/npu`, which jobs name by policy."""
     return replace(
         row,
         key=f"npu-{row.key}",
@@ -384,7 +383,7 @@ def _as_npu(row: Product) -> Product:
     )
 
 
-#: every product that is served; of those that a job could mean, the first is meant
+#: all rows; where several match a job, the first one serves it
 PRODUCTS: tuple[Product, ...] = (
     *_910,
     *(_300I_CARD, _300I_CHIP, _DUO_CARD, _DUO_DISTRIBUTED, _DUO_CHIP, _310P),
@@ -395,10 +394,10 @@ _BY_KEY = {product.key: product for product in PRODUCTS}
 
 
 def by_key(key: str) -> Product:
-    """The product that files call `key`.
+    """Return the product with this key in files.
 
     Raises:
-        UnknownProductError: There is none.
+        UnknownProductError: No product has this key.
     """
     try:
         return _BY_KEY[key]

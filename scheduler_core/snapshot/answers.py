@@ -1,90 +1,94 @@
-"""Answers as JSON documents and as lines for a terminal."""
+"""Rendering of decisions and measures as JSON documents, and as lines for people."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from scheduler_core.explain import fragmentation
-from scheduler_core.explain.node import Verdict
+from scheduler_core.explain.node import NodeExplanation
 from scheduler_core.index.cluster import Cluster
 from scheduler_core.node.decision import JobPlacement, Placement, Rejection
-from scheduler_core.node.reasons import any_of
+from scheduler_core.node.reasons import join_counts
 from scheduler_core.preemption.relaxations import (
-    Add,
+    AddNode,
     Advice,
-    Free,
-    Heal,
+    ConfirmPod,
+    FreeChip,
+    HealChip,
     HealNetwork,
-    Mend,
-    Part,
-    Settle,
+    Relaxation,
+    ReopenNode,
 )
 from scheduler_core.preemption.victims import Eviction
 from scheduler_core.products.columns import GroupKind, Product
 
 Document = dict[str, object]
 
-#: what is to be done, by the kind of part
-_WORDS: Mapping[type[Part], str] = {
-    Settle: "settle",
-    Free: "free",
-    Heal: "heal",
+#: {kind of relaxation: its word in the document}
+_KINDS: Mapping[type[Relaxation], str] = {
+    ConfirmPod: "settle",
+    FreeChip: "free",
+    HealChip: "heal",
     HealNetwork: "heal-network",
-    Mend: "mend",
-    Add: "add",
+    ReopenNode: "mend",
+    AddNode: "add",
 }
 
 
-def of_placement(place: Placement) -> Document:
-    """One pod's place: the network only where it matters to the job."""
-    found: Document = {"node": place.node, "chips": place.chips, "reason": place.reason}
+def render_placement(place: Placement) -> Document:
+    """Return the document of one pod's place; its network only if the job needs one."""
+    document: Document = {
+        "node": place.node,
+        "chips": place.chips,
+        "reason": place.reason,
+    }
     if place.pod:
-        found = {"pod": place.pod, "rank": place.rank, **found}
+        document = {"pod": place.pod, "rank": place.rank, **document}
     if place.leaf:
-        found |= {
+        document |= {
             "leaf": place.leaf,
             "leaf_use": place.leaf_use.name.lower(),
             "leaf_healthy": place.leaf_healthy,
         }
     if place.superpod >= 0:
-        found |= {"superpod": place.superpod, "superpod_rank": place.superpod_rank}
-    return found
+        document |= {"superpod": place.superpod, "superpod_rank": place.superpod_rank}
+    return document
 
 
-def of_answer(
+def render_answer(
     answer: Placement | JobPlacement | Rejection,
     advice: Advice | None = None,
     eviction: Eviction | None = None,
 ) -> Document:
-    """A decision, and what could be done about one that says no."""
+    """Return the document of a decision, for a rejection with advice and eviction."""
     if isinstance(answer, Placement):
-        return of_placement(answer)
+        return render_placement(answer)
     if isinstance(answer, JobPlacement):
-        return {"pods": [of_placement(place) for place in answer.pods]}
-    found: Document = {
-        "reasons": [{"nodes": n, "text": text} for text, n in answer.reasons]
+        return {"pods": [render_placement(place) for place in answer.pods]}
+    document: Document = {
+        "reasons": [{"nodes": count, "text": text} for text, count in answer.reasons]
     }
     if answer.job:
-        found = {"job": answer.job, **found}
+        document = {"job": answer.job, **document}
     if advice is not None:
-        parts = [_part(part) for part in advice.parts]
-        found["advice"] = {"text": advice.text, "parts": parts}
+        parts = [_render_relaxation(part) for part in advice.parts]
+        document["advice"] = {"text": advice.text, "parts": parts}
     if eviction is not None:
-        found["eviction"] = {
+        document["eviction"] = {
             "victims": [pod.name for pod in eviction.victims],
             "violations": eviction.violations,
-            **of_placement(eviction.place),
+            **render_placement(eviction.place),
         }
-    return found
+    return document
 
 
-def lines_of_answer(
+def format_answer(
     answer: Placement | JobPlacement | Rejection,
     advice: Advice | None = None,
     eviction: Eviction | None = None,
 ) -> Iterator[str]:
-    """The same for a person."""
+    """Yield lines for people with a decision, advice and eviction."""
     if isinstance(answer, Rejection):
-        looked = f"0/{answer.nodes} nodes can serve" if answer.nodes else "no place"
-        yield f"{looked}: {answer.text}"
+        head = f"0/{answer.nodes} nodes can serve" if answer.nodes else "no place"
+        yield f"{head}: {answer.text}"
         if advice is not None:
             yield advice.text
         if eviction is not None:
@@ -97,17 +101,17 @@ def lines_of_answer(
         yield f"{pod}{place.node}: chips {chips}; {place.reason}"
 
 
-def of_verdict(verdict: Verdict) -> Document:
-    """One node, step by step."""
+def render_explanation(explanation: NodeExplanation) -> Document:
+    """Return the document of a node's explanation."""
     steps = [
-        {"about": step.about, "holds": step.holds, "said": step.said}
-        for step in verdict.steps
+        {"about": step.about, "holds": step.holds, "said": step.text}
+        for step in explanation.steps
     ]
-    return {"node": verdict.node, "fits": verdict.fits, "steps": steps}
+    return {"node": explanation.node, "fits": explanation.fits, "steps": steps}
 
 
-def of_product(row: Product) -> Document:
-    """One row of the table."""
+def render_product(row: Product) -> Document:
+    """Return the document of one row of the table of products."""
     return {
         "key": row.key,
         "name": row.name,
@@ -121,20 +125,26 @@ def of_product(row: Product) -> Document:
         "job_rule": row.job_rule.value,
         "accelerator_types": row.accelerator_types,
         "policies": row.policies,
-        "job_labels": {name: list(said) for name, said in row.job_labels.items()},
+        "job_labels": {name: list(values) for name, values in row.job_labels.items()},
         "node_labels": dict(row.node_labels),
         "source": row.source,
     }
 
 
-def lines_of_products(rows: Sequence[Product]) -> Iterator[str]:
-    """The table for a person: what files call it, and what a pod may have of it."""
+def format_products(rows: Sequence[Product]) -> Iterator[str]:
+    """Yield the table of products for people: key, resource, and counts of a pod."""
     table = [("KEY", "RESOURCE", "CHIPS", "GROUPS OF", "A POD MAY HAVE")]
     for row in rows:
         grouped = row.group_kind is not GroupKind.NONE
-        of = f"{row.group_size} ({row.group_kind.value})" if grouped else "-"
+        groups = f"{row.group_size} ({row.group_kind.value})" if grouped else "-"
         table.append(
-            (row.key, row.resource, str(row.chip_count), of, any_of(row.counts))
+            (
+                row.key,
+                row.resource,
+                str(row.chip_count),
+                groups,
+                join_counts(row.counts),
+            )
         )
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
@@ -142,52 +152,52 @@ def lines_of_products(rows: Sequence[Product]) -> Iterator[str]:
         yield "  ".join(padded).rstrip()
 
 
-def of_fragmentation(cluster: Cluster, counts: Iterable[int]) -> Document:
-    """How much of a cluster's free room lies in pieces too small."""
+def render_fragmentation(cluster: Cluster, counts: Iterable[int]) -> Document:
+    """Return the document of a cluster's fragmentation and stranded chips."""
     nodes = list(cluster)
     return {
-        "fragmentation": sum(map(fragmentation.of_node, nodes)),
+        "fragmentation": sum(map(fragmentation.measure_node, nodes)),
         "free": sum(node.free.bit_count() for node in nodes),
         "stranded": {
-            str(count): fragmentation.stranded(count, nodes) for count in counts
+            str(count): fragmentation.count_stranded(count, nodes) for count in counts
         },
         "nodes": [
             {
                 "node": node.name,
                 "free": node.free.bit_count(),
-                "fragmentation": fragmentation.of_node(node),
+                "fragmentation": fragmentation.measure_node(node),
             }
             for node in nodes
         ],
     }
 
 
-def lines_of_fragmentation(cluster: Cluster, counts: Iterable[int]) -> Iterator[str]:
-    """The same for a person: only nodes that have fragments, most first."""
+def format_fragmentation(cluster: Cluster, counts: Iterable[int]) -> Iterator[str]:
+    """Yield lines for people: totals, then nodes with fragments, most first."""
     nodes = list(cluster)
-    broken = [(fragmentation.of_node(node), node) for node in nodes]
-    total = sum(here for here, _ in broken)
+    fragments = [(fragmentation.measure_node(node), node) for node in nodes]
+    total = sum(amount for amount, _ in fragments)
     free = sum(node.free.bit_count() for node in nodes)
     yield f"fragmentation {total} over {len(nodes)} nodes, {free} chips free"
     for count in counts:
-        lost = fragmentation.stranded(count, nodes)
-        yield f"stranded for pods of {count}: {lost} of {free} free chips"
-    for here, node in sorted(broken, key=lambda item: (-item[0], item[1].name)):
-        if here:
-            parts = (node.free & group for group in node.product.groups)
-            shown = "|".join(str(part.bit_count()) for part in parts)
-            yield f"  {here:>3} {node.name}: {shown} free"
+        stranded = fragmentation.count_stranded(count, nodes)
+        yield f"stranded for pods of {count}: {stranded} of {free} free chips"
+    for amount, node in sorted(fragments, key=lambda item: (-item[0], item[1].name)):
+        if amount:
+            free_by_group = (node.free & group for group in node.product.groups)
+            counts_text = "|".join(str(part.bit_count()) for part in free_by_group)
+            yield f"  {amount:>3} {node.name}: {counts_text} free"
 
 
-def _part(part: Part) -> Document:
-    found: Document = {"do": _WORDS[type(part)], "node": part.node}
-    match part:
-        case Free(chip=chip) | Heal(chip=chip) | HealNetwork(chip=chip):
-            found["chip"] = chip
-        case Mend(bar=bar):
-            found["bar"] = bar.value
-        case Add(row=row):
-            found["product"] = row.key
+def _render_relaxation(relaxation: Relaxation) -> Document:
+    document: Document = {"do": _KINDS[type(relaxation)], "node": relaxation.node}
+    match relaxation:
+        case FreeChip(chip=chip) | HealChip(chip=chip) | HealNetwork(chip=chip):
+            document["chip"] = chip
+        case ReopenNode(bar=bar):
+            document["bar"] = bar.value
+        case AddNode(row=row):
+            document["product"] = row.key
         case _:
             pass
-    return found
+    return document

@@ -1,6 +1,6 @@
-"""Many small questions, one in a line: is this job legal, and does this node serve it?
+"""Batch cases: one job and one node in a line of JSON, answered by a line of JSON.
 
-So that many thousand cases can be compared with any other implementation.
+The format serves to compare many thousand cases with other implementations.
 
     {"resource": "huawei.com/Ascend910", "node_selector": {}, "labels": {},
      "annotations": {}, "node_labels": {}, "count": 2, "pods": 1,
@@ -9,10 +9,10 @@ So that many thousand cases can be compared with any other implementation.
     {"row": "atlas-800-training", "job_valid": true, "fits": true, "chips": [0, 1],
      "score": [0, 0, 1], "reason": ""}
 
-`pods` above 1 is a job that talks over the network. `score` is the sort key, smaller
-is better, empty where the node does not serve. Only resource, count and node must be
-there, and of the node its number of chips. A line that cannot be read is answered by
-`{"error": …}`.
+`pods` above 1 means a job whose pods talk over the network.
+`score` is the sort key: smaller is better, empty if the node cannot serve.
+Required are `resource`, `count`, `node` and its `chips`; the rest is optional.
+The answer to a line that cannot be read is `{"error": …}`.
 """
 
 import json
@@ -27,9 +27,9 @@ from scheduler_core.placement.job_rules import Job, Pod, Profile
 from scheduler_core.products import lookup
 from scheduler_core.products.columns import Product, distributed
 from scheduler_core.products.lookup import SP_BLOCK, Traits
-from scheduler_core.snapshot.job import is_block
+from scheduler_core.snapshot.job import is_block_size
 from scheduler_core.snapshot.reader import Reader, SnapshotError
-from scheduler_core.wire.shown import shown
+from scheduler_core.wire.quote import quote_value
 from scheduler_core.wire.typed import (
     as_integer,
     as_name,
@@ -37,20 +37,20 @@ from scheduler_core.wire.typed import (
     parse_json,
 )
 
-#: chips of a node, at most: more than any product has
-_MOST = 1024
+#: largest number of chips of a node; no product has as many
+_MOST_CHIPS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One question."""
+    """Job and node of one line."""
 
     resource: str
     job: Traits
     node_labels: Mapping[str, str]
     count: int
     pods: int
-    #: physical ids from 0
+    #: number of chips; their physical ids start at 0
     chips: int
     free: tuple[int, ...]
     unhealthy: tuple[int, ...]
@@ -58,19 +58,19 @@ class Case:
 
 
 def answer(line: str, profile: Profile = Profile.SEED) -> str:
-    """The answer to one line, without a line end."""
+    """Return the answer to one line, without a line end."""
     try:
         case = parse(line)
     except SnapshotError as error:
         return json.dumps({"error": "; ".join(error.problems)}, ensure_ascii=False)
-    return json.dumps(_decide(case, profile), ensure_ascii=False)
+    return json.dumps(_answer_case(case, profile), ensure_ascii=False)
 
 
 def parse(line: str) -> Case:
-    """The question of one line.
+    """Parse the case of one line.
 
     Raises:
-        SnapshotError: Anything that is not as the format demands, all at once.
+        SnapshotError: The line breaks the format; has all problems.
     """
     reader = Reader()
     document = reader.read(_as_json, line, "line", default=None)
@@ -88,13 +88,13 @@ def parse(line: str) -> Case:
         required=("chips",),
         optional=("free", "unhealthy", "network_unhealthy"),
     )
-    number = reader.get(node, "chips", as_integer, path="node", default=0)
-    if not 0 <= number <= _MOST:
-        reader.say("node.chips", f"0 to {_MOST}", number)
-        number = 0
+    chip_count = reader.get(node, "chips", as_integer, path="node", default=0)
+    if not 0 <= chip_count <= _MOST_CHIPS:
+        reader.report("node.chips", f"0 to {_MOST_CHIPS}", chip_count)
+        chip_count = 0
 
     def ids(name: str) -> tuple[int, ...]:
-        return reader.chips(node.get(name, []), range(number), f"node.{name}")
+        return reader.chips(node.get(name, []), range(chip_count), f"node.{name}")
 
     case = Case(
         resource=reader.get(root, "resource", as_name, default=""),
@@ -106,13 +106,13 @@ def parse(line: str) -> Case:
         node_labels=reader.texts(root, "node_labels"),
         count=reader.get(root, "count", as_integer, default=1),
         pods=reader.get(root, "pods", as_integer, default=1),
-        chips=number,
+        chips=chip_count,
         free=ids("free"),
         unhealthy=ids("unhealthy"),
         network_unhealthy=ids("network_unhealthy"),
     )
     if case.pods < 1:
-        reader.say("pods", "1 or more", case.pods)
+        reader.report("pods", "1 or more", case.pods)
     reader.finish()
     return case
 
@@ -121,10 +121,10 @@ def _as_json(value: object, path: str) -> object:
     return parse_json(as_string(value, path), path)
 
 
-def _decide(case: Case, profile: Profile) -> dict[str, object]:
-    row = lookup.find(case.resource, case.node_labels, case.job)
+def _answer_case(case: Case, profile: Profile) -> dict[str, object]:
+    row = lookup.find_row(case.resource, case.node_labels, case.job)
     problems = _problems(case, row, profile)
-    known: dict[str, object] = {
+    answer_fields: dict[str, object] = {
         "row": row and row.key,
         "job_valid": not problems,
         "fits": False,
@@ -133,9 +133,9 @@ def _decide(case: Case, profile: Profile) -> dict[str, object]:
         "reason": "; ".join(problems),
     }
     if row is None:
-        return known
+        return answer_fields
     if case.chips > row.chip_count:
-        return known | {"reason": f"more chips than any {row.name} has"}
+        return answer_fields | {"reason": f"more chips than any {row.name} has"}
     row = distributed(row) if case.pods > 1 else row
     healthy = (1 << case.chips) - 1 & ~chips.mask_of(case.unhealthy)
     node = NodeState(
@@ -146,7 +146,7 @@ def _decide(case: Case, profile: Profile) -> dict[str, object]:
         free=chips.mask_of(case.free) & healthy,
         network_unhealthy=chips.mask_of(case.network_unhealthy),
     )
-    return known | _on_node(node, row, case.count, problems)
+    return answer_fields | _on_node(node, row, case.count, problems)
 
 
 def _on_node(
@@ -154,7 +154,7 @@ def _on_node(
 ) -> dict[str, object]:
     usable = node.usable(row)
     free = node.free & usable
-    why = chips.why_not(row, free, node.healthy, count, usable=usable)
+    why = chips.find_reason(row, free, node.healthy, count, usable=usable)
     if why is not None:
         return {"reason": "; ".join([*problems, refusal(why, row, count).text])}
     chosen = chips.choose(row, free, count)
@@ -164,9 +164,9 @@ def _on_node(
 
 def _problems(case: Case, row: Product | None, profile: Profile) -> list[str]:
     block = case.job.annotations.get(SP_BLOCK)
-    if block is not None and not is_block(block):
-        found = shown(block)
-        return [f"annotation {SP_BLOCK}: expected a whole number, found {found}"]
+    if block is not None and not is_block_size(block):
+        quoted = quote_value(block)
+        return [f"annotation {SP_BLOCK}: expected a whole number, found {quoted}"]
     job = Job(
         row=row,
         pods=tuple(Pod(name=f"pod-{i}", chips=case.count) for i in range(case.pods)),

@@ -1,8 +1,8 @@
-"""The snapshot file: all that a decision needs, in JSON.
+"""Snapshot file: the nodes, pods and networks that a decision needs, in JSON.
 
-For what-if questions, bug reports and recorded clusters. The version stands in the
-file; a key that we do not know is refused, because whoever wrote it expects it to
-matter. Everything that is wrong with a file is said at once, each with its path.
+The file serves what-if questions, bug reports and recorded clusters.
+It has a version. An unknown key is an error, because its author expects an effect.
+All errors of a file are reported at once, each with its path.
 `docs/snapshot.schema.json` describes every key, for editors and other programs.
 
     {"version": 1,
@@ -24,11 +24,12 @@ matter. Everything that is wrong with a file is said at once, each with its path
      "superpods": {"size": 48, "reserve": 2},
      "profile": "seed"}
 
-Of a node only name and product must be there: the chips are then all of the product.
-A node with chips of several resources stands there once for each, and its pods say of
-which theirs are (`"resource": "huawei.com/Ascend310P"`).
-Of a pod only name, node and chips; of a job its name; of a leaf its servers, each at
-its position, `{}` where no node hangs. What is left out is the usual.
+Required are, of a node, `name` and `product`; without `chips` it has all chips of the
+product. A node with chips of several resources is listed once for each resource, and
+its pods name theirs (`"resource": "huawei.com/Ascend310P"`).
+Required are, of a pod, `name`, `node` and `chips`; of a job, `name`; of a leaf, `name`
+and `servers`, by position, with `{}` for a position without a node.
+Absent keys have their defaults.
 """
 
 import json
@@ -67,15 +68,15 @@ __all__ = [
     "superpods_of",
 ]
 
-#: what is usual: said only where it is otherwise
-_USUAL = Snapshot()
+#: default values; the file omits them
+_DEFAULTS = Snapshot()
 
 
 def parse(text: str) -> Snapshot:
-    """The snapshot that a file's text gives.
+    """Parse a snapshot from the text of its file.
 
     Raises:
-        SnapshotError: Anything that is not as the format demands, all at once.
+        SnapshotError: The text breaks the format; has all problems.
     """
     reader = Reader()
     root = reader.document(
@@ -84,23 +85,29 @@ def parse(text: str) -> Snapshot:
         required=("nodes",),
         optional=("pods", "jobs", "budgets", "switches", "superpods", "profile"),
     )
-    nodes = parts.each(reader, root, "nodes", parts.node, name_of=parts.node_key)
+    nodes = parts.parse_list(
+        reader, root, "nodes", parts.parse_node, name_of=parts.key_of_node
+    )
     by_name: dict[str, dict[str, SnapshotNode]] = {}
     for node in nodes:
         by_name.setdefault(node.name, {})[node.product.resource] = node
-    jobs = parts.each(reader, root, "jobs", parts.job)
-    budgets = parts.each(reader, root, "budgets", parts.budget)
-    known = parts.Known(
+    jobs = parts.parse_list(reader, root, "jobs", parts.parse_job)
+    budgets = parts.parse_list(reader, root, "budgets", parts.parse_budget)
+    references = parts.References(
         nodes=by_name,
         jobs=frozenset(job.name for job in jobs),
         budgets=frozenset(budget.name for budget in budgets),
     )
-    pods = parts.each(reader, root, "pods", partial(parts.pod, known=known))
-    switches = parts.switches(reader, root, by_name)
-    size, reserve = parts.superpods(
-        reader, root, (_USUAL.superpod_size, _USUAL.superpod_reserve)
+    pods = parts.parse_list(
+        reader, root, "pods", partial(parts.parse_pod, references=references)
     )
-    profile = parts.word(reader, root, "profile", parts.PROFILES, _USUAL.profile)
+    switches = parts.parse_switches(reader, root, by_name)
+    size, reserve = parts.parse_superpods(
+        reader, root, (_DEFAULTS.superpod_size, _DEFAULTS.superpod_reserve)
+    )
+    profile = parts.parse_word(
+        reader, root, "profile", parts.PROFILES, _DEFAULTS.profile
+    )
     reader.finish()
     return Snapshot(
         nodes=nodes,
@@ -115,19 +122,19 @@ def parse(text: str) -> Snapshot:
 
 
 def render(snapshot: Snapshot) -> str:
-    """The file's text: everything in the order given, without what is usual."""
+    """Return the text of a snapshot's file, in the given order, without defaults."""
     document = {
         "version": VERSION,
-        "nodes": [_node(node) for node in snapshot.nodes],
-        **_unusual(
-            pods=[_pod(pod) for pod in snapshot.pods],
-            jobs=[_job(job) for job in snapshot.jobs],
+        "nodes": [_render_node(node) for node in snapshot.nodes],
+        **_drop_empty(
+            pods=[_render_pod(pod) for pod in snapshot.pods],
+            jobs=[_render_job(job) for job in snapshot.jobs],
             budgets=[
                 {"name": budget.name, "allowed": budget.allowed}
                 for budget in snapshot.budgets
             ],
         ),
-        **({} if snapshot.switches is None else _switches(snapshot.switches)),
+        **({} if snapshot.switches is None else _render_switches(snapshot.switches)),
         "superpods": {
             "size": snapshot.superpod_size,
             "reserve": snapshot.superpod_reserve,
@@ -137,60 +144,60 @@ def render(snapshot: Snapshot) -> str:
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
-def _unusual(**fields: object) -> dict[str, object]:
-    """The fields without those that say nothing."""
+def _drop_empty(**fields: object) -> dict[str, object]:
+    """Return the fields whose values are not empty."""
     return {name: value for name, value in fields.items() if value not in ((), [], {})}
 
 
-def _said(**fields: object) -> dict[str, object]:
-    """The fields without those that are not set."""
+def _drop_unset(**fields: object) -> dict[str, object]:
+    """Return the fields whose values are neither None nor ""."""
     return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
-def _node(node: SnapshotNode) -> Mapping[str, object]:
+def _render_node(node: SnapshotNode) -> Mapping[str, object]:
     return {
         "name": node.name,
         "product": node.product.key,
         "chips": node.chips,
-        **_unusual(
+        **_drop_empty(
             unhealthy=node.unhealthy,
             network_unhealthy=node.network_unhealthy,
             held=node.held,
             releasing=node.releasing,
         ),
         **({} if node.listed is None else {"listed": node.listed}),
-        **_said(
+        **_drop_unset(
             barred=node.barred and node.barred.value,
             superpod=node.superpod if node.superpod >= 0 else None,
         ),
-        **_unusual(labels=dict(node.labels), annotations=dict(node.annotations)),
+        **_drop_empty(labels=dict(node.labels), annotations=dict(node.annotations)),
     }
 
 
-def _pod(pod: SnapshotPod) -> Mapping[str, object]:
+def _render_pod(pod: SnapshotPod) -> Mapping[str, object]:
     return {
         "name": pod.name,
         "node": pod.node,
         "chips": pod.chips,
-        **_said(resource=pod.resource),
+        **_drop_unset(resource=pod.resource),
         "phase": pod.phase,
         **({"terminating": True} if pod.terminating else {}),
         **({"priority": pod.priority} if pod.priority else {}),
-        **_said(started_s=pod.started_s, job=pod.job, rank=pod.rank),
-        **_unusual(budgets=pod.budgets),
+        **_drop_unset(started_s=pod.started_s, job=pod.job, rank=pod.rank),
+        **_drop_empty(budgets=pod.budgets),
     }
 
 
-def _job(job: SnapshotJob) -> Mapping[str, object]:
+def _render_job(job: SnapshotJob) -> Mapping[str, object]:
     return {
         "name": job.name,
-        **_said(
+        **_drop_unset(
             min_available=job.min_available, schema=job.schema and job.schema.value
         ),
     }
 
 
-def _switches(switches: SnapshotSwitches) -> Mapping[str, object]:
+def _render_switches(switches: SnapshotSwitches) -> Mapping[str, object]:
     return {
         "switches": {
             "version": switches.version.value,
@@ -202,14 +209,14 @@ def _switches(switches: SnapshotSwitches) -> Mapping[str, object]:
                     "healthy": leaf.healthy,
                     "servers": [
                         {
-                            **_said(node=server.node),
+                            **_drop_unset(node=server.node),
                             **(
                                 {}
-                                if server.slice_id == at
+                                if server.slice_id == position
                                 else {"slice": server.slice_id}
                             ),
                         }
-                        for at, server in enumerate(leaf.servers)
+                        for position, server in enumerate(leaf.servers)
                     ],
                 }
                 for leaf in switches.leaves

@@ -1,13 +1,14 @@
-"""The job file: what is asked of a snapshot's cluster, in JSON.
+"""Job file: the resource, chips and pods of a job for a snapshot's cluster, in JSON.
 
     {"version": 1, "resource": "huawei.com/Ascend910", "chips": 8, "pods": 4,
      "labels": {"tor-affinity": "large-model-schema"},
      "annotations": {"sp-block": "32"},
      "node_selector": {"accelerator-type": "module"}, "priority": 0}
 
-Only resource and chips must be there; `chips` are those of each pod. Labels and
-annotations are those of the job. `accelerator-type` says which kind of server is
-meant; what else the node selector says, the nodes' labels must have.
+Required are `resource` and `chips`, the chips of each pod.
+Labels and annotations are those of the job.
+`accelerator-type` in the node selector selects a kind of server.
+Nodes must have the rest of the node selector as labels.
 """
 
 import re
@@ -22,7 +23,7 @@ from scheduler_core.snapshot.values import VERSION
 from scheduler_core.topology.leaves import TOR_AFFINITY, Schema, schema_of
 from scheduler_core.wire.typed import as_string
 
-#: the job's label that says whether logical SuperPoDs may be spread, and its values
+#: job label for whether logical SuperPoDs may be spread over physical ones
 _SUPERPOD_AFFINITY = "super-pod-affinity"
 _BLOCK = re.compile("[0-9]{1,9}")
 _SOFT, _HARD = "soft", "hard"
@@ -32,22 +33,22 @@ _NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One pod that wants chips, or several that are one job."""
+    """Request for one pod with chips, or for several pods that are one job."""
 
     resource: str
-    #: of each pod, 1 or more
+    #: chips of each pod, at least 1
     chips: int
-    #: 1 or more
+    #: number of pods, at least 1
     pods: int = 1
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NONE)
     node_selector: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    #: pods with a lower one may be evicted for it
+    #: pods of lower priority may be evicted for the job
     priority: int = 0
 
     @property
     def traits(self) -> Traits:
-        """What of it tells its row."""
+        """Labels, annotations and selector by which the job's row is found."""
         return Traits(
             annotations=self.annotations,
             labels=self.labels,
@@ -56,26 +57,26 @@ class Job:
 
     @property
     def schema(self) -> Schema | None:
-        """What it asks of the leaf switches; None is nothing."""
+        """Switch affinity of the job, or None."""
         return schema_of(self.labels.get(TOR_AFFINITY, ""))
 
     @property
     def sp_block(self) -> int | None:
-        """Chips of a logical SuperPoD; None is not said."""
-        said = self.annotations.get(SP_BLOCK)
-        return None if said is None else int(said)
+        """Chips of a logical SuperPoD, or None if the job names no number."""
+        chips_text = self.annotations.get(SP_BLOCK)
+        return None if chips_text is None else int(chips_text)
 
     @property
     def soft_superpods(self) -> bool:
-        """Whether a logical SuperPoD may be spread over physical ones if it must."""
+        """Whether a logical SuperPoD may be spread over several physical ones."""
         return self.labels.get(_SUPERPOD_AFFINITY) == _SOFT
 
 
 def parse(text: str) -> Job:
-    """The job that a file's text gives.
+    """Parse a job from the text of its file.
 
     Raises:
-        SnapshotError: Anything that is not as the format demands, all at once.
+        SnapshotError: The text breaks the format; has all problems.
     """
     reader = Reader()
     root = reader.document(
@@ -93,28 +94,37 @@ def parse(text: str) -> Job:
         node_selector=reader.texts(root, "node_selector"),
         priority=reader.number(root, "priority", least=None, default=0),
     )
-    known = sorted({product.resource for product in table.PRODUCTS})
-    served = job.resource in known or lookup.virtual(job.resource) is not None
-    if "resource" in root and not served:
-        reader.say("resource", f"one of {', '.join(known)}", job.resource)
-    _check_words(reader, job)
+    resources = sorted({product.resource for product in table.PRODUCTS})
+    is_served = (
+        job.resource in resources or lookup.find_virtual_row(job.resource) is not None
+    )
+    if "resource" in root and not is_served:
+        reader.report("resource", f"one of {', '.join(resources)}", job.resource)
+    _check_values(reader, job)
     reader.finish()
     return job
 
 
-def is_block(text: str) -> bool:
-    """Whether a text can be the chips of a logical SuperPoD: some nine digits."""
+def is_block_size(text: str) -> bool:
+    """Return whether a text is a number of chips: one to nine digits."""
     return _BLOCK.fullmatch(text) is not None
 
 
-def _check_words(reader: Reader, job: Job) -> None:
-    """Values of labels and annotations that mean something here must mean one thing."""
-    tor, spread = job.labels.get(TOR_AFFINITY), job.labels.get(_SUPERPOD_AFFINITY)
-    if tor not in {None, "", "null", *Schema}:
+def _check_values(reader: Reader, job: Job) -> None:
+    """Report values of known labels and annotations that have no meaning."""
+    tor_affinity, superpod_affinity = (
+        job.labels.get(TOR_AFFINITY),
+        job.labels.get(_SUPERPOD_AFFINITY),
+    )
+    if tor_affinity not in {None, "", "null", *Schema}:
         expected = f"one of {', '.join(Schema)}, null"
-        reader.say(f"labels.{TOR_AFFINITY}", expected, tor)
-    if spread not in {None, _SOFT, _HARD}:
-        reader.say(f"labels.{_SUPERPOD_AFFINITY}", f"one of {_SOFT}, {_HARD}", spread)
+        reader.report(f"labels.{TOR_AFFINITY}", expected, tor_affinity)
+    if superpod_affinity not in {None, _SOFT, _HARD}:
+        reader.report(
+            f"labels.{_SUPERPOD_AFFINITY}",
+            f"one of {_SOFT}, {_HARD}",
+            superpod_affinity,
+        )
     block = job.annotations.get(SP_BLOCK)
-    if block is not None and not is_block(block):
-        reader.say(f"annotations.{SP_BLOCK}", "a whole number", block)
+    if block is not None and not is_block_size(block):
+        reader.report(f"annotations.{SP_BLOCK}", "a whole number", block)

@@ -1,4 +1,4 @@
-"""The parts of a snapshot, each read from its own object of the document."""
+"""Parsers for the parts of a snapshot: nodes, pods, jobs, budgets and switches."""
 
 from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class _Named(Protocol):
 
 N = TypeVar("N", bound=_Named)
 
-#: words of the file, and what they mean
+#: {word of the file: its meaning}
 PHASES = {
     phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 }
@@ -40,7 +40,7 @@ PROFILES = {profile.value: profile for profile in Profile}
 SCHEMAS: Mapping[str, Schema | None] = {schema.value: schema for schema in Schema}
 VERSIONS = {version.value: version for version in Version}
 LEAF_USES = {use.name.lower(): use for use in LeafUse}
-#: reasons that hold for a node whatever is asked of it
+#: {word of the file: reason that bars a node for every pod}
 BARS: Mapping[str, Reason | None] = {
     reason.value: reason
     for reason in (
@@ -53,88 +53,88 @@ BARS: Mapping[str, Reason | None] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What a pod may refer to."""
+class References:
+    """Names that a pod of the snapshot may refer to."""
 
-    #: {name: {resource: the node}}
+    #: {node name: {resource: node}}
     nodes: Mapping[str, Mapping[str, SnapshotNode]]
     jobs: frozenset[str]
     budgets: frozenset[str]
 
 
-#: leaves that a job may share with others, at most
+#: largest number of leaves that a job may share with others
 _MOST_SHARED = 2
 _A_NODE = "the name of a node of this snapshot"
 
 
-def _name(part: _Named) -> Hashable:
+def _name_of(part: _Named) -> Hashable:
     return part.name
 
 
-def node_key(node: SnapshotNode) -> Hashable:
-    """What no two nodes have in common: name and resource."""
+def key_of_node(node: SnapshotNode) -> Hashable:
+    """Return the unique key of a node: name and resource."""
     return node.name, node.product.resource
 
 
-def each(
+def parse_list(
     reader: Reader,
     root: Fields,
     name: str,
     parse: Callable[[Reader, object, str], N],
     path: str = "",
     *,
-    name_of: Callable[[N], Hashable] = _name,
+    name_of: Callable[[N], Hashable] = _name_of,
 ) -> tuple[N, ...]:
-    """The items of the list `name`; no two may have the same name."""
-    where = f"{path}.{name}" if path else name
-    found = []
-    seen = set()
-    for index, item in enumerate(reader.items(root.get(name, []), where)):
-        path = f"{where}[{index}]"
+    """Parse the items of the list `name`; two of the same name are a problem."""
+    list_path = f"{path}.{name}" if path else name
+    items = []
+    names = set()
+    for index, item in enumerate(reader.items(root.get(name, []), list_path)):
+        path = f"{list_path}[{index}]"
         part = parse(reader, item, path)
-        if name_of(part) in seen:
-            reader.say(f"{path}.name", "each name once", part.name)
+        if name_of(part) in names:
+            reader.report(f"{path}.name", "each name once", part.name)
         if part.name:
-            seen.add(name_of(part))
-        found.append(part)
-    return tuple(found)
+            names.add(name_of(part))
+        items.append(part)
+    return tuple(items)
 
 
-def word(
+def parse_word(
     reader: Reader,
     fields: Fields,
     key: str,
-    known: Mapping[str, T],
-    usual: T,
+    meanings: Mapping[str, T],
+    default: T,
     path: str = "",
 ) -> T:
-    """What one of several words means; `usual` when it is absent or another."""
-    said = reader.get(fields, key, as_string, path=path, default=None)
-    if said is None:
-        return usual
-    if said not in known:
-        where = f"{path}.{key}" if path else key
-        reader.say(where, f"one of {', '.join(known)}", said)
-        return usual
-    return known[said]
+    """Return the meaning of a word, or `default` when it is absent or unknown."""
+    text = reader.get(fields, key, as_string, path=path, default=None)
+    if text is None:
+        return default
+    if text not in meanings:
+        word_path = f"{path}.{key}" if path else key
+        reader.report(word_path, f"one of {', '.join(meanings)}", text)
+        return default
+    return meanings[text]
 
 
-def node(reader: Reader, item: object, path: str) -> SnapshotNode:
-    """One of `nodes`."""
+def parse_node(reader: Reader, item: object, path: str) -> SnapshotNode:
+    """Parse one item of `nodes`."""
     optional = (
         *("chips", "unhealthy", "network_unhealthy", "held", "releasing", "listed"),
         *("barred", "superpod", "labels", "annotations"),
     )
     fields = reader.fields(item, path, required=("name", "product"), optional=optional)
-    product = _product(reader, fields, path)
+    product = _parse_product(reader, fields, path)
     name = reader.get(fields, "name", as_name, path=path, default="")
-    every = tuple(range(product.chip_count))
+    all_chips = tuple(range(product.chip_count))
 
     def chips(key: str, within: tuple[int, ...]) -> tuple[int, ...]:
         return reader.chips(fields.get(key, []), within, f"{path}.{key}")
 
-    inventory = chips("chips", every) if "chips" in fields else every
-    unhealthy, network, held, releasing = (
+    inventory = chips("chips", all_chips) if "chips" in fields else all_chips
+    unhealthy, network_unhealthy, held, releasing = (
         chips(key, inventory)
         for key in ("unhealthy", "network_unhealthy", "held", "releasing")
     )
@@ -143,30 +143,34 @@ def node(reader: Reader, item: object, path: str) -> SnapshotNode:
         product=product,
         chips=inventory,
         unhealthy=unhealthy,
-        network_unhealthy=network,
+        network_unhealthy=network_unhealthy,
         held=held,
         releasing=releasing,
         listed=chips("listed", inventory) if "listed" in fields else None,
-        barred=word(reader, fields, "barred", BARS, None, path),
+        barred=parse_word(reader, fields, "barred", BARS, None, path),
         superpod=reader.number(fields, "superpod", path=path, least=0, default=-1),
         labels=reader.texts(fields, "labels", path),
         annotations=reader.texts(fields, "annotations", path),
     )
 
 
-def _product(reader: Reader, fields: Fields, path: str) -> Product:
-    """The product; when it is unknown, any, so that the rest can be read."""
+def _parse_product(reader: Reader, fields: Fields, path: str) -> Product:
+    """Return the node's product; any if unknown, so that the rest can be read."""
     key = reader.get(fields, "product", as_string, path=path, default=None)
     if key is not None:
         try:
             return table.by_key(key)
         except UnknownProductError as error:
-            reader.say(f"{path}.product", f"one of {', '.join(error.known)}", key)
+            reader.report(
+                f"{path}.product", f"one of {', '.join(error.known_keys)}", key
+            )
     return table.PRODUCTS[0]
 
 
-def pod(reader: Reader, item: object, path: str, *, known: Known) -> SnapshotPod:
-    """One of `pods`."""
+def parse_pod(
+    reader: Reader, item: object, path: str, *, references: References
+) -> SnapshotPod:
+    """Parse one item of `pods`."""
     optional = (
         *("phase", "terminating", "priority", "started_s", "job", "rank", "budgets"),
         "resource",
@@ -175,45 +179,45 @@ def pod(reader: Reader, item: object, path: str, *, known: Known) -> SnapshotPod
         item, path, required=("name", "node", "chips"), optional=optional
     )
     name = reader.get(fields, "name", as_name, path=path, default="")
-    where = _reference(reader, fields, "node", known.nodes, path)
-    lines = known.nodes.get(where, {})
-    on = _line(reader, fields, lines, path)
-    within = range(on.product.chip_count) if on else None
+    node_name = _parse_reference(reader, fields, "node", references.nodes, path)
+    by_resource = references.nodes.get(node_name, {})
+    node = _node_of_resource(reader, fields, by_resource, path)
+    within = range(node.product.chip_count) if node else None
     return SnapshotPod(
         name=name,
-        node=where,
+        node=node_name,
         chips=reader.chips(fields.get("chips", []), within, f"{path}.chips"),
-        resource=on.product.resource if on and len(lines) > 1 else "",
-        phase=word(reader, fields, "phase", PHASES, "Running", path),
+        resource=node.product.resource if node and len(by_resource) > 1 else "",
+        phase=parse_word(reader, fields, "phase", PHASES, "Running", path),
         terminating=reader.get(
             fields, "terminating", as_boolean, path=path, default=False
         ),
         priority=reader.number(fields, "priority", path=path, least=None, default=0),
         started_s=reader.number(fields, "started_s", path=path, least=0, default=None),
-        job=_reference(reader, fields, "job", known.jobs, path),
+        job=_parse_reference(reader, fields, "job", references.jobs, path),
         rank=reader.number(fields, "rank", path=path, least=0, default=None),
-        budgets=_budgets(reader, fields, known.budgets, path),
+        budgets=_parse_budget_names(reader, fields, references.budgets, path),
     )
 
 
-def _line(
-    reader: Reader, fields: Fields, lines: Mapping[str, SnapshotNode], path: str
+def _node_of_resource(
+    reader: Reader, fields: Fields, by_resource: Mapping[str, SnapshotNode], path: str
 ) -> SnapshotNode | None:
-    """Of which of its node's resources a pod's chips are; of one that need not be said.
+    """Return the pod's node for the resource of its chips, or None if it is unknown.
 
-    None if that cannot be told.
+    A pod must name the resource only on a node that has several.
     """
-    said = reader.get(fields, "resource", as_string, path=path, default=None)
-    if said is None and len(lines) == 1:
-        return next(iter(lines.values()))
-    if lines and said not in lines:
-        expected = f"a resource of its node: {', '.join(lines)}"
-        reader.say(f"{path}.resource", expected, said)
-    return lines.get(said or "")
+    resource = reader.get(fields, "resource", as_string, path=path, default=None)
+    if resource is None and len(by_resource) == 1:
+        return next(iter(by_resource.values()))
+    if by_resource and resource not in by_resource:
+        expected = f"a resource of its node: {', '.join(by_resource)}"
+        reader.report(f"{path}.resource", expected, resource)
+    return by_resource.get(resource or "")
 
 
-def job(reader: Reader, item: object, path: str) -> SnapshotJob:
-    """One of `jobs`."""
+def parse_job(reader: Reader, item: object, path: str) -> SnapshotJob:
+    """Parse one item of `jobs`."""
     optional = ("min_available", "schema")
     fields = reader.fields(item, path, required=("name",), optional=optional)
     return SnapshotJob(
@@ -221,12 +225,12 @@ def job(reader: Reader, item: object, path: str) -> SnapshotJob:
         min_available=reader.number(
             fields, "min_available", path=path, least=1, default=None
         ),
-        schema=word(reader, fields, "schema", SCHEMAS, None, path),
+        schema=parse_word(reader, fields, "schema", SCHEMAS, None, path),
     )
 
 
-def budget(reader: Reader, item: object, path: str) -> SnapshotBudget:
-    """One of `budgets`."""
+def parse_budget(reader: Reader, item: object, path: str) -> SnapshotBudget:
+    """Parse one item of `budgets`."""
     fields = reader.fields(item, path, required=("name", "allowed"), optional=())
     return SnapshotBudget(
         name=reader.get(fields, "name", as_name, path=path, default=""),
@@ -234,70 +238,74 @@ def budget(reader: Reader, item: object, path: str) -> SnapshotBudget:
     )
 
 
-def superpods(reader: Reader, root: Fields, usual: tuple[int, int]) -> tuple[int, int]:
-    """Size and reserve of a SuperPoD, from the object `superpods`."""
+def parse_superpods(
+    reader: Reader, root: Fields, defaults: tuple[int, int]
+) -> tuple[int, int]:
+    """Return size and reserve of a SuperPoD, in nodes, from the object `superpods`."""
     if "superpods" not in root:
-        return usual
+        return defaults
     path = "superpods"
     fields = reader.fields(root[path], path, required=(), optional=("size", "reserve"))
-    size = reader.number(fields, "size", path=path, least=1, default=usual[0])
-    reserve = reader.number(fields, "reserve", path=path, least=0, default=usual[1])
+    size = reader.number(fields, "size", path=path, least=1, default=defaults[0])
+    reserve = reader.number(fields, "reserve", path=path, least=0, default=defaults[1])
     return size, reserve
 
 
-def switches(
+def parse_switches(
     reader: Reader, root: Fields, nodes: Container[str]
 ) -> SnapshotSwitches | None:
-    """The object `switches`, or None."""
+    """Parse the object `switches`; None when it is absent."""
     if "switches" not in root:
         return None
     path = "switches"
     fields = reader.fields(
         root[path], path, required=("leaves",), optional=("version", "shared_leaves")
     )
-    shared = reader.number(fields, "shared_leaves", path=path, least=1, default=2)
-    if shared > _MOST_SHARED:
-        reader.say(f"{path}.shared_leaves", "1 or 2", shared)
-    leaves = each(reader, fields, "leaves", _leaf, path)
+    shared_leaves = reader.number(
+        fields, "shared_leaves", path=path, least=1, default=2
+    )
+    if shared_leaves > _MOST_SHARED:
+        reader.report(f"{path}.shared_leaves", "1 or 2", shared_leaves)
+    leaves = parse_list(reader, fields, "leaves", _parse_leaf, path)
     ports = [
         (f"{path}.leaves[{at}].servers[{position}].node", server.node)
         for at, leaf in enumerate(leaves)
         for position, server in enumerate(leaf.servers)
         if server.node
     ]
-    seen = set()
-    for where, name in ports:
+    names = set()
+    for node_path, name in ports:
         if name not in nodes:
-            reader.say(where, _A_NODE, name)
-        elif name in seen:
-            reader.say(where, "each node once", name)
-        seen.add(name)
+            reader.report(node_path, _A_NODE, name)
+        elif name in names:
+            reader.report(node_path, "each node once", name)
+        names.add(name)
     return SnapshotSwitches(
         leaves=leaves,
-        version=word(reader, fields, "version", VERSIONS, Version.ONE, path),
-        shared_leaves=shared,
+        version=parse_word(reader, fields, "version", VERSIONS, Version.ONE, path),
+        shared_leaves=shared_leaves,
     )
 
 
-def _leaf(reader: Reader, item: object, path: str) -> Leaf:
+def _parse_leaf(reader: Reader, item: object, path: str) -> Leaf:
     fields = reader.fields(
         item, path, required=("name", "servers"), optional=("use", "healthy")
     )
-    where = f"{path}.servers"
+    servers_path = f"{path}.servers"
     return Leaf(
         name=reader.get(fields, "name", as_name, path=path, default=""),
         servers=tuple(
-            _server(reader, server, f"{where}[{position}]", position)
+            _parse_server(reader, server, f"{servers_path}[{position}]", position)
             for position, server in enumerate(
-                reader.items(fields.get("servers", []), where)
+                reader.items(fields.get("servers", []), servers_path)
             )
         ),
-        use=word(reader, fields, "use", LEAF_USES, LeafUse.IDLE, path),
+        use=parse_word(reader, fields, "use", LEAF_USES, LeafUse.IDLE, path),
         healthy=reader.get(fields, "healthy", as_boolean, path=path, default=True),
     )
 
 
-def _server(reader: Reader, item: object, path: str, position: int) -> Server:
+def _parse_server(reader: Reader, item: object, path: str, position: int) -> Server:
     fields = reader.fields(item, path, required=(), optional=("node", "slice"))
     return Server(
         node=reader.get(fields, "node", as_name, path=path, default=""),
@@ -305,29 +313,29 @@ def _server(reader: Reader, item: object, path: str, position: int) -> Server:
     )
 
 
-def _reference(
-    reader: Reader, fields: Fields, key: str, known: Container[str], path: str
+def _parse_reference(
+    reader: Reader, fields: Fields, key: str, names: Container[str], path: str
 ) -> str:
-    """The name of something in the snapshot; "" when it is absent."""
+    """Return the name of a part of the snapshot; "" when it is absent."""
     name = reader.get(fields, key, as_string, path=path, default=None)
-    if name is not None and name not in known:
-        reader.say(f"{path}.{key}", f"the name of a {key} of this snapshot", name)
+    if name is not None and name not in names:
+        reader.report(f"{path}.{key}", f"the name of a {key} of this snapshot", name)
     return name or ""
 
 
-def _budgets(
-    reader: Reader, fields: Fields, known: Container[str], path: str
+def _parse_budget_names(
+    reader: Reader, fields: Fields, budgets: Container[str], path: str
 ) -> tuple[str, ...]:
-    found: list[str] = []
+    names: list[str] = []
     items = reader.items(fields.get("budgets", []), f"{path}.budgets")
     for index, item in enumerate(items):
-        where = f"{path}.budgets[{index}]"
-        name = reader.read(as_string, item, where, default=None)
+        item_path = f"{path}.budgets[{index}]"
+        name = reader.read(as_string, item, item_path, default=None)
         if name is None:
             continue
-        if name not in known:
-            reader.say(where, "the name of a budget of this snapshot", name)
-        elif name in found:
-            reader.say(where, "each budget once", name)
-        found.append(name)
-    return tuple(found)
+        if name not in budgets:
+            reader.report(item_path, "the name of a budget of this snapshot", name)
+        elif name in names:
+            reader.report(item_path, "each budget once", name)
+        names.append(name)
+    return tuple(names)

@@ -1,4 +1,4 @@
-"""Reading a document that people write: all that is wrong with it, said at once."""
+"""Reader of JSON documents that people write, which reports all problems at once."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.wire.annotations import WireError
-from scheduler_core.wire.shown import shown, shown_key
+from scheduler_core.wire.quote import quote_key, quote_value
 from scheduler_core.wire.typed import (
     as_array,
     as_integer,
@@ -18,50 +18,52 @@ from scheduler_core.wire.typed import (
 
 T = TypeVar("T")
 
-#: Problems of one document that are told one by one: more nobody reads at once.
+#: number of problems listed for a document; the others are only counted
 MOST_PROBLEMS = 100
 
 
 class SnapshotError(SchedulerCoreError, ValueError):
-    """A snapshot or a job that cannot be read.
+    """Snapshot or job that cannot be read.
 
     Attributes:
-        problems: Each thing that is wrong: where, what was expected, what was found.
+        problems: Texts of all problems: path, expected value, actual value.
     """
 
     def __init__(self, problems: Iterable[str]) -> None:
-        """Remember all of them, in the order of the file."""
+        """Keep the problems in the order of the file."""
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
 
 
 @dataclass(slots=True)
 class Reader:
-    """Reads one document and remembers everything that is wrong with it."""
+    """Reader of one document, with the problems found so far."""
 
     problems: list[str] = field(default_factory=list)
-    #: how many more there were
-    more: int = 0
+    #: number of problems beyond `MOST_PROBLEMS`
+    unlisted_count: int = 0
 
-    def say(self, path: str, expected: str, found: object) -> None:
-        """Remember that something else was expected at `path`."""
-        self.note(f"{path}: expected {expected}, found {shown(found)}")
+    def report(self, path: str, expected: str, found: object) -> None:
+        """Add the problem that the value at `path` is not as expected."""
+        self.add_problem(f"{path}: expected {expected}, found {quote_value(found)}")
 
-    def note(self, problem: str) -> None:
-        """Remember one thing that is wrong; of too many, that there are more."""
+    def add_problem(self, problem: str) -> None:
+        """Add a problem; beyond `MOST_PROBLEMS`, only count it."""
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem)
         else:
-            self.more += 1
+            self.unlisted_count += 1
 
     def finish(self) -> None:
-        """Raise if anything was wrong.
+        """Raise if the document has problems.
 
         Raises:
-            SnapshotError: With all of it.
+            SnapshotError: Has all problems.
         """
-        if self.more:
-            self.problems.append(f"document: expected no more, found {self.more} more")
+        if self.unlisted_count:
+            self.problems.append(
+                f"document: expected no more, found {self.unlisted_count} more"
+            )
         if self.problems:
             raise SnapshotError(self.problems)
 
@@ -73,19 +75,19 @@ class Reader:
         required: Sequence[str],
         optional: Sequence[str],
     ) -> Mapping[str, object]:
-        """The outermost object of a document of this version.
+        """Return the outermost object of a document of this version.
 
         Raises:
-            SnapshotError: Not JSON, not an object, or another version, in which
-                nothing else can be told to be wrong.
+            SnapshotError: Not JSON, not an object, or another version. Keys of another
+                version cannot be checked.
         """
         try:
             root = as_object(parse_document(text, "document"), "document")
-            found = as_integer(root.get("version"), "version")
+            found_version = as_integer(root.get("version"), "version")
         except WireError as error:
             raise SnapshotError([str(error)]) from None
-        if found != version:
-            self.say("version", str(version), found)
+        if found_version != version:
+            self.report("version", str(version), found_version)
             self.finish()
         return self.fields(root, "", required=("version", *required), optional=optional)
 
@@ -97,21 +99,21 @@ class Reader:
         required: Sequence[str],
         optional: Sequence[str],
     ) -> Mapping[str, object]:
-        """The fields of an object: those that are demanded, none that is unknown."""
+        """Return the fields of an object; missing and unknown keys are problems."""
         fields = self.read(as_object, value, path, default=None)
         if fields is None:
             return {}
-        known = (*required, *optional)
+        allowed = (*required, *optional)
         for key in fields:
-            if key not in known and len(self.problems) >= MOST_PROBLEMS:
-                self.more += 1  # without looking for what was meant
-            elif key not in known:
-                close = get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else _listed(known)
-                self.note(f"{_under(path, key)}: no such key, {hint}")
+            if key not in allowed and len(self.problems) >= MOST_PROBLEMS:
+                self.unlisted_count += 1  # a similar key is not worth its search
+            elif key not in allowed:
+                similar = get_close_matches(key, allowed, n=1)
+                hint = f"did you mean {similar[0]!r}?" if similar else _listed(allowed)
+                self.add_problem(f"{_under(path, key)}: no such key, {hint}")
         for key in required:
             if key not in fields:
-                self.note(f"{_under(path, key)}: expected, not found")
+                self.add_problem(f"{_under(path, key)}: expected, not found")
         return fields
 
     def get(
@@ -123,7 +125,7 @@ class Reader:
         path: str = "",
         default: T,
     ) -> T:
-        """The field `key`, or `default` when it is absent or of the wrong type."""
+        """Return the field `key`; `default` when it is absent or of another type."""
         if key not in fields:
             return default
         return self.read(narrow, fields[key], _under(path, key), default=default)
@@ -136,17 +138,17 @@ class Reader:
         *,
         default: T,
     ) -> T:
-        """`value` of the wanted type, or `default` when it is of another."""
+        """Return `value` narrowed, or `default` when it is of another type."""
         try:
             return narrow(value, path)
         except WireError as error:
-            self.note(str(error))
+            self.add_problem(str(error))
             return default
 
     def items(self, value: object, path: str) -> Sequence[object]:
-        """The items of a list, or none."""
-        nothing: Sequence[object] = ()
-        return self.read(as_array, value, path, default=nothing)
+        """Return the items of a list; none when `value` is no list."""
+        empty: Sequence[object] = ()
+        return self.read(as_array, value, path, default=empty)
 
     def number(
         self,
@@ -157,52 +159,58 @@ class Reader:
         least: int | None,
         default: T,
     ) -> int | T:
-        """The whole number `key`, from `least` on; `default` when it is absent."""
+        """Return the integer `key`, at least `least`; `default` when it is absent."""
 
         def narrow(value: object, where: str) -> int | T:
-            found = as_integer(value, where)
-            if least is not None and found < least:
-                raise WireError(where, expected=f"{least} or more", found=found)
-            return found
+            integer = as_integer(value, where)
+            if least is not None and integer < least:
+                raise WireError(where, expected=f"{least} or more", found=integer)
+            return integer
 
-        otherwise: int | T = default
-        return self.get(fields, key, narrow, path=path, default=otherwise)
+        typed_default: int | T = default
+        return self.get(fields, key, narrow, path=path, default=typed_default)
 
     def texts(
         self, fields: Mapping[str, object], key: str, path: str = ""
     ) -> Mapping[str, str]:
-        """The object `key` of texts by text, as labels are; empty when absent."""
-        nothing: Mapping[str, object] = {}
-        found = self.get(fields, key, as_object, path=path, default=nothing)
-        where = _under(path, key)
+        """Return the object `key` of strings, such as labels; empty when absent."""
+        empty: Mapping[str, object] = {}
+        strings = self.get(fields, key, as_object, path=path, default=empty)
+        object_path = _under(path, key)
         return {
-            name: self.get(found, name, as_string, path=where, default="")
-            for name in found
+            name: self.get(strings, name, as_string, path=object_path, default="")
+            for name in strings
         }
 
     def chips(
         self, value: object, within: Sequence[int] | None, path: str
     ) -> tuple[int, ...]:
-        """Physical ids, ascending: each in `within` (None is any), none twice."""
+        """Return physical ids, ascending; repeated ids are problems.
+
+        Args:
+            value: List of ids.
+            within: Ids that are allowed, others are problems; None allows all.
+            path: Path of the list.
+        """
         chips: set[int] = set()
         for index, item in enumerate(self.items(value, path)):
-            where = f"{path}[{index}]"
-            chip = self.read(as_integer, item, where, default=None)
+            item_path = f"{path}[{index}]"
+            chip = self.read(as_integer, item, item_path, default=None)
             if chip is None:
                 continue
             if within is not None and chip not in within:
                 listed = ", ".join(map(str, within))
-                self.say(where, f"one of the chips {listed or '(none)'}", chip)
+                self.report(item_path, f"one of the chips {listed or '(none)'}", chip)
             elif chip in chips:
-                self.say(where, "each chip once", chip)
+                self.report(item_path, "each chip once", chip)
             chips.add(chip)
         return tuple(sorted(chips))
 
 
-def _listed(known: Sequence[str]) -> str:
-    return f"expected one of {', '.join(known)}" if known else "expected none"
+def _listed(allowed: Sequence[str]) -> str:
+    return f"expected one of {', '.join(allowed)}" if allowed else "expected none"
 
 
 def _under(path: str, key: str) -> str:
-    key = shown_key(key)
+    key = quote_key(key)
     return f"{path}.{key}" if path else key

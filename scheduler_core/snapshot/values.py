@@ -1,4 +1,4 @@
-"""What a snapshot says, as values, and what decisions take of it."""
+"""Values of a snapshot, and the cluster, network and SuperPoDs that decisions take."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from scheduler_core.placement.job_rules import Profile
 from scheduler_core.products.table import Product
 from scheduler_core.topology.leaves import Leaf, Network, Schema, Tenant, Version
 
-#: of the snapshot file and of the job file
+#: version of the snapshot file and of the job file
 VERSION = 1
 
 _NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
@@ -21,7 +21,7 @@ _NONE: Mapping[str, str] = MappingProxyType(dict[str, str]())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotNode:
-    """One node; one that has chips of several resources is there once for each.
+    """Node with its chips of one resource; a node with several resources has several.
 
     Chips are physical ids, ascending.
     """
@@ -30,13 +30,13 @@ class SnapshotNode:
     product: Product
     chips: tuple[int, ...]
     unhealthy: tuple[int, ...] = ()
-    #: healthy themselves, but not their network
+    #: chips that are healthy, but whose network is not
     network_unhealthy: tuple[int, ...] = ()
     held: tuple[int, ...] = ()
     releasing: tuple[int, ...] = ()
-    #: what the node itself lists as free; None when the scheduler keeps the books
+    #: chips that the node lists as free; None when only the scheduler counts them
     listed: tuple[int, ...] | None = None
-    #: why nothing goes there whatever is free, or None
+    #: reason that bars the node for every pod, or None
     barred: Reason | None = None
     #: id of its physical SuperPoD, or -1
     superpod: int = -1
@@ -46,44 +46,44 @@ class SnapshotNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPod:
-    """One pod that is bound."""
+    """Pod that is bound to a node."""
 
     #: "namespace/name"
     name: str
     node: str
-    #: all that its annotations name, physical ids, ascending
+    #: physical ids of the chips that the pod's annotations name, ascending
     chips: tuple[int, ...]
-    #: of which resource these are, on a node that has several; "" is its node's
+    #: resource of the chips, on a node with several resources; else ""
     resource: str = ""
     phase: str = "Running"
-    #: whether it has been told to end
+    #: whether the pod has a deletion timestamp
     terminating: bool = False
-    #: of its priority class; who asks for less may be ended for who asks for more
+    #: priority of the pod; pods of higher priority may evict it
     priority: int = 0
-    #: when it started, in seconds since 1970; None is not yet
+    #: start in seconds since 1970; None before the start
     started_s: int | None = None
-    #: the job that it is one pod of, one of the snapshot's; "" is itself
+    #: name of the pod's job in the snapshot; "" for a pod by itself
     job: str = ""
-    #: its number in that job; None is not said
+    #: number of the pod in its job, or None
     rank: int | None = None
-    #: the PodDisruptionBudgets that cover it, of the snapshot's
+    #: names of the snapshot's PodDisruptionBudgets that cover the pod
     budgets: tuple[str, ...] = ()
 
     @property
     def terminal(self) -> bool:
-        """Whether it has ended for good, so that its chips are free."""
+        """Whether the pod has ended, so that its chips are free."""
         return self.phase in {"Failed", "Succeeded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotJob:
-    """A job of several pods that is there."""
+    """Existing job of several pods."""
 
     #: "namespace/name"
     name: str
-    #: pods with which it can go on; with fewer it is broken. None is all it has.
+    #: least number of pods with which the job can run; None is all its pods
     min_available: int | None = None
-    #: what it asks of the leaf switches, or None
+    #: switch affinity of the job, or None
     schema: Schema | None = None
 
 
@@ -93,39 +93,39 @@ class SnapshotBudget:
 
     #: "namespace/name"
     name: str
-    #: how many of its pods may still be ended (`status.disruptionsAllowed`)
+    #: number of its pods that may still be evicted (`status.disruptionsAllowed`)
     allowed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSwitches:
-    """The leaf switches as the cluster describes them, and how they are used."""
+    """Leaf switches of the cluster, and their use by jobs."""
 
     leaves: tuple[Leaf, ...]
     version: Version = Version.ONE
-    #: leaves that a job may share with others that use the spine: 1 or 2 (2.0)
+    #: number of leaves that a job may share with other jobs on the spine: 1 or 2 (2.0)
     shared_leaves: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A cluster at one moment."""
+    """State of a cluster at one moment."""
 
     nodes: tuple[SnapshotNode, ...] = ()
     pods: tuple[SnapshotPod, ...] = ()
     jobs: tuple[SnapshotJob, ...] = ()
     budgets: tuple[SnapshotBudget, ...] = ()
-    #: None when the cluster has not described them
+    #: None when the cluster has not described its switches
     switches: SnapshotSwitches | None = None
-    #: nodes of a physical SuperPoD at most, and those of it kept free where possible
+    #: largest number of nodes of a physical SuperPoD, and nodes to keep free in each
     superpod_size: int = 48
     superpod_reserve: int = 2
-    #: how strict the rules over whole jobs are
+    #: strictness of the rules over whole jobs
     profile: Profile = Profile.SEED
 
 
 def cluster_of(snapshot: Snapshot) -> Cluster:
-    """The index of a snapshot's nodes."""
+    """Return the index of a snapshot's nodes."""
     claimed: dict[tuple[str, str], int] = {}
     for pod in snapshot.pods:
         if not pod.terminal:
@@ -142,12 +142,12 @@ def cluster_of(snapshot: Snapshot) -> Cluster:
 
 
 def pods_of(snapshot: Snapshot, resource: str) -> Iterator[SnapshotPod]:
-    """The pods that have chips of a resource; those of other nodes do not matter."""
+    """Return the pods with chips of a resource, and those that name no resource."""
     return (pod for pod in snapshot.pods if pod.resource in ("", resource))
 
 
 def network_of(snapshot: Snapshot) -> Network | None:
-    """The leaf switches with the jobs that run under them; None when not described."""
+    """Return the leaf switches with their jobs; None when they are not described."""
     switches = snapshot.switches
     if switches is None:
         return None
@@ -168,7 +168,7 @@ def network_of(snapshot: Snapshot) -> Network | None:
 
 
 def superpods_of(snapshot: Snapshot) -> SuperPods | None:
-    """Which node is in which SuperPoD; None when no node says it."""
+    """Return the nodes by SuperPoD; None when no node has a SuperPoD."""
     of_node = {
         node.name: node.superpod for node in snapshot.nodes if node.superpod >= 0
     }

@@ -1,4 +1,4 @@
-"""Leaf switches, what hangs on them, and what a job wants of them: the values.
+"""Values about leaf switches: servers, jobs under them, and requests of jobs.
 
 In every order of leaves, equal ones keep the order of the ConfigMap.
 """
@@ -7,134 +7,138 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler_core.index.counts import Census, Groups, ones
+from scheduler_core.index.counts import Census, Groups, set_bits
 from scheduler_core.node.decision import LeafUse
 
 
 class Version(StrEnum):
-    """How a cluster's switches are used; the value is the setting's word."""
+    """Version of switch affinity of a cluster; the value is the setting's word."""
 
-    #: of the jobs on a leaf one uses the spine
+    #: at most one of the jobs on a leaf uses the spine
     ONE = "1.0"
-    #: as before, but on a limited number of leaves of a job several may
+    #: as 1.0, but a job may share a limited number of its leaves with such jobs
     TWO = "2.0"
-    #: there is no spine
+    #: the network has no spine
     SINGLE_LAYER = "single_layer"
 
 
 class Schema(StrEnum):
-    """What a job asks of the switches; the value is that of its label."""
+    """Request of a job to the switches; the value is that of its label."""
 
     LARGE_MODEL = "large-model-schema"
     NORMAL = "normal-schema"
 
 
-#: the job's label that says it
+#: label of a job with its schema
 TOR_AFFINITY = "tor-affinity"
-#: its value that says nothing, as does a missing label
-_NOTHING = ("", "null")
+#: values of the label without a request; "" is a missing label
+_NO_REQUEST = ("", "null")
 
 
 def schema_of(label: str) -> Schema | None:
-    """What a job's label asks for; None is nothing.
+    """Return the schema that a job's label asks for; None for no request.
 
     Raises:
-        ValueError: The label has a value that means nothing.
+        ValueError: The label has an unknown value.
     """
-    if label in _NOTHING:
+    if label in _NO_REQUEST:
         return None
     try:
         return Schema(label)
     except ValueError:
-        known = ", ".join(Schema)
-        text = f"label {TOR_AFFINITY}: expected one of {known}, null, found {label!r}"
+        schemas = ", ".join(Schema)
+        text = f"label {TOR_AFFINITY}: expected one of {schemas}, null, found {label!r}"
         raise ValueError(text) from None
 
 
 def asks_leaves(labels: Mapping[str, str]) -> bool:
-    """Whether labels ask for switch affinity; of nonsense, whoever plans says so."""
-    return labels.get(TOR_AFFINITY, "") not in _NOTHING
+    """Return whether labels ask for switch affinity, even with an unknown value.
+
+    `schema_of` rejects unknown values later, with a message for the job.
+    """
+    return labels.get(TOR_AFFINITY, "") not in _NO_REQUEST
 
 
-#: pods from which a job of the large-model schema may use several leaves
+#: smallest number of pods with which a large-model job may use several leaves
 FILLER_BELOW = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What hangs on one port of a leaf."""
+    """Server on one port of a leaf."""
 
-    #: the node; "" when there is none by that address
+    #: name of the node; "" when no node has that address
     node: str
-    #: by which ranks are ordered within a leaf
+    #: sort key of ranks within a leaf
     slice_id: int
-    #: as the ConfigMap has it; "" is not known
+    #: address in the ConfigMap; "" is unknown
     address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One leaf switch; a server's place in the list is its position."""
+    """One leaf switch; the index of a server in `servers` is its position."""
 
     name: str
     servers: tuple[Server, ...]
-    #: what jobs that use the spine make of it (2.0)
+    #: use of the leaf by jobs that cross the spine (2.0)
     use: LeafUse = LeafUse.IDLE
-    #: false when more jobs share it than should (2.0)
+    #: false when more jobs share the leaf than should (2.0)
     healthy: bool = True
-    #: the switch's own, as the ConfigMap has it; "" is not known
+    #: address of the switch in the ConfigMap; "" is unknown
     address: str = ""
-    #: the nodes of the servers
+    #: [position] = name of the node
     nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Work out what every decision asks for, once."""
+        """Compute the derived fields once, because every decision reads them."""
         nodes = tuple([server.node for server in self.servers])
         object.__setattr__(self, "nodes", nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """A running job with pods under leaves."""
+    """Running job with pods under leaves."""
 
     schema: Schema
+    #: names of the nodes of its pods
     nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossings:
-    """The leaves where jobs run that matter to others, as masks of their numbers."""
+    """Leaves with running jobs that limit other jobs, as masks of their numbers."""
 
-    #: a job uses the spine from there
-    spanned: int = 0
-    #: a large-model job does
-    taken: int = 0
-    #: a large-model job runs there, whether it uses the spine or not
-    large: int = 0
+    #: leaves from which a job uses the spine
+    spine: int = 0
+    #: leaves from which a large-model job uses the spine
+    large_model_spine: int = 0
+    #: leaves with a large-model job, whether it uses the spine or not
+    large_model: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The leaves of a cluster, in the order of the ConfigMap.
+    """Leaves of a cluster in the order of the ConfigMap, and the jobs under them.
 
     Cost:
-        To make one, a step for each leaf and, with tenants, for each node; so that no
-        decision needs them.
+        To create: a step for each leaf and, with tenants, for each node. Decisions
+        then need no such steps.
     """
 
     leaves: tuple[Leaf, ...]
     version: Version = Version.ONE
-    #: leaves that a job may share with other jobs that use the spine: 1 or 2 (2.0)
+    #: number of leaves, 1 or 2, that a job may share with jobs using the spine (2.0)
     shared_leaves: int = 2
     tenants: tuple[Tenant, ...] = ()
-    #: positions of a leaf
+    #: largest number of positions of a leaf
     width: int = field(init=False, repr=False, compare=False)
-    #: the nodes of each leaf, by position
+    #: [leaf][position] = name of the node
     groups: Groups = field(init=False, repr=False, compare=False)
     crossings: Crossings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Work out what every decision asks for, once."""
+        """Compute the derived fields once, because every decision reads them."""
         groups = tuple([leaf.nodes for leaf in self.leaves])
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "width", max(map(len, groups), default=0))
@@ -144,108 +148,130 @@ class Network:
 
 def _crossings(groups: Groups, tenants: Iterable[Tenant]) -> Crossings:
     leaf_of: dict[str, int] = {}
-    for number in range(len(groups) - 1, -1, -1):  # named twice: where it is first
+    # From the last leaf to the first: a node that is named twice has the first leaf.
+    for number in range(len(groups) - 1, -1, -1):
         leaf_of.update(dict.fromkeys(groups[number], number))
     leaf_of.pop("", None)
-    spanned = taken = large = 0
+    spine = large_model_spine = large_model = 0
     for tenant in tenants:
         leaves = set(map(leaf_of.get, tenant.nodes))
-        here = sum(1 << leaf for leaf in leaves if leaf is not None)
+        mask = sum(1 << leaf for leaf in leaves if leaf is not None)
         if len(leaves) > 1:
-            spanned |= here
+            spine |= mask
         if tenant.schema is Schema.LARGE_MODEL:
-            large |= here
+            large_model |= mask
             if len(leaves) > 1:
-                taken |= here
-    return Crossings(spanned=spanned, taken=taken, large=large)
+                large_model_spine |= mask
+    return Crossings(
+        spine=spine, large_model_spine=large_model_spine, large_model=large_model
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The nodes of one leaf, or of one logical leaf, that a job gets."""
+    """Nodes that a job gets under one leaf or one logical leaf."""
 
     #: (leaf, node) in the order of ranks
     nodes: tuple[tuple[str, str], ...]
-    #: what the job makes of the leaf; as it was where the job lies whole under it
+    #: use of the leaf with the job; unchanged when the job is under this leaf only
     use: LeafUse = LeafUse.IDLE
     healthy: bool = True
 
 
-#: how good a node is for one pod of a job, smaller is better
+#: node -> key for one pod of a job, smaller is better
 Rank = Callable[[str], tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A job that asks for nodes under leaves.
+    """Job that asks for nodes under leaves.
 
-    Leaves are meant by their numbers, from 0 in the order of the ConfigMap; sets of
-    them are masks.
+    Leaves are numbered from 0 in the order of the ConfigMap; sets of leaves are masks
+    of these numbers.
     """
 
     network: Network
     schema: Schema
+    #: number of pods, 1 or more
     pods: int
-    #: the nodes under each leaf that can take one pod
+    #: nodes under each leaf that can take one pod
     slots: Census
-    #: of those nodes
+    #: rank of these nodes
     rank: Rank
 
     @property
     def is_filler(self) -> bool:
-        """Whether it must lie under one leaf."""
+        """Whether the job must be under one leaf."""
         return self.schema is Schema.LARGE_MODEL and self.pods < FILLER_BELOW
 
     @property
     def fitting(self) -> int:
-        """The leaves under which it fits whole."""
+        """Mask of the leaves with slots for the whole job."""
         return sum(self.slots.levels[self.pods :])
 
-    def free(self, leaf: int) -> int:
-        """How many slots a leaf has."""
+    def free_slots(self, leaf: int) -> int:
+        """Return the number of slots of a leaf."""
         return self.slots.slots[leaf].bit_count()
 
-    def some(self, number: int, count: int) -> tuple[tuple[str, str], ...]:
-        """The best slots of a leaf, in the order of ranks."""
+    def best_nodes(self, number: int, count: int) -> tuple[tuple[str, str], ...]:
+        """Return (leaf, node) of the `count` best slots of a leaf, by slice id.
+
+        Args:
+            number: Number of the leaf.
+            count: Number of slots; the leaf may have fewer.
+        """
         leaf = self.network.leaves[number]
-        there = [leaf.servers[position] for position in ones(self.slots.slots[number])]
-        best = sorted(there, key=lambda server: self.rank(server.node))[:count]
-        return in_order((leaf.name, server) for server in best)
+        servers = [
+            leaf.servers[position] for position in set_bits(self.slots.slots[number])
+        ]
+        best = sorted(servers, key=lambda server: self.rank(server.node))[:count]
+        return sort_by_slice((leaf.name, server) for server in best)
 
 
-def in_order(servers: Iterable[tuple[str, Server]]) -> tuple[tuple[str, str], ...]:
-    """Leaf and node of these servers, in the order of ranks."""
+def sort_by_slice(servers: Iterable[tuple[str, Server]]) -> tuple[tuple[str, str], ...]:
+    """Return (leaf, node) of these servers in the order of ranks, by slice id."""
     by_slice = sorted(servers, key=lambda item: item[1].slice_id)
     return tuple((leaf, server.node) for leaf, server in by_slice)
 
 
-def smallest(job: Request, leaves: int) -> int | None:
-    """The leaf with the fewest slots that takes the whole job; of equals the later."""
+def smallest_fitting_leaf(job: Request, leaves: int) -> int | None:
+    """Return the leaf with the fewest slots for the whole job; of equals the last.
+
+    Returns:
+        The number of the leaf; None when the job fits under none of `leaves`.
+    """
     for level in job.slots.levels[job.pods :]:
-        if here := level & leaves:
-            return here.bit_length() - 1
+        if candidates := level & leaves:
+            return candidates.bit_length() - 1
     return None
 
 
-def roomiest_first(job: Request, *leaves: int) -> Iterator[int]:
-    """The leaves that have slots, by their number, descending.
+def leaves_by_free_slots(job: Request, *leaves: int) -> Iterator[int]:
+    """Yield the leaves that have slots, those with the most slots first.
 
     Args:
-        job: Whose slots.
-        leaves: Which leaves; of equals, those of the set that is named first.
+        job: Job with the slots.
+        leaves: Masks of leaves; of equal leaves those of an earlier mask come first.
     """
     for level in job.slots.levels[:0:-1]:
-        for some in leaves:
-            yield from ones(level & some)
+        for mask in leaves:
+            yield from set_bits(level & mask)
 
 
-def take(job: Request, leaves: Iterable[tuple[int, LeafUse, bool]]) -> tuple[Part, ...]:
-    """All slots of one leaf after the other; empty when there are too few."""
+def take_leaves(
+    job: Request, leaves: Iterable[tuple[int, LeafUse, bool]]
+) -> tuple[Part, ...]:
+    """Return parts that use all slots of each leaf in turn; () when they are too few.
+
+    Args:
+        job: Job with the slots.
+        leaves: (number, use with the job, whether healthy with the job) in order.
+    """
     parts = []
     missing = job.pods
     for leaf, use, healthy in leaves:
-        number = min(missing, job.free(leaf))
-        parts.append(Part(nodes=job.some(leaf, number), use=use, healthy=healthy))
+        number = min(missing, job.free_slots(leaf))
+        parts.append(Part(nodes=job.best_nodes(leaf, number), use=use, healthy=healthy))
         missing -= number
         if not missing:
             return tuple(parts)

@@ -1,8 +1,8 @@
-"""Switch affinity 2.0: leaves that are idle, shared or exclusive.
+"""Choice of leaves under switch affinity 2.0, where leaves have a use.
 
-A job that uses the spine makes the leaves that it fills its own (exclusive) and may
-share a limited number of others with jobs like it. A leaf that more of them share
-than should is not healthy: the next such job keeps away from it.
+A leaf is idle, shared or exclusive. A job that uses the spine makes the leaves that
+it fills exclusive. It may share a limited number of other leaves with such jobs. A
+leaf with too many of them is unhealthy, and later jobs avoid it.
 
 Source:
     As `leaf_order.py`; shared leaves only after the idle ones.
@@ -10,42 +10,45 @@ Source:
 
 from itertools import pairwise
 
-from scheduler_core.index.counts import ones
+from scheduler_core.index.counts import set_bits
 from scheduler_core.node.decision import LeafUse
 from scheduler_core.topology.leaves import (
     Part,
     Request,
     Schema,
-    roomiest_first,
-    smallest,
-    take,
+    leaves_by_free_slots,
+    smallest_fitting_leaf,
+    take_leaves,
 )
 
 
 def plan(job: Request) -> tuple[Part, ...] | str:
-    """The parts of a job in the order of ranks, or why there is no place.
+    """Return the parts of a job in the order of ranks, or why none fit.
 
     Cost:
         A step for each leaf, to see what others make of it.
     """
     if job.pods < job.network.width or job.is_filler:
         for use, healthy in _UNDER_ONE:
-            number = smallest(job, _of(job, use, healthy=healthy))
+            number = smallest_fitting_leaf(job, _leaves_with(job, use, healthy=healthy))
             if number is not None:
-                leaf, nodes = job.network.leaves[number], job.some(number, job.pods)
+                leaf, nodes = (
+                    job.network.leaves[number],
+                    job.best_nodes(number, job.pods),
+                )
                 return (Part(nodes=nodes, use=leaf.use, healthy=leaf.healthy),)
     if job.is_filler:
         return f"no leaf switch has {job.pods} nodes that can take a pod"
-    found = _exclusive(job)
-    if not found and job.schema is Schema.NORMAL:
-        found = _crowded(job)
-    return found or (
+    parts = _exclusive(job)
+    if not parts and job.schema is Schema.NORMAL:
+        parts = _crowded(job)
+    return parts or (
         f"fewer than {job.pods} nodes under idle leaf switches and "
         f"{job.network.shared_leaves} shared ones can take a pod"
     )
 
 
-#: in which order leaves are tried for a job that fits under one of them
+#: (use, whether healthy; None is either) of leaves to try for a job that fits under one
 _UNDER_ONE = (
     (LeafUse.EXCLUSIVE, None),
     (LeafUse.SHARED, False),
@@ -54,8 +57,8 @@ _UNDER_ONE = (
 )
 
 
-def _of(job: Request, use: LeafUse, *, healthy: bool | None = None) -> int:
-    """The leaves of that use, as a mask."""
+def _leaves_with(job: Request, use: LeafUse, *, healthy: bool | None = None) -> int:
+    """Return the mask of the leaves with a use, and with this health if not None."""
     return sum(
         1 << number
         for number, leaf in enumerate(job.network.leaves)
@@ -64,14 +67,17 @@ def _of(job: Request, use: LeafUse, *, healthy: bool | None = None) -> int:
 
 
 def _exclusive(job: Request) -> tuple[Part, ...]:
-    """Idle leaves as a whole, the rest on shared ones, else on one more idle leaf."""
+    """Return parts that fill idle leaves, with the rest on shared or one idle leaf.
+
+    Shared leaves come before the additional idle one. () when the job does not fit.
+    """
     missing = job.pods
     parts: list[Part] = []
     last: int | None = None
-    for leaf in roomiest_first(job, _of(job, LeafUse.IDLE)):
-        number = job.free(leaf)
+    for leaf in leaves_by_free_slots(job, _leaves_with(job, LeafUse.IDLE)):
+        number = job.free_slots(leaf)
         if missing >= number:
-            nodes = job.some(leaf, number)
+            nodes = job.best_nodes(leaf, number)
             parts.append(Part(nodes=nodes, use=LeafUse.EXCLUSIVE))
             missing -= number
         elif last is None:
@@ -79,45 +85,58 @@ def _exclusive(job: Request) -> tuple[Part, ...]:
         if not missing:
             return tuple(parts)
     shared = _shared(job, missing)
-    if not shared and last is not None and job.free(last) >= missing:
-        shared = (Part(nodes=job.some(last, missing), use=LeafUse.SHARED),)
+    if not shared and last is not None and job.free_slots(last) >= missing:
+        shared = (Part(nodes=job.best_nodes(last, missing), use=LeafUse.SHARED),)
     return (*parts, *shared) if shared else ()
 
 
 def _shared(job: Request, missing: int) -> tuple[Part, ...]:
-    """So many nodes under one healthy shared leaf, or under two of about that size."""
-    shared = _of(job, LeafUse.SHARED, healthy=True)
-    leaves = [leaf for level in job.slots.levels[1:] for leaf in ones(level & shared)]
+    """Return parts of `missing` nodes under one or two healthy shared leaves, or ().
+
+    The smallest sufficient leaf, or pair of leaves adjacent by size, serves.
+    """
+    shared = _leaves_with(job, LeafUse.SHARED, healthy=True)
+    leaves = [
+        leaf for level in job.slots.levels[1:] for leaf in set_bits(level & shared)
+    ]
     for leaf in leaves:
-        if job.free(leaf) >= missing:
-            return (Part(nodes=job.some(leaf, missing), use=LeafUse.SHARED),)
+        if job.free_slots(leaf) >= missing:
+            return (Part(nodes=job.best_nodes(leaf, missing), use=LeafUse.SHARED),)
     if job.network.shared_leaves < 2:
         return ()
     for small, large in pairwise(leaves):
-        if job.free(small) + job.free(large) >= missing:
-            rest = missing - job.free(small)
+        if job.free_slots(small) + job.free_slots(large) >= missing:
+            rest = missing - job.free_slots(small)
             return (
-                Part(nodes=job.some(small, job.free(small)), use=LeafUse.SHARED),
-                Part(nodes=job.some(large, rest), use=LeafUse.SHARED),
+                Part(
+                    nodes=job.best_nodes(small, job.free_slots(small)),
+                    use=LeafUse.SHARED,
+                ),
+                Part(nodes=job.best_nodes(large, rest), use=LeafUse.SHARED),
             )
     return ()
 
 
 def _crowded(job: Request) -> tuple[Part, ...]:
-    """Any nodes, at the price of leaves that more jobs share than should."""
-    idle = _of(job, LeafUse.IDLE)
-    crowded = _of(job, LeafUse.SHARED, healthy=False)
-    shared = _of(job, LeafUse.SHARED, healthy=True)
-    # From some of them a large-model job uses the spine.
-    exclusive = _of(job, LeafUse.EXCLUSIVE) & ~job.network.crossings.taken
-    rest = (
-        *roomiest_first(job, crowded),
-        *roomiest_first(job, shared, exclusive),
+    """Return parts on any open leaves, even if too many jobs share them then."""
+    idle = _leaves_with(job, LeafUse.IDLE)
+    crowded = _leaves_with(job, LeafUse.SHARED, healthy=False)
+    shared = _leaves_with(job, LeafUse.SHARED, healthy=True)
+    # A leaf from which a large-model job uses the spine stays exclusive.
+    exclusive = (
+        _leaves_with(job, LeafUse.EXCLUSIVE) & ~job.network.crossings.large_model_spine
     )
-    return take(
+    rest = (
+        *leaves_by_free_slots(job, crowded),
+        *leaves_by_free_slots(job, shared, exclusive),
+    )
+    return take_leaves(
         job,
         [
-            *((leaf, LeafUse.EXCLUSIVE, True) for leaf in roomiest_first(job, idle)),
+            *(
+                (leaf, LeafUse.EXCLUSIVE, True)
+                for leaf in leaves_by_free_slots(job, idle)
+            ),
             *((leaf, LeafUse.SHARED, False) for leaf in rest),
         ],
     )

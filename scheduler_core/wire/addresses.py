@@ -1,37 +1,41 @@
-"""Where a server and its chips are in the networks that join servers."""
+"""Addresses of a server and its chips in the networks between servers.
+
+A module of its own: two formats have these values, the node's inventory and the pod's
+configuration.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: What stands for a number that the server type does not have.
+#: number in the wire formats for an id that the server type does not have
 UNKNOWN = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Of one chip."""
+    """Network address of one chip."""
 
-    #: in the parameter plane; "" when it is not known
+    #: IP in the parameter plane; "" when it is unknown
     ip: str = ""
-    #: its number within the SuperPoD
+    #: number of the chip within its SuperPoD
     super_device_id: int = UNKNOWN
 
 
-#: Nobody has said.
+#: address of a chip of which nothing is known
 _NOWHERE = Address()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Of one server."""
+    """Network ids of one server, and the addresses of its chips."""
 
-    #: -1: it could belong to one and does not
+    #: id of the server's SuperPoD; -1 if it could belong to one and does not
     super_pod_id: int = UNKNOWN
-    #: which server of it
+    #: number of the server within its SuperPoD
     server_index: int = UNKNOWN
-    #: {physical id: address}; a chip that is missing has none
+    #: {physical id: address}; absent chips have no known address
     chips: Mapping[int, Address] = field(default_factory=dict)
 
     def of(self, chip: int) -> Address:
-        """The address of a chip, all unknown if nobody said it."""
+        """Return the address of a chip; all fields are unknown if there is none."""
         return self.chips.get(chip, _NOWHERE)

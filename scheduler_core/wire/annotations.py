@@ -1,7 +1,6 @@
-"""The annotations of a pod: what the scheduler decided, and what was mounted.
+"""Annotations of a pod: the chips that the scheduler chose, and the chips mounted.
 
-Strict both ways. A text that is almost right is refused, because chips that are read
-wrongly are chips with two owners.
+A text that is almost right is an error: chips read wrongly would have two owners.
 """
 
 import re
@@ -11,49 +10,49 @@ from functools import lru_cache
 
 from scheduler_core.errors import SchedulerCoreError
 from scheduler_core.products.table import PRODUCTS, Product
-from scheduler_core.wire.shown import shown
+from scheduler_core.wire.quote import quote_value
 
-#: when the scheduler decided, in nanoseconds; compared as a number, never as a date
+#: time of the scheduler's decision, in nanoseconds; only compared, never read as a date
 PREDICATE_TIME = "predicate-time"
-#: the chips that were mounted
+#: chips that were mounted
 ASCEND_REAL = "huawei.com/AscendReal"
-#: the device ids that the kubelet chose
+#: device ids that the kubelet chose
 KLT_DEV = "huawei.com/kltDev"
-#: the chips with their addresses, as JSON, for the training program
+#: chips with their addresses, as JSON, for the training program
 CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-910-configuration"
-#: the same, of chips that are asked for as `huawei.com/npu`
+#: the same for chips of the resource `huawei.com/npu`
 NPU_CONFIGURATION = "ascend.kubectl.kubernetes.io/ascend-npu-configuration"
-#: the node, on a pod that has its chips before it is bound: Volcano binds by itself
+#: node of a pod that has its chips before it is bound, since Volcano binds by itself
 ALLOCATED_ON = "ascend-affinity/allocated-on"
-#: the predicate-time of a pod that has been served: the largest uint64
+#: predicate-time of a pod that has its chips: the largest uint64
 SERVED = 2**64 - 1
 
-#: {prefix of a line's chips: chips of its largest server}
-_LINES = {
+#: {name prefix of a product line's chips: number of chips of its largest server}
+_CHIPS_BY_PREFIX = {
     prefix: max(row.chip_count for row in PRODUCTS if row.chip_prefix == prefix)
     for prefix in {row.chip_prefix for row in PRODUCTS}
 }
 _ID = re.compile("0|[1-9][0-9]*")
-#: digits of an id, and characters of a chip's name, at most
-_DIGITS = 5
-_NAME = max(map(len, _LINES)) + _DIGITS
-#: characters of a list that is remembered; 64 chips have fewer
-_LIST = 1024
+#: largest number of digits of an id, and of characters of a chip's name
+_MOST_DIGITS = 5
+_LONGEST_NAME = max(map(len, _CHIPS_BY_PREFIX)) + _MOST_DIGITS
+#: largest number of characters of a list that is cached; 64 chips have fewer
+_LONGEST_CACHED = 1024
 _UINT64 = re.compile("[0-9]{1,20}")
 
 
 class WireError(SchedulerCoreError, ValueError):
-    """A text that is not what its format demands.
+    """Text that breaks its format.
 
     Attributes:
-        path: Where, from the document's root.
-        expected: What the format demands there.
-        found: What is there.
+        path: Path of the wrong value, from the document's root.
+        expected: Description of a right value.
+        found: Actual value.
     """
 
     def __init__(self, path: str, *, expected: str, found: object) -> None:
-        """Remember where, what was expected, and what was found."""
-        super().__init__(f"{path}: expected {expected}, found {shown(found)}")
+        """Build the message from path, expected and actual value."""
+        super().__init__(f"{path}: expected {expected}, found {quote_value(found)}")
         self.path = path
         self.expected = expected
         self.found = found
@@ -61,7 +60,7 @@ class WireError(SchedulerCoreError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What the scheduler wrote on a pod when it bound it."""
+    """Chips that the scheduler wrote on a pod at bind, and the time of the decision."""
 
     #: physical ids, ascending, at least one
     chips: tuple[int, ...]
@@ -70,68 +69,68 @@ class Claim:
 
 
 def configuration_key(resource: str) -> str:
-    """Under which key the configuration of a pod stands that asks for `resource`."""
+    """Return the configuration annotation's key for pods that ask for `resource`."""
     return NPU_CONFIGURATION if resource == "huawei.com/npu" else CONFIGURATION
 
 
 def chip_name(chip: int, product: Product) -> str:
-    """The name of a chip in every wire format: `Ascend910-3`."""
+    """Return the name of a chip in every wire format, such as `Ascend910-3`."""
     return f"{product.chip_prefix}{chip}"
 
 
 def parse_chip(name: object, product: Product, *, path: str) -> int:
-    """The physical id of the chip that `name` names.
+    """Return the physical id of the chip called `name`.
 
     Raises:
-        WireError: It is not the name of a chip of this product, letter for letter.
+        WireError: `name` is not exactly the name of a chip of this product.
     """
     chip = _id(name, product.chip_prefix, product.chip_count)
     if chip is None or not product.all_chips >> chip & 1:
-        raise WireError(path, expected=chips_of(product), found=name)
+        raise WireError(path, expected=describe_chips(product), found=name)
     return chip
 
 
 def _id(name: object, prefix: str, chip_count: int) -> int | None:
-    """The id that follows the prefix; None if it is no chip of so many."""
-    if not isinstance(name, str) or len(name) > len(prefix) + _DIGITS:
+    """Return the id behind the prefix; None if it is not below `chip_count`."""
+    if not isinstance(name, str) or len(name) > len(prefix) + _MOST_DIGITS:
         return None
     if not name.startswith(prefix):
         return None
     return _number(name[len(prefix) :], chip_count)
 
 
-# What names and lists mean never changes, and there are few: each bind and each pod
-# that a watch shows names the same chips again.
+# The meaning of names and lists never changes, and there are few: each bind and each
+# pod event names the same chips again.
 @lru_cache(maxsize=1024)
 def _number(digits: str, below: int) -> int | None:
     return int(digits) if _ID.fullmatch(digits) and int(digits) < below else None
 
 
 def is_of_another_line(name: object, product: Product) -> bool:
-    """Whether `name` is that of a chip, but of another product line than this one's.
+    """Return whether `name` is that of a chip of another product line.
 
-    A node may have chips of several lines, and what is said of it names all of them.
+    A node may have chips of several lines, and its texts name the chips of all.
     """
-    if not isinstance(name, str) or len(name) > _NAME:
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
         return False
     return _is_of_another(name, product.chip_prefix)
 
 
 @lru_cache(maxsize=1024)
-def _is_of_another(name: str, own: str) -> bool:
+def _is_of_another(name: str, own_prefix: str) -> bool:
     return any(
-        prefix != own and _id(name, prefix, count) is not None
-        for prefix, count in _LINES.items()
+        prefix != own_prefix and _id(name, prefix, count) is not None
+        for prefix, count in _CHIPS_BY_PREFIX.items()
     )
 
 
 def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ...]:
-    """The chips of a list such as `Ascend910-0,Ascend910-1`.
+    """Parse the chips of a list such as `Ascend910-0,Ascend910-1`.
 
     Args:
-        text: The list; at least one chip, any order, no blanks.
-        product: The node's row.
-        path: Where the text stands, for the error; "" is the resource's annotation.
+        text: List of at least one chip, in any order, without blanks.
+        product: Row of the node.
+        path: Path of the text, for the error; "" is the resource's annotation.
 
     Returns:
         Physical ids, ascending.
@@ -140,7 +139,7 @@ def parse_chips(text: str, product: Product, *, path: str = "") -> tuple[int, ..
         WireError: Blanks, empty elements, a chip named twice, an unknown chip.
     """
     path = path or annotation_path(product.resource)
-    if len(text) > _LIST:
+    if len(text) > _LONGEST_CACHED:
         return parse_chip_names(text.split(","), product, path=path)
     return _chips_of(text, product, path)
 
@@ -153,17 +152,17 @@ def _chips_of(text: str, product: Product, path: str) -> tuple[int, ...]:
 def parse_chip_names(
     names: Iterable[object], product: Product, *, path: str, of_node: bool = False
 ) -> tuple[int, ...]:
-    """The chips of these names, ascending; as `parse_chips`, of a list.
+    """Return the physical ids of the chips with these names, ascending.
 
     Args:
-        names: In any order.
-        product: Of the node, or of one of its lines.
-        path: Where the list stands, for the error.
+        names: Names of chips, in any order.
+        product: Row of the node, or of one of its product lines.
+        path: Path of the list, for the error.
         of_node: Whether the list may name chips of the node's other lines, which are
             left out.
 
     Raises:
-        WireError: A name is not a chip's, or stands there twice.
+        WireError: A name is not that of a chip, or is repeated.
     """
     prefix = product.chip_prefix
     chips: set[int] = set()
@@ -181,11 +180,11 @@ def parse_chip_names(
 def render_chips(
     chips: Iterable[int], product: Product, *, lexicographic: bool = False
 ) -> str:
-    """The list of these chips as other programs read it.
+    """Render the list of these chips as other programs read it.
 
     Args:
-        chips: Physical ids, in any order; none gives "".
-        product: The node's row.
+        chips: Physical ids, in any order; no id gives "".
+        product: Row of the node.
         lexicographic: Order by name as text (`…-10` before `…-2`), as AscendReal,
             kltDev and the ConfigMap are written; else by id.
     """
@@ -194,7 +193,7 @@ def render_chips(
 
 
 def parse_predicate_time(text: str) -> int:
-    """The predicate-time that `text` gives, 0 to `SERVED`.
+    """Parse a predicate-time, 0 to `SERVED`.
 
     Raises:
         WireError: Not a decimal number of 64 bits without a sign.
@@ -209,14 +208,14 @@ def parse_predicate_time(text: str) -> int:
 
 
 def parse_claim(annotations: Mapping[str, str], product: Product) -> Claim | None:
-    """The claim that a pod's annotations make, or None when they make none.
+    """Parse the claim in a pod's annotations; None without its two annotations.
 
     Raises:
-        WireError: One of the two annotations is missing or malformed.
+        WireError: Only one of the two annotations is set, or one is malformed.
     """
     chips = annotations.get(product.resource)
-    moment = annotations.get(PREDICATE_TIME)
-    if chips is None and moment is None:
+    time_text = annotations.get(PREDICATE_TIME)
+    if chips is None and time_text is None:
         return None
     if chips is None:
         raise WireError(
@@ -224,23 +223,25 @@ def parse_claim(annotations: Mapping[str, str], product: Product) -> Claim | Non
             expected=f"chips, because {PREDICATE_TIME} is set",
             found=None,
         )
-    parsed = parse_chips(chips, product)
-    if moment is None:
+    chip_ids = parse_chips(chips, product)
+    if time_text is None:
         raise WireError(
             annotation_path(PREDICATE_TIME),
             expected=f"a number, because {product.resource} is set",
             found=None,
         )
-    return Claim(chips=parsed, predicate_time=parse_predicate_time(moment))
+    return Claim(chips=chip_ids, predicate_time=parse_predicate_time(time_text))
 
 
 def annotation_path(key: str) -> str:
-    """Where an annotation stands in its object, for errors."""
+    """Return the path of an annotation in its object, for errors."""
     return f"metadata.annotations[{key!r}]"
 
 
-def chips_of(product: Product) -> str:
-    """What a chip of this product may be called, for errors."""
-    every = product.all_chips
-    first = chip_name((every & -every).bit_length() - 1, product)
-    return f"a chip from {first} to {chip_name(every.bit_length() - 1, product)}"
+def describe_chips(product: Product) -> str:
+    """Return the range of names of the product's chips, for errors."""
+    all_chips = product.all_chips
+    first_name = chip_name((all_chips & -all_chips).bit_length() - 1, product)
+    return (
+        f"a chip from {first_name} to {chip_name(all_chips.bit_length() - 1, product)}"
+    )

@@ -1,7 +1,7 @@
-"""The configuration annotation: a pod's chips with their addresses, as JSON.
+"""Configuration annotation of a pod: its chips with their addresses, as JSON.
 
-Written for the training program and the operators that start it, who make a rank
-table of it. Addresses that nobody knows are given as the reference gives them.
+Training programs and their operators make a rank table of it.
+Unknown addresses are written as MindCluster writes them.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from scheduler_core.wire.addresses import Addresses
 
-#: what stands for an address that the driver did not give
+#: text for an address that the driver did not give
 _NO_ADDRESS = "-1"
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
@@ -21,14 +21,14 @@ def render(
     chips: Iterable[int],
     addresses: Addresses,
 ) -> str:
-    """The annotation's text.
+    """Render the annotation's text.
 
     Args:
         pod_name: `metadata.name`.
         pod_uid: `metadata.uid`.
-        host_ip: The node's InternalIP; "" when it has none.
+        host_ip: InternalIP of the node; "" when it has none.
         chips: Physical ids of the mounted chips, in any order.
-        addresses: Of the server and its chips, as far as they are known.
+        addresses: Known addresses of the server and its chips.
 
     Source:
         MindCluster device plugin, `ascend-910-configuration`: order of keys, devices

@@ -1,8 +1,9 @@
-"""The ConfigMap `mindx-dl-deviceinfo-<node>`: what a node reports about its chips.
+"""ConfigMap `mindx-dl-deviceinfo-<node>`: a node's report about its chips.
 
-`DeviceInfoCfg` and its neighbours are byte for byte what schedulers and operators
-read today, CheckCode included. `AscendAffinity` is ours: chips that are held or not
-released yet, beside `DeviceInfoCfg` and outside its CheckCode.
+`DeviceInfoCfg` and its neighbours are byte for byte as MindCluster writes them,
+CheckCode included, since its schedulers and operators read them.
+The key `AscendAffinity` is ours: chips that are held or not released yet.
+It lies outside the CheckCode.
 """
 
 import hashlib
@@ -19,9 +20,9 @@ from scheduler_core.wire.annotations import (
     parse_chip_names,
     render_chips,
 )
+from scheduler_core.wire.faults import rank_level
 from scheduler_core.wire.gojson import go_json
-from scheduler_core.wire.levels import seriousness
-from scheduler_core.wire.shown import shown
+from scheduler_core.wire.quote import quote_value
 from scheduler_core.wire.typed import (
     as_array,
     as_integer,
@@ -36,9 +37,9 @@ DEVICE_INFO_KEY = "DeviceInfoCfg"
 AFFINITY_KEY = "AscendAffinity"
 
 _AFFINITY_VERSION = 1
-#: SuperPoD of a server that cannot be in one
+#: SuperPoD id and server index of a server that cannot be in a SuperPoD
 _NOWHERE = -2
-#: resources of chips without a parameter plane, which have fewer lists
+#: resources of chips without a parameter plane; their reports have fewer lists
 _INFERENCE = ("huawei.com/Ascend310", "huawei.com/Ascend310P")
 _DESCRIPTION = (
     "The list under huawei.com/<resource> is kept for schedulers that read it; it is "
@@ -48,30 +49,30 @@ _DESCRIPTION = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault of one chip."""
+    """Fault of one chip."""
 
     #: physical id
     chip: int
-    #: hexadecimal; "" when the chip is bad and the driver gave no code
+    #: hexadecimal fault code; "" when the driver gave none
     code: str
-    #: one of the levels of the fault configuration, as `SeparateNPU`
+    #: level of the fault configuration, such as `SeparateNPU`
     level: str
-    #: when it was noticed, in milliseconds since 1970
+    #: time of detection, in milliseconds since 1970
     time_ms: int = 0
-    #: of the chip's network, not of the chip
+    #: whether the fault is of the chip's network
     network: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """What `DeviceInfoCfg` says. Chips are physical ids, ascending."""
+    """Content of `DeviceInfoCfg`. Chips are physical ids, ascending."""
 
-    #: healthy and neither claimed, held nor releasing
+    #: chips that are healthy and neither claimed, held nor releasing
     available: tuple[int, ...] = ()
     unhealthy: tuple[int, ...] = ()
     network_unhealthy: tuple[int, ...] = ()
     recovering: tuple[int, ...] = ()
-    #: by chip, network first, then in the order of occurrence
+    #: faults by chip, network first, then in the order of occurrence
     faults: tuple[Fault, ...] = ()
     #: seconds since 1970
     update_time: int
@@ -81,24 +82,24 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Affinity:
-    """What the agent says about chips that are not free although nobody claims them.
+    """Content of `AscendAffinity`: chips that no claim names and that are not free.
 
     Chips are physical ids, ascending.
     """
 
-    #: given out by Allocate
+    #: chips given out by Allocate
     held: tuple[int, ...] = ()
-    #: their pod is gone, their processes are not
+    #: chips whose pod is deleted and whose processes still run
     releasing: tuple[int, ...] = ()
-    #: grows with every change
+    #: number that grows with every change
     sequence: int
-    #: given out, but the kubelet has forgotten to whom
+    #: chips given out under device ids that the kubelet has forgotten
     lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What is said of the chips of one product line beside the first of a node."""
+    """Report about the chips of one product line of a node."""
 
     product: Product
     info: DeviceInfo
@@ -106,7 +107,7 @@ class Line:
 
 
 def configmap_name(node: str) -> str:
-    """The name of a node's ConfigMap."""
+    """Return the name of a node's ConfigMap."""
     return f"mindx-dl-deviceinfo-{node}"
 
 
@@ -114,30 +115,32 @@ def render(
     info: DeviceInfo,
     affinity: Affinity,
     product: Product,
-    beside: Sequence[Line] = (),
+    other_lines: Sequence[Line] = (),
 ) -> dict[str, str]:
-    """All data keys of the ConfigMap.
+    """Render all data keys of the ConfigMap.
 
     Args:
-        info: What is said of the chips; its moment is that of the whole.
-        affinity: What the agent says of them.
-        product: Their row.
-        beside: The node's other product lines. SuperPoD and server are those of the
-            first line that has them; the sequence grows when any of theirs does.
+        info: Report about the first product line; its time is that of the ConfigMap.
+        affinity: Held and releasing chips of the first line.
+        product: Row of the first line.
+        other_lines: Other product lines of the node. SuperPoD and server are taken from
+            the first line that has them. The sequence is the sum over all lines.
 
     Source:
         MindCluster device plugin, `DeviceInfoCfg`: order of keys, lists ordered as
         text, UpdateTime in seconds, JSON as Go writes it.
     """
-    lines = (Line(product=product, info=info, affinity=affinity), *beside)
-    listed = _device_list(lines)
-    placed = (line.info for line in lines if line.info.super_pod_id != _NOWHERE)
-    place = next(placed, info)
+    lines = (Line(product=product, info=info, affinity=affinity), *other_lines)
+    device_list = _device_list(lines)
+    infos_with_superpod = (
+        line.info for line in lines if line.info.super_pod_id != _NOWHERE
+    )
+    server = next(infos_with_superpod, info)
     document = {
-        "DeviceInfo": {"DeviceList": listed, "UpdateTime": info.update_time},
-        "SuperPodID": place.super_pod_id,
-        "ServerIndex": place.server_index,
-        "CheckCode": check_code(listed, info.update_time),
+        "DeviceInfo": {"DeviceList": device_list, "UpdateTime": info.update_time},
+        "SuperPodID": server.super_pod_id,
+        "ServerIndex": server.server_index,
+        "CheckCode": check_code(device_list, info.update_time),
     }
     return {
         DEVICE_INFO_KEY: go_json(document),
@@ -149,43 +152,45 @@ def render(
 
 
 def render_device_list(info: DeviceInfo, product: Product) -> dict[str, str]:
-    """The entries of `DeviceList`, ordered by key."""
+    """Render the entries of `DeviceList`, ordered by key."""
     return _device_list(
         [Line(product=product, info=info, affinity=Affinity(sequence=0))]
     )
 
 
 def _device_list(lines: Sequence[Line]) -> dict[str, str]:
-    """The entries of all lines, ordered by key; the 310 and the 310P share one."""
-    listed: dict[str, str] = {}
-    faults: dict[str, list[object]] = {}
+    """Render the entries of all lines, ordered by key; 310 and 310P share one list."""
+    entries: dict[str, str] = {}
+    faults_by_key: dict[str, list[object]] = {}
     for line in lines:
-        listed |= _lists(line.info, line.product)
-        found = faults.setdefault(_fault_key(line.product), [])
-        found += _fault_objects(line.info.faults, line.product)
-    listed |= {key: go_json(found) for key, found in faults.items()}
-    return {key: listed[key] for key in sorted(listed)}
+        entries |= _lists(line.info, line.product)
+        fault_objects = faults_by_key.setdefault(_fault_key(line.product), [])
+        fault_objects += _fault_objects(line.info.faults, line.product)
+    entries |= {
+        key: go_json(fault_objects) for key, fault_objects in faults_by_key.items()
+    }
+    return {key: entries[key] for key in sorted(entries)}
 
 
 def _lists(info: DeviceInfo, product: Product) -> dict[str, str]:
-    """The lists of chips of one line."""
+    """Render the lists of chips of one product line."""
 
     def text(chips: Iterable[int]) -> str:
         return render_chips(chips, product, lexicographic=True)
 
-    listed = {product.resource: text(info.available)}
+    entries = {product.resource: text(info.available)}
     if _is_inference(product):
-        # they have no lists for these: a chip that recovers is not to be used yet
-        listed[f"{product.resource}-Unhealthy"] = text(
+        # There is no list of recovering chips here, and they must not be used yet.
+        entries[f"{product.resource}-Unhealthy"] = text(
             {*info.unhealthy, *info.recovering}
         )
     else:
-        listed |= {
+        entries |= {
             f"{product.resource}-NetworkUnhealthy": text(info.network_unhealthy),
             f"{product.resource}-Recovering": text(info.recovering),
             f"{product.resource}-Unhealthy": text(info.unhealthy),
         }
-    return listed
+    return entries
 
 
 def _is_inference(product: Product) -> bool:
@@ -193,7 +198,7 @@ def _is_inference(product: Product) -> bool:
 
 
 def _fault_key(product: Product) -> str:
-    """Where the faults stand: those of the 310 under the name of the 310P.
+    """Return the key of a product's faults; the 310 uses the key of the 310P.
 
     Source:
         MindCluster device plugin, `pkg/common/constants.go`.
@@ -203,68 +208,69 @@ def _fault_key(product: Product) -> str:
 
 
 def check_code(device_list: Mapping[str, str], update_time: int) -> str:
-    """The CheckCode: SHA-256 of DeviceInfo alone, as Go writes it, in hexadecimal."""
+    """Return the CheckCode: SHA-256 of DeviceInfo alone, as Go writes it, in hex."""
     ordered = {key: device_list[key] for key in sorted(device_list)}
     text = go_json({"DeviceList": ordered, "UpdateTime": update_time})
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def render_affinity(affinity: Affinity, product: Product) -> str:
-    """The text under `AscendAffinity`; `lost` only when there is any."""
+    """Render the text under `AscendAffinity`; it has `lost` only if a chip is lost."""
     return _affinity(
         [Line(product=product, info=DeviceInfo(update_time=0), affinity=affinity)]
     )
 
 
 def _affinity(lines: Sequence[Line]) -> str:
-    """The text that names the chips of all lines, those of one after the other."""
+    """Render the text under `AscendAffinity` for all lines, one after the other."""
 
-    def names(chips_of: Callable[[Affinity], Iterable[int]]) -> list[str]:
+    def names(select: Callable[[Affinity], Iterable[int]]) -> list[str]:
         return [
             chip_name(chip, line.product)
             for line in lines
-            for chip in sorted(chips_of(line.affinity))
+            for chip in sorted(select(line.affinity))
         ]
 
     document: dict[str, object] = {
         "version": _AFFINITY_VERSION,
-        "held": names(lambda said: said.held),
-        "releasing": names(lambda said: said.releasing),
+        "held": names(lambda affinity: affinity.held),
+        "releasing": names(lambda affinity: affinity.releasing),
         "sequence": sum(line.affinity.sequence for line in lines),
     }
-    lost = names(lambda said: said.lost)
-    if lost:
-        document["lost"] = lost
+    lost_names = names(lambda affinity: affinity.lost)
+    if lost_names:
+        document["lost"] = lost_names
     return go_json(document)
 
 
 def parse_device_info(text: str, product: Product) -> DeviceInfo:
-    """What the text under `DeviceInfoCfg` says.
+    """Parse the text under `DeviceInfoCfg` for one product line.
 
-    Lists that are absent are empty (older agents wrote three of the five); the
-    CheckCode is not compared, as no scheduler does. What it says of the node's other
-    product lines is left out.
+    Absent lists are empty, since older agents wrote three of the five.
+    The CheckCode is not compared, since no scheduler compares it.
 
     Raises:
-        WireError: Not JSON, a field of the wrong type, a chip that is not one.
+        WireError: Not JSON, a field of the wrong type, or no name of a chip.
     """
     root = as_object(parse_json(text, DEVICE_INFO_KEY), DEVICE_INFO_KEY)
     path = f"{DEVICE_INFO_KEY}.DeviceInfo"
     device_info = as_object(root.get("DeviceInfo"), path)
-    listed = as_object(device_info.get("DeviceList"), f"{path}.DeviceList")
+    device_list = as_object(device_info.get("DeviceList"), f"{path}.DeviceList")
 
     def chips(suffix: str) -> tuple[int, ...]:
         key = product.resource + suffix
-        where = f"{path}.DeviceList[{key!r}]"
-        names = as_string(listed.get(key, ""), where)
-        return parse_chip_names(names.split(","), product, path=where) if names else ()
+        list_path = f"{path}.DeviceList[{key!r}]"
+        names = as_string(device_list.get(key, ""), list_path)
+        return (
+            parse_chip_names(names.split(","), product, path=list_path) if names else ()
+        )
 
     return DeviceInfo(
         available=chips(""),
         unhealthy=chips("-Unhealthy"),
         network_unhealthy=chips("-NetworkUnhealthy"),
         recovering=chips("-Recovering"),
-        faults=_parse_faults(listed, product, f"{path}.DeviceList"),
+        faults=_parse_faults(device_list, product, f"{path}.DeviceList"),
         update_time=as_integer(device_info.get("UpdateTime"), f"{path}.UpdateTime"),
         super_pod_id=as_integer(
             root.get("SuperPodID", -2), f"{DEVICE_INFO_KEY}.SuperPodID"
@@ -275,28 +281,36 @@ def parse_device_info(text: str, product: Product) -> DeviceInfo:
     )
 
 
-def sealed_at(text: str) -> int | None:
-    """When a report was written whose CheckCode is right; None for any other text.
+def read_sealed_time(text: str) -> int | None:
+    """Return the update time of a report with the right CheckCode, else None.
 
-    A program computes a CheckCode, a hand that edits a report does not.
+    A program computes the CheckCode; a person who edits a report does not.
+    Unit: seconds since 1970.
     """
     path = DEVICE_INFO_KEY
     try:
         root = as_object(parse_json(text, path), path)
-        inner = as_object(root.get("DeviceInfo"), f"{path}.DeviceInfo")
-        listed = as_object(inner.get("DeviceList"), f"{path}.DeviceInfo.DeviceList")
-        texts = {key: as_string(each, f"{path}[{key}]") for key, each in listed.items()}
-        moment = as_integer(inner.get("UpdateTime"), f"{path}.DeviceInfo.UpdateTime")
+        device_info = as_object(root.get("DeviceInfo"), f"{path}.DeviceInfo")
+        listed = as_object(
+            device_info.get("DeviceList"), f"{path}.DeviceInfo.DeviceList"
+        )
+        texts = {
+            key: as_string(value, f"{path}[{key}]") for key, value in listed.items()
+        }
+        update_time = as_integer(
+            device_info.get("UpdateTime"), f"{path}.DeviceInfo.UpdateTime"
+        )
     except WireError:
         return None
-    return moment if root.get("CheckCode") == check_code(texts, moment) else None
+    return (
+        update_time if root.get("CheckCode") == check_code(texts, update_time) else None
+    )
 
 
 def parse_affinity(text: str, product: Product) -> Affinity:
-    """What the text under `AscendAffinity` says; keys that we do not know are left.
+    """Parse the text under `AscendAffinity` for one product; unknown keys are ignored.
 
-    Its lists name the chips of all lines of the node; others than the product's are
-    left out.
+    Its lists name the chips of all product lines of the node.
 
     Raises:
         WireError: Not JSON, another version, a field of the wrong type.
@@ -323,7 +337,7 @@ def parse_affinity(text: str, product: Product) -> Affinity:
 
 
 def _fault_objects(faults: Iterable[Fault], product: Product) -> list[object]:
-    """One object per chip and kind, network first, as the reference groups them."""
+    """Return one object per chip and kind, network first, as MindCluster does."""
 
     def kind(fault: Fault) -> tuple[int, bool]:
         return fault.chip, not fault.network
@@ -335,29 +349,34 @@ def _fault_objects(faults: Iterable[Fault], product: Product) -> list[object]:
 
 
 def _fault_object(faults: tuple[Fault, ...], product: Product) -> dict[str, object]:
-    worst = min((fault.level for fault in faults), key=seriousness)
-    first = faults[0]
-    coded = {fault.code.upper(): fault for fault in faults if fault.code}
+    worst_level = min((fault.level for fault in faults), key=rank_level)
+    first_fault = faults[0]
+    fault_by_code = {fault.code.upper(): fault for fault in faults if fault.code}
     return {
-        "fault_type": "CardNetworkUnhealthy" if first.network else "CardUnhealthy",
-        "npu_name": chip_name(first.chip, product),
-        "large_model_fault_level": worst,
-        "fault_level": worst,
-        "fault_handling": worst,
-        "fault_code": ",".join(coded),
+        "fault_type": "CardNetworkUnhealthy"
+        if first_fault.network
+        else "CardUnhealthy",
+        "npu_name": chip_name(first_fault.chip, product),
+        "large_model_fault_level": worst_level,
+        "fault_level": worst_level,
+        "fault_handling": worst_level,
+        "fault_code": ",".join(fault_by_code),
         "fault_time_and_level_map": {
-            code: {"fault_time": coded[code].time_ms, "fault_level": coded[code].level}
-            for code in sorted(coded)
+            code: {
+                "fault_time": fault_by_code[code].time_ms,
+                "fault_level": fault_by_code[code].level,
+            }
+            for code in sorted(fault_by_code)
         },
     }
 
 
 def _parse_faults(
-    listed: Mapping[str, object], product: Product, path: str
+    device_list: Mapping[str, object], product: Product, path: str
 ) -> tuple[Fault, ...]:
     key = _fault_key(product)
     path = f"{path}[{key!r}]"
-    text = as_string(listed.get(key, ""), path)
+    text = as_string(device_list.get(key, ""), path)
     if not text:
         return ()
     return tuple(
@@ -374,18 +393,22 @@ def _parse_fault(item: object, product: Product, path: str) -> Iterable[Fault]:
         return
     chip = parse_chip(name, product, path=f"{path}.npu_name")
     network = fields.get("fault_type") == "CardNetworkUnhealthy"
-    worst = as_string(fields.get("fault_level"), f"{path}.fault_level")
+    fault_level = as_string(fields.get("fault_level"), f"{path}.fault_level")
     details = as_object(
         fields.get("fault_time_and_level_map", {}), f"{path}.fault_time_and_level_map"
     )
     codes = as_string(fields.get("fault_code"), f"{path}.fault_code")
     for code in codes.split(","):
-        where = f"{path}.fault_time_and_level_map[{shown(code)}]"
-        detail = as_object(details.get(code, {}), where)
+        detail_path = f"{path}.fault_time_and_level_map[{quote_value(code)}]"
+        detail = as_object(details.get(code, {}), detail_path)
         yield Fault(
             chip=chip,
             code=code,
-            level=as_string(detail.get("fault_level", worst), f"{where}.fault_level"),
-            time_ms=as_integer(detail.get("fault_time", 0), f"{where}.fault_time"),
+            level=as_string(
+                detail.get("fault_level", fault_level), f"{detail_path}.fault_level"
+            ),
+            time_ms=as_integer(
+                detail.get("fault_time", 0), f"{detail_path}.fault_time"
+            ),
             network=network,
         )

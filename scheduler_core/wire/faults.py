@@ -1,11 +1,12 @@
-"""What a node's ConfigMap says of faults beside `DeviceInfoCfg`, byte for byte.
+"""Keys about faults in a node's ConfigMap, beside `DeviceInfoCfg`, byte for byte.
 
-`ManuallySeparateNPU` is a list of chips that people may edit, `UpgradeFaultReason`
-tells why a fault has another level than its code, `SwitchInfoCfg` how the switches of
-an A3 server are.
+`ManuallySeparateNPU` is a list of chips that people may edit.
+`UpgradeFaultReason` has the reasons for levels that differ from a fault code's own.
+`SwitchInfoCfg` is the state of the switches of an A3 server.
 
-Source: MindCluster's device plugin, `pkg/kubeclient/client_server.go`,
-`pkg/common/proto.go`, `pkg/common/device.go` (at 22bb3d98).
+Source:
+    MindCluster's device plugin, `pkg/kubeclient/client_server.go`,
+    `pkg/common/proto.go`, `pkg/common/device.go` (at 22bb3d98).
 """
 
 import json
@@ -16,7 +17,7 @@ from scheduler_core.products.table import Product
 from scheduler_core.wire.annotations import (
     WireError,
     chip_name,
-    chips_of,
+    describe_chips,
     is_of_another_line,
     parse_chip,
     parse_chip_names,
@@ -35,7 +36,19 @@ SEPARATED_KEY = "ManuallySeparateNPU"
 UPGRADES_KEY = "UpgradeFaultReason"
 SWITCH_KEY = "SwitchInfoCfg"
 
-#: {level of a switch's list: (what `FaultLevel` calls it, what the node then is)}
+#: levels of chip faults, the most serious first
+_LEVELS = (
+    "ManuallySeparateNPU",
+    "SeparateNPU",
+    "PreSeparateNPU",
+    "RestartNPU",
+    "FreeRestartNPU",
+    "RestartBusiness",
+    "RestartRequest",
+    "SubHealthFault",
+    "NotHandleFault",
+)
+#: {level of a switch fault: (value of `FaultLevel`, value of `NodeStatus`)}
 _SWITCH_LEVELS: Mapping[str, tuple[str, str]] = {
     "": ("", "Healthy"),
     "NotHandleFault": ("NotHandle", "Healthy"),
@@ -48,86 +61,91 @@ _SWITCH_LEVELS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeReason:
-    """Why a fault of a chip has another level than its code."""
+    """Reason for a level of a chip's fault that differs from the level of its code."""
 
     #: physical id
     chip: int
-    #: hexadecimal; "" when a person has separated the chip
+    #: hexadecimal fault code; "" when a person has separated the chip
     code: str
     level: str
     #: `FaultFrequency`, `FaultDuration` or `FaultAutofill`
     type: str
-    #: since when, in milliseconds since 1970
+    #: start of the level, in milliseconds since 1970
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchEvent:
-    """One fault of a switch."""
+    """Fault of a switch."""
 
     event_type: int
-    #: as `[0x08520003,na,L2,na]`
+    #: fault code, such as `[0x08520003,na,L2,na]`
     code: str
     peer: int
     peer_port: int
     chip: int
     port: int
     severity: int
-    #: of its list, as `SeparateFault`
+    #: level of the fault, such as `SeparateFault`
     level: str
-    #: when it was noticed, in milliseconds since 1970
+    #: time of detection, in milliseconds since 1970
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchInfo:
-    """How the switches of a node are."""
+    """Faults of the switches of a node."""
 
     events: tuple[SwitchEvent, ...] = ()
-    #: of the worst fault, as `SeparateFault`; "" without any
+    #: level of the worst fault, such as `SeparateFault`; "" without faults
     level: str = ""
 
 
-def parse_separated(
-    text: str, product: Product, beside: Iterable[Product] = ()
-) -> tuple[int, ...]:
-    """The chips that a person or a program has separated, ascending.
+def rank_level(level: str) -> int:
+    """Return the rank of a fault level: smaller is worse, an unknown level is worst."""
+    return _LEVELS.index(level) if level in _LEVELS else -1
 
-    Blanks, empty elements and a name that stands twice are forgiven: people write it.
+
+def parse_separated(
+    text: str, product: Product, other_products: Iterable[Product] = ()
+) -> tuple[int, ...]:
+    """Parse the chips that a person or a program has separated, ascending.
+
+    Blanks, empty elements and repeated names are allowed, since people write the text.
 
     Args:
-        text: As it stands.
-        product: Whose chips are wanted.
-        beside: The node's other product lines, whose chips may be named as well.
+        text: Value of `ManuallySeparateNPU`.
+        product: Row of the chips to return.
+        other_products: Other product lines of the node, whose chips may be named too.
 
     Raises:
-        WireError: A name is not that of a chip of any of these products.
+        WireError: A name is that of no chip of these products.
     """
-    every = sorted((product, *beside), key=lambda row: row.resource)
+    products = sorted((product, *other_products), key=lambda row: row.resource)
     for index, name in enumerate(_names(text)):
-        if not _is_of(name, every):
-            path, expected = f"{SEPARATED_KEY}[{index}]", map(chips_of, every)
+        if not _is_of(name, products):
+            path, expected = f"{SEPARATED_KEY}[{index}]", map(describe_chips, products)
             raise WireError(path, expected=" or ".join(expected), found=name)
-    return readable_separated(text, product)
+    return parse_separated_names(text, product)
 
 
-def readable_separated(text: str, product: Product) -> tuple[int, ...]:
-    """The chips of a product that a text names, whatever else stands in it, ascending.
+def parse_separated_names(text: str, product: Product) -> tuple[int, ...]:
+    """Parse the product's chips in a text, ascending, and ignore all else.
 
-    For a text that `parse_separated` does not take.
+    For a text that `parse_separated` rejects.
     """
-    own = [name for name in _names(text) if _is_of(name, [product])]
-    return parse_chip_names(own, product, path=SEPARATED_KEY)
+    chip_names = [name for name in _names(text) if _is_of(name, [product])]
+    return parse_chip_names(chip_names, product, path=SEPARATED_KEY)
 
 
 def _names(text: str) -> list[str]:
-    """The names in a list that people write, each once."""
+    """Return the names in a list that people write, without repetitions."""
     parts = dict.fromkeys(part.strip() for part in text.split(","))
     return [name for name in parts if name]
 
 
 def _is_of(name: str, products: Iterable[Product]) -> bool:
-    """Whether a name is that of a chip of any of these products."""
+    """Return whether a name is that of a chip of any of these products."""
     for product in products:
         try:
             parse_chip(name, product, path="")
@@ -138,23 +156,23 @@ def _is_of(name: str, products: Iterable[Product]) -> bool:
 
 
 def render_separated(chips: Iterable[int], product: Product) -> str:
-    """The text under `ManuallySeparateNPU`: names by id; no chip gives ""."""
+    """Render the text under `ManuallySeparateNPU`, ordered by id; no chip gives ""."""
     return render_chips(chips, product)
 
 
 def render_upgrades(reasons: Iterable[UpgradeReason], product: Product) -> str:
-    """The text under `UpgradeFaultReason`."""
-    return render_upgrades_of([(reasons, product)])
+    """Render the text under `UpgradeFaultReason`."""
+    return render_upgrades_of_lines([(reasons, product)])
 
 
-def render_upgrades_of(
+def render_upgrades_of_lines(
     lines: Iterable[tuple[Iterable[UpgradeReason], Product]],
 ) -> str:
-    """The text under `UpgradeFaultReason` of a node with several product lines."""
-    listed: dict[str, list[dict[str, object]]] = {}
+    """Render the text under `UpgradeFaultReason` for several product lines."""
+    by_chip: dict[str, list[dict[str, object]]] = {}
     for reasons, product in lines:
         for reason in reasons:
-            listed.setdefault(chip_name(reason.chip, product), []).append(
+            by_chip.setdefault(chip_name(reason.chip, product), []).append(
                 {
                     "upgrade_time": reason.time_ms,
                     "fault_code": reason.code,
@@ -162,37 +180,39 @@ def render_upgrades_of(
                     "upgrade_type": reason.type,
                 }
             )
-    return go_json({name: listed[name] for name in sorted(listed)})
+    return go_json({name: by_chip[name] for name in sorted(by_chip)})
 
 
 def parse_upgrades(
-    text: str, product: Product, beside: Sequence[Product] = ()
+    text: str, product: Product, other_products: Sequence[Product] = ()
 ) -> tuple[UpgradeReason, ...]:
-    """What the text under `UpgradeFaultReason` says.
+    """Parse the text under `UpgradeFaultReason` for the chips of one product.
 
-    What it says of chips of a line that the node does not have is left out: a program
-    has written it, when the node had that line.
+    Chips of a product line that the node does not have are left out.
+    A program wrote them when the node had that line.
 
     Args:
-        text: As it stands.
-        product: Whose chips are wanted.
-        beside: The node's other product lines, whose chips may be named as well.
+        text: Value of `UpgradeFaultReason`.
+        product: Row of the chips to return.
+        other_products: Other product lines of the node, whose chips may be named too.
 
     Raises:
-        WireError: Not JSON, a field of the wrong type, a chip that is not one.
+        WireError: Not JSON, a field of the wrong type, or no name of a chip.
     """
-    prefixes = tuple(row.chip_prefix for row in (product, *beside))
+    prefixes = tuple(row.chip_prefix for row in (product, *other_products))
     root = as_object(parse_json(text, UPGRADES_KEY), UPGRADES_KEY)
     return tuple(
-        _reason(item, product, name, f"{UPGRADES_KEY}[{name!r}][{index}]")
-        for name, listed in root.items()
-        if not _is_of(name, beside)
+        _parse_reason(item, product, name, f"{UPGRADES_KEY}[{name!r}][{index}]")
+        for name, reasons in root.items()
+        if not _is_of(name, other_products)
         and (name.startswith(prefixes) or not is_of_another_line(name, product))
-        for index, item in enumerate(as_array(listed, f"{UPGRADES_KEY}[{name!r}]"))
+        for index, item in enumerate(as_array(reasons, f"{UPGRADES_KEY}[{name!r}]"))
     )
 
 
-def _reason(item: object, product: Product, name: str, path: str) -> UpgradeReason:
+def _parse_reason(
+    item: object, product: Product, name: str, path: str
+) -> UpgradeReason:
     fields = as_object(item, path)
     return UpgradeReason(
         chip=parse_chip(name, product, path=UPGRADES_KEY),
@@ -204,11 +224,11 @@ def _reason(item: object, product: Product, name: str, path: str) -> UpgradeReas
 
 
 def render_switch(info: SwitchInfo, update_time: int) -> str:
-    """The text under `SwitchInfoCfg`.
+    """Render the text under `SwitchInfoCfg`.
 
     Args:
-        info: What to say.
-        update_time: When it is said. Unit: Unix seconds.
+        info: Faults of the node's switches.
+        update_time: Time of the report. Unit: Unix seconds.
     """
     level, status = _SWITCH_LEVELS[info.level]
     times = {
@@ -220,7 +240,7 @@ def render_switch(info: SwitchInfo, update_time: int) -> str:
     }
     return go_json(
         {
-            "FaultCode": [_event(event) for event in info.events],
+            "FaultCode": [_render_event(event) for event in info.events],
             "FaultLevel": level,
             "UpdateTime": update_time,
             "NodeStatus": status,
@@ -229,8 +249,8 @@ def render_switch(info: SwitchInfo, update_time: int) -> str:
     )
 
 
-def _event(event: SwitchEvent) -> str:
-    """One element of `FaultCode`: a text that is JSON itself."""
+def _render_event(event: SwitchEvent) -> str:
+    """Render one element of `FaultCode`: a text that is JSON itself."""
     return json.dumps(
         {
             "EventType": event.event_type,

@@ -1,4 +1,4 @@
-"""The node annotation `baseDeviceInfos`: which chips the node has at all."""
+"""Node annotation `baseDeviceInfos`: the inventory of chips, with their addresses."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from scheduler_core.wire.annotations import (
 )
 from scheduler_core.wire.typed import as_integer, as_object, as_string, parse_json
 
-#: the annotation's key, on the Node
+#: key of the annotation on the Node
 BASE_DEVICE_INFOS = "baseDeviceInfos"
 
 _PREFIXES = sorted({re.escape(row.chip_prefix) for row in PRODUCTS})
@@ -24,12 +24,12 @@ _VIRTUAL = re.compile(f"(?:{'|'.join(_PREFIXES)})[0-9]+c[-.].*")
 
 
 class Line(NamedTuple):
-    """The chips of one product line of a node."""
+    """Chips of one product line of a node."""
 
-    #: physical ids, in any order
+    #: physical ids of the chips, in any order
     chips: Iterable[int]
     product: Product
-    #: of its chips, as far as they are known
+    #: known addresses of the chips
     addresses: Addresses
 
 
@@ -37,66 +37,66 @@ def render(
     chips: Iterable[int],
     product: Product,
     addresses: Addresses | None = None,
-    beside: Iterable[Line] = (),
+    other_lines: Iterable[Line] = (),
 ) -> str:
-    """The annotation's text for a node with these chips, in any order.
+    """Render the annotation's text for a node with these chips.
 
     Args:
-        chips: Physical ids.
-        product: The node's row.
-        addresses: Of its chips, as far as they are known.
-        beside: The node's other product lines.
+        chips: Physical ids, in any order.
+        product: Row of the node.
+        addresses: Known addresses of the chips.
+        other_lines: Other product lines of the node.
     """
-    known = {
+    address_by_name = {
         chip_name(chip, line.product): line.addresses.of(chip)
-        for line in (Line(chips, product, addresses or Addresses()), *beside)
+        for line in (Line(chips, product, addresses or Addresses()), *other_lines)
         for chip in line.chips
     }
     document = {
         name: {
-            "IP": known[name].ip,
-            "SuperDeviceID": known[name].super_device_id,
+            "IP": address_by_name[name].ip,
+            "SuperDeviceID": address_by_name[name].super_device_id,
         }
-        for name in sorted(known)
+        for name in sorted(address_by_name)
     }
     return json.dumps(document, separators=(",", ":"))
 
 
 def parse(text: str, product: Product) -> tuple[int, ...]:
-    """The physical ids of the node's chips of one product, ascending.
+    """Parse the physical ids of the node's chips of one product, ascending.
 
     Virtual devices are left out, and chips of the node's other lines.
 
     Raises:
-        WireError: Not a JSON object, or a key that is a chip of no product.
+        WireError: Not a JSON object, or a key is not the name of a chip.
     """
-    names = _chips(text, product)
+    names = _chip_entries(text, product)
     return parse_chip_names(names, product, path=annotation_path(BASE_DEVICE_INFOS))
 
 
 def parse_addresses(text: str, product: Product) -> dict[int, Address]:
-    """{physical id: its address}, as far as the annotation has them.
+    """Parse {physical id: address}, as far as the annotation has them.
 
     Raises:
-        WireError: As `parse`, or an address is none.
+        WireError: As `parse`, or an address is malformed.
     """
     path = annotation_path(BASE_DEVICE_INFOS)
-    found: dict[int, Address] = {}
-    for name, value in _chips(text, product).items():
+    addresses: dict[int, Address] = {}
+    for name, value in _chip_entries(text, product).items():
         chip = parse_chip(name, product, path=path)
-        where = f"{path}.{name}"
-        fields = as_object(value, where)
-        found[chip] = Address(
-            ip=as_string(fields.get("IP", ""), f"{where}.IP"),
+        chip_path = f"{path}.{name}"
+        fields = as_object(value, chip_path)
+        addresses[chip] = Address(
+            ip=as_string(fields.get("IP", ""), f"{chip_path}.IP"),
             super_device_id=as_integer(
-                fields.get("SuperDeviceID", UNKNOWN), f"{where}.SuperDeviceID"
+                fields.get("SuperDeviceID", UNKNOWN), f"{chip_path}.SuperDeviceID"
             ),
         )
-    return found
+    return addresses
 
 
-def _chips(text: str, product: Product) -> Mapping[str, object]:
-    """What the annotation says of each chip of one product, without virtual devices."""
+def _chip_entries(text: str, product: Product) -> Mapping[str, object]:
+    """Return the entries of one product's chips, by name, without virtual devices."""
     path = annotation_path(BASE_DEVICE_INFOS)
     document = as_object(parse_json(text, path), path)
     return {

@@ -1,7 +1,7 @@
-"""A pod as pairing sees it: who it is, what it asks for, what is written on it.
+"""Pod reduced to what pairing reads: identity, chips of containers, annotations.
 
-The one place that turns containers into needs and a shape, so that the agent (which
-reads the kubelet's own pods, too) and the extender never disagree about a pod.
+This module alone turns containers into needs and a shape.
+So the agent, which also reads pods from the kubelet, and the extender always agree.
 """
 
 import re
@@ -13,21 +13,21 @@ from typing import NamedTuple
 from scheduler_core.products.table import PRODUCTS
 from scheduler_core.wire import annotations as keys
 from scheduler_core.wire import shapes
-from scheduler_core.wire.job_kind_marks import RANK_INDEX
+from scheduler_core.wire.job_annotations import RANK_INDEX
 from scheduler_core.wire.shapes import ContainerKind, ContainerNeed, Shape
 
-#: annotations that change which chips are right for a pod
+#: annotations that change the choice of chips for a pod
 CHOICE_KEYS = ("huawei.com/schedule_policy", "sp-block")
-#: the variable by which a container tells the runtime what to mount
+#: environment variable by which a container tells the runtime which chips to mount
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 
 #: resources of whole chips
-_LINES = tuple(dict.fromkeys(row.resource for row in PRODUCTS))
+_RESOURCES = tuple(dict.fromkeys(row.resource for row in PRODUCTS))
 _COUNT = re.compile("[0-9]{1,9}")
 
 
 class RawEnv(NamedTuple):
-    """One variable of a container; a value from elsewhere is ""."""
+    """Environment variable of a container; `value` is "" if it comes from a source."""
 
     name: str
     value: str = ""
@@ -36,7 +36,7 @@ class RawEnv(NamedTuple):
 
 
 class RawContainer(NamedTuple):
-    """What we read of a container's specification."""
+    """Fields of a container's specification that pairing reads."""
 
     name: str
     is_init: bool = False
@@ -47,72 +47,78 @@ class RawContainer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodMeta:
-    """What we read of a pod besides its containers."""
+    """Fields of a pod that pairing reads, without its containers."""
 
     uid: str
     namespace: str
     name: str
-    #: the node that it is bound to, or ""
+    #: name of the pod's node, or "" before bind
     node: str = ""
     phase: str = "Pending"
-    #: the kubelet has said so, of this very pod; it goes before Running
+    #: whether the kubelet has admitted this very pod; precedes the phase Running
     admitted: bool = False
     deleting: bool = False
-    #: "kind/namespace/name" of its controller, or ""
+    #: "kind/namespace/name" of the pod's controller, or ""
     owner: str = ""
     annotations: Mapping[str, str]
-    #: containers that are served by dynamic resource allocation: not ours
+    #: names of containers served by dynamic resource allocation, which are not ours
     dra: tuple[str, ...] = ()
-    #: creationTimestamp as the API server wrote it
+    #: creationTimestamp as the API server writes it
     created: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpuPod(PodMeta):
-    """A pod that asks for NPUs; of its annotations only those that we read."""
+    """Pod that asks for NPUs, with only the annotations that pairing reads."""
 
-    #: containers that ask and are ours, in the order of admission
+    #: containers that ask for the resource and are ours, in the order of admission
     needs: tuple[ContainerNeed, ...]
     shape: Shape
-    #: why it can never be served, or ""
+    #: reason why the pod can never be served, or ""
     problem: str = ""
 
     @property
     def terminal(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether the pod has ended."""
         return self.phase in {"Failed", "Succeeded"}
 
     @property
     def total(self) -> int:
-        """Chips that it occupies at once."""
+        """Number of chips that the pod occupies at once."""
         return self.shape.total
 
 
 def npu_pod(
     meta: PodMeta, containers: Iterable[RawContainer], resource: str
 ) -> NpuPod | None:
-    """The pod as pairing sees it, or None when it asks us for no `resource`.
+    """Return the pod as pairing reads it, or None if it asks us for no `resource`.
 
     Args:
-        meta: The pod without its containers; annotations may be all of them.
-        containers: All containers, init containers and app containers each in the
+        meta: Pod without its containers; it may have all its annotations.
+        containers: All containers; init containers and app containers each in the
             order of the pod.
-        resource: The Kubernetes resource, as `huawei.com/Ascend910`.
+        resource: Kubernetes resource, such as `huawei.com/Ascend910`.
     """
-    ordered = sorted(containers, key=lambda container: not container.is_init)
-    ours = [c for c in ordered if c.name not in meta.dra and _asks(c, resource)]
-    if not ours:
+    admission_order = sorted(containers, key=lambda container: not container.is_init)
+    asking = [
+        c for c in admission_order if c.name not in meta.dra and _asks_for(c, resource)
+    ]
+    if not asking:
         return None
     needs = tuple(
-        ContainerNeed(name=c.name, kind=_kind(c), count=int(c.limits[resource]))
-        for c in ours
+        ContainerNeed(
+            name=c.name, kind=_container_kind(c), count=int(c.limits[resource])
+        )
+        for c in asking
         if _COUNT.fullmatch(c.limits[resource])
     )
-    shape = _once(
+    shape = _intern_shape(
         Shape(
             resource=resource,
             needs=tuple([(need.kind, need.count) for need in needs]),
-            reads_annotation=any(_reads_annotation(c, resource) for c in ordered),
+            reads_annotation=any(
+                _reads_annotation(c, resource) for c in admission_order
+            ),
             choice=tuple(
                 (key, meta.annotations[key])
                 for key in CHOICE_KEYS
@@ -129,31 +135,30 @@ def npu_pod(
         admitted=meta.admitted,
         deleting=meta.deleting,
         owner=meta.owner,
-        annotations=_read(meta.annotations, resource),
+        annotations=_select_annotations(meta.annotations, resource),
         dra=meta.dra,
         created=meta.created,
         needs=needs,
         shape=shape,
-        problem=_problem(ordered, ours, resource)
-        or _mixture(ordered, meta.dra)
+        problem=_container_problem(admission_order, asking, resource)
+        or _mixed_lines_problem(admission_order, meta.dra)
         or shapes.refusal(shape)
         or "",
     )
 
 
-# Values, which never grow old: the thousands of pods of a job share one, and who
-# compares them need not look inside.
+# The thousands of pods of a job share one shape, which makes comparisons cheap.
 @lru_cache(maxsize=4096)
-def _once(shape: Shape) -> Shape:
-    """The first shape that was like it."""
+def _intern_shape(shape: Shape) -> Shape:
+    """Return the first shape that equals `shape`."""
     return shape
 
 
-def _asks(container: RawContainer, resource: str) -> bool:
+def _asks_for(container: RawContainer, resource: str) -> bool:
     return container.limits.get(resource, "0") != "0"
 
 
-def _kind(container: RawContainer) -> ContainerKind:
+def _container_kind(container: RawContainer) -> ContainerKind:
     if not container.is_init:
         return ContainerKind.APP
     if container.restart_policy == "Always":
@@ -161,8 +166,10 @@ def _kind(container: RawContainer) -> ContainerKind:
     return ContainerKind.INIT
 
 
-def _read(annotations: Mapping[str, str], resource: str) -> Mapping[str, str]:
-    ours = (
+def _select_annotations(
+    annotations: Mapping[str, str], resource: str
+) -> Mapping[str, str]:
+    pairing_keys = (
         resource,
         keys.PREDICATE_TIME,
         keys.ASCEND_REAL,
@@ -172,47 +179,49 @@ def _read(annotations: Mapping[str, str], resource: str) -> Mapping[str, str]:
         RANK_INDEX,
         *CHOICE_KEYS,
     )
-    return {key: annotations[key] for key in ours if key in annotations}
+    return {key: annotations[key] for key in pairing_keys if key in annotations}
 
 
-def _from_annotation(resource: str) -> str:
+def _annotation_field_path(resource: str) -> str:
     return f"metadata.annotations['{resource}']"
 
 
 def _reads_annotation(container: RawContainer, resource: str) -> bool:
-    path = _from_annotation(resource)
+    path = _annotation_field_path(resource)
     return any(
         env.name == VISIBLE_DEVICES and env.field_path == path for env in container.env
     )
 
 
-def _mixture(containers: Iterable[RawContainer], dra: Iterable[str]) -> str:
-    """Say that a pod asks for whole chips of several product lines, if it does.
+def _mixed_lines_problem(containers: Iterable[RawContainer], dra: Iterable[str]) -> str:
+    """Return the problem of a pod that asks for chips of several product lines, or "".
 
-    It has one predicate-time, and one annotation of what was mounted.
+    A pod has only one predicate-time and one annotation of mounted chips.
     """
-    asked = {
+    resources = {
         name
-        for each in containers
-        for name in each.limits
-        if name in _LINES and each.name not in dra and _asks(each, name)
+        for container in containers
+        for name in container.limits
+        if name in _RESOURCES
+        and container.name not in dra
+        and _asks_for(container, name)
     }
-    if len(asked) < 2:
+    if len(resources) < 2:
         return ""
-    named = " or ".join(line for line in _LINES if line in asked)
-    return f"a pod gets NPUs of one kind: ask for {named}"
+    choices = " or ".join(line for line in _RESOURCES if line in resources)
+    return f"a pod gets NPUs of one kind: ask for {choices}"
 
 
-def _problem(
-    containers: Iterable[RawContainer], ours: Iterable[RawContainer], resource: str
+def _container_problem(
+    containers: Iterable[RawContainer], asking: Iterable[RawContainer], resource: str
 ) -> str:
-    """What in the specification can never work, whatever the node."""
-    for container in ours:
+    """Return the problem of a specification that can work on no node, or ""."""
+    for container in asking:
         if not _COUNT.fullmatch(container.limits[resource]):
             return f"{resource} must be a whole number of chips"
     for container in containers:
         for env in container.env:
-            if env.name == VISIBLE_DEVICES and env.field_path != _from_annotation(
+            if env.name == VISIBLE_DEVICES and env.field_path != _annotation_field_path(
                 resource
             ):
                 return f"{VISIBLE_DEVICES} is set by the pod: leave it out"

@@ -1,9 +1,8 @@
-"""Which pods may be taken for each other, until it is known who is who.
+"""Shapes of pods, and which unconfirmed pods may be on a node at the same time.
 
-Allocate does not say for which pod it is. Two pods whose chips have not been
-confirmed yet can be told apart by count alone, so they may wait on one node only if
-they are equal in all that matters, or share no count at all. Agent and extender ask
-this module, and nothing else decides it.
+An Allocate call does not name its pod, so unconfirmed pods differ by count alone.
+Two of them may be on one node only if their shapes are equal or share no count.
+Agent and extender must agree, so this module alone decides it.
 """
 
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from enum import StrEnum
 
 
 class ContainerKind(StrEnum):
-    """What the kubelet does with a container; the value is the journal's word."""
+    """Kind of a container by its life cycle; the value is the journal's word."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -21,48 +20,48 @@ class ContainerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerNeed:
-    """One container that asks for the resource."""
+    """Container that asks for the resource."""
 
     name: str
     kind: ContainerKind
-    #: chips, 1 or more
+    #: number of chips, at least 1
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """All of a pod that makes a difference to who may get whose chips."""
+    """Properties of a pod that decide whether it may get the chips of another pod."""
 
     resource: str
-    #: kind and chips of each container that asks, in the order of admission: init
+    #: (kind, chips) of each container that asks, in the order of admission: init
     #: containers and sidecars as in the pod, then app containers
     needs: tuple[tuple[ContainerKind, int], ...]
-    #: whether a container takes its chips from the pod's annotation by itself
+    #: whether a container mounts the chips of the pod's annotation by itself
     reads_annotation: bool = False
-    #: (annotation, value) of each annotation that changes the choice, by name
+    #: (annotation, value) of each annotation that changes the choice of chips, by name
     choice: tuple[tuple[str, str], ...] = ()
-    #: the pod's role in its job; "" for a pod that is its own job
+    #: role of the pod in its job; "" for a pod that is its own job
     role: str = ""
-    #: chips that the pod occupies at once
+    #: number of chips that the pod occupies at once
     total: int = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Work out what every decision asks for, once."""
+        """Compute total and hash once, since every decision reads them."""
         object.__setattr__(self, "total", total(self.needs))
         key = self.resource, self.needs, self.reads_annotation, self.choice, self.role
         object.__setattr__(self, "_hash", hash(key))
 
     def __hash__(self) -> int:
-        """Of all that makes shapes equal."""
+        """Return the hash of all fields that make shapes equal."""
         return self._hash
 
 
 def total(needs: Iterable[tuple[ContainerKind, int]]) -> int:
-    """How many chips a pod occupies at once.
+    """Return the number of chips that a pod occupies at once.
 
-    The larger of: all app containers and sidecars together; and, for each init
-    container, its count and the sidecars that started before it.
+    This is the larger of two numbers: the sum of all app containers and sidecars, and
+    the largest sum of an init container and the sidecars that started before it.
 
     Args:
         needs: Kind and chips of each container, in the order of admission.
@@ -80,11 +79,11 @@ def total(needs: Iterable[tuple[ContainerKind, int]]) -> int:
 
 
 def conflict(one: Shape, other: Shape) -> bool:
-    """Whether two pods, both not confirmed, must not wait on one node.
+    """Return whether two unconfirmed pods must not be on one node.
 
-    They must not when an Allocate could be meant for either and it matters which:
-    some count occurs in both, and they differ, or they are equal but read their
-    annotations by themselves, so that no other pod's chips can be theirs.
+    They must not if an Allocate could be for either pod and the pods' chips differ.
+    Then some count occurs in both shapes, and either the shapes differ, or the pods
+    read their annotations by themselves and so cannot use each other's chips.
     """
     if one.resource != other.resource:
         return False
@@ -94,17 +93,17 @@ def conflict(one: Shape, other: Shape) -> bool:
 
 
 def refusal(shape: Shape) -> str | None:
-    """Why a pod of this shape can be served nowhere, or None.
+    """Return why no node can serve a pod of this shape, or None.
 
-    Only what holds on every node and product; whether the sum is legal is a matter
-    of the product (`chips.why_not`).
+    Only reasons that hold on every node and product. Whether the sum is legal depends
+    on the product (`chips.find_reason`).
     """
     if all(kind is ContainerKind.INIT for kind, _ in shape.needs):
-        return "NPUs in init containers only: who got them can never be confirmed"
-    whole = total(shape.needs)
-    if shape.reads_annotation and any(count != whole for _, count in shape.needs):
+        return "NPUs in init containers only: which pod has them can never be confirmed"
+    total_chips = total(shape.needs)
+    if shape.reads_annotation and any(count != total_chips for _, count in shape.needs):
         return (
             "a container that reads its chips from the annotation gets all "
-            f"{whole} of the pod, but another number is asked for"
+            f"{total_chips} of the pod, but another number is asked for"
         )
     return None

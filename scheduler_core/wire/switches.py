@@ -1,4 +1,4 @@
-"""The ConfigMaps of leaf switches: which node hangs where, and what jobs make of them.
+"""ConfigMaps of leaf switches: the nodes under each leaf, and its use by jobs.
 
 `basic-tor-node-cm` is read, from the operator:
 
@@ -7,8 +7,8 @@
                     {"server_ip": "1.1.0.0", "npu_count": 8, "slice_id": 0}, …]}, …]}
     tor_level   "single_layer", or nothing
 
-`tor_count` is not read: what programs take it for differs, and the lists say it. A
-server whose address no node has stays in its place, so that positions are right.
+`tor_count` is not read, since programs disagree on its meaning and the lists suffice.
+A server whose address no node has keeps its position, so that all positions are right.
 
 `tor-share-cm` is written, under `nslb-version` 2.0, for clusterd and for people:
 
@@ -36,7 +36,7 @@ NAME = "basic-tor-node-cm"
 TOR_INFO_KEY = "tor_info"
 TOR_LEVEL_KEY = "tor_level"
 
-#: the ConfigMap that says what jobs have made of the leaves
+#: ConfigMap with the use of the leaves by jobs
 SHARE_NAME = "tor-share-cm"
 SHARE_KEY = "global-tor-info"
 
@@ -49,17 +49,17 @@ def parse(
     version: Version = Version.ONE,
     shared_leaves: int = 2,
 ) -> Network:
-    """The network that the ConfigMap describes; nothing runs in it yet.
+    """Parse the network that the ConfigMap describes, without jobs.
 
     Args:
-        tor_info: Text of the key of that name.
+        tor_info: Text of the key `tor_info`.
         nodes: {InternalIP: name of the node}.
-        tor_level: Text of the key of that name; "" when it is missing.
-        version: What the settings ask for; a single layer has none.
+        tor_level: Text of the key `tor_level`; "" when it is missing.
+        version: Version of the settings; a single layer overrides it.
         shared_leaves: As in `Network`.
 
     Raises:
-        WireError: What is wrong, and where.
+        WireError: The text breaks the format.
     """
     root = as_object(parse_json(tor_info, TOR_INFO_KEY), TOR_INFO_KEY)
     path = f"{TOR_INFO_KEY}.server_list"
@@ -81,15 +81,15 @@ def parse(
 
 
 def render_share(network: Network, jobs: Mapping[str, Collection[str]]) -> str:
-    """The text of `global-tor-info`.
+    """Render the text of `global-tor-info`.
 
     Args:
-        network: The leaves as jobs have left them.
-        jobs: {node: names of the jobs that run there}.
+        network: Leaves, with their present use.
+        jobs: {node: names of the jobs on it}.
 
     Source:
         MindCluster ascend-for-volcano, `tor-share-cm`: order of keys; leaves by
-        address, as Go writes a map; names of jobs, which it leaves to chance, by name.
+        address, as Go writes a map. Its order of jobs is random; ours is by name.
     """
     document = {
         leaf.address: {

@@ -1,4 +1,4 @@
-"""Narrowing of parsed JSON: a value of the wanted type, or an error with its path."""
+"""Typed reading of JSON: a value of the expected type, or an error with its path."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,42 +7,44 @@ from typing import TypeAlias
 
 from scheduler_core.wire.annotations import WireError
 
-#: Whole numbers have at most so many bits, their sign included: Go's int64.
+#: number of bits of an integer, its sign included: Go's int64
 _BITS = 64
 
-_Paired: TypeAlias = Callable[[Sequence[tuple[str, object]]], dict[str, object]]
+_ObjectHook: TypeAlias = Callable[[Sequence[tuple[str, object]]], dict[str, object]]
 
 
 def parse_json(text: str, path: str) -> object:
-    """The JSON value that `text` is.
+    """Parse JSON of any type.
 
     Raises:
-        WireError: It is not JSON, too deep to be read, or has half a character.
+        WireError: Not JSON, too deep, or with half a character.
     """
-    return _parsed(text, path, None)
+    return _load_json(text, path, None)
 
 
 def parse_document(text: str, path: str) -> object:
-    """As `parse_json`, of a text that people write: no key may stand there twice.
+    """Parse JSON that people write, in which no object may repeat a key.
 
     Raises:
-        WireError: It is not JSON, or an object has a key twice, of which JSON would
-            drop one in silence.
+        WireError: As `parse_json`, or an object repeats a key. Python's parser would
+            drop one of the two values silently.
     """
-    return _parsed(text, path, partial(_once, path=path))
+    return _load_json(text, path, partial(_reject_duplicates, path=path))
 
 
-def _parsed(text: str, path: str, paired: _Paired | None) -> object:
+def _load_json(text: str, path: str, object_hook: _ObjectHook | None) -> object:
     try:
-        value: object = json.loads(text, object_pairs_hook=paired)
-        # JSON can escape half a character, which nobody could write out again
+        value: object = json.loads(text, object_pairs_hook=object_hook)
+        # JSON can escape half a character, which cannot be encoded again.
         if not text.isascii() or "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except WireError:
         raise
     except UnicodeEncodeError as error:
-        found = error.object[error.start : error.end]
-        raise WireError(path, expected="whole characters", found=found) from None
+        half_character = error.object[error.start : error.end]
+        raise WireError(
+            path, expected="whole characters", found=half_character
+        ) from None
     except RecursionError:
         raise WireError(path, expected="JSON of fewer levels", found=text) from None
     except ValueError as error:
@@ -50,51 +52,53 @@ def _parsed(text: str, path: str, paired: _Paired | None) -> object:
     return value
 
 
-def _once(pairs: Sequence[tuple[str, object]], *, path: str) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if _is_known(key, seen))
-        raise WireError(path, expected="each key of an object once", found=twice)
-    return found
+def _reject_duplicates(
+    pairs: Sequence[tuple[str, object]], *, path: str
+) -> dict[str, object]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys: set[str] = set()
+        repeated = next(key for key, _ in pairs if _is_repeated(key, keys))
+        raise WireError(path, expected="each key of an object once", found=repeated)
+    return document
 
 
-def _is_known(key: str, seen: set[str]) -> bool:
-    known = key in seen
-    seen.add(key)
-    return known
+def _is_repeated(key: str, keys: set[str]) -> bool:
+    is_repeated = key in keys
+    keys.add(key)
+    return is_repeated
 
 
 def as_object(value: object, path: str) -> Mapping[str, object]:
-    """`value`, which must be a JSON object."""
+    """Return `value`, which must be a JSON object."""
     if isinstance(value, dict):
         return value
     raise WireError(path, expected="an object", found=value)
 
 
 def as_array(value: object, path: str) -> Sequence[object]:
-    """`value`, which must be a JSON array."""
+    """Return `value`, which must be a JSON array."""
     if isinstance(value, list):
         return value
     raise WireError(path, expected="a list", found=value)
 
 
 def as_string(value: object, path: str) -> str:
-    """`value`, which must be a JSON string."""
+    """Return `value`, which must be a JSON string."""
     if isinstance(value, str):
         return value
     raise WireError(path, expected="a text", found=value)
 
 
 def as_name(value: object, path: str) -> str:
-    """`value`, which must be a JSON string that is not empty."""
+    """Return `value`, which must be a JSON string that is not empty."""
     if isinstance(value, str) and value:
         return value
     raise WireError(path, expected="a name", found=value)
 
 
 def as_integer(value: object, path: str) -> int:
-    """`value`, which must be a whole number of at most 64 bits."""
+    """Return `value`, which must be a whole number of at most 64 bits."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise WireError(path, expected="a whole number", found=value)
     if value.bit_length() >= _BITS:
@@ -103,7 +107,7 @@ def as_integer(value: object, path: str) -> int:
 
 
 def as_boolean(value: object, path: str) -> bool:
-    """`value`, which must be true or false."""
+    """Return `value`, which must be true or false."""
     if isinstance(value, bool):
         return value
     raise WireError(path, expected="true or false", found=value)

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from agent.claims import ledger as ledgers
-from agent.claims.events import ChipsRead, Effect, PodSeen
-from agent.claims.store import Current
+from agent.claims.events import ChipsRead, Effect, PodUpdated
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -62,27 +62,27 @@ class Effects(list[Effect]):
     """Every effect of a ledger, in order."""
 
 
-def current(*pods: NpuPod, effects: Effects | None = None) -> Current:
+def current(*pods: NpuPod, effects: Effects | None = None) -> LedgerStore:
     """A ledger that has seen these pods."""
     seen = effects if effects is not None else Effects()
-    now = Current(Ledger(product=PRODUCT, node=NODE), seen.append)
+    now = LedgerStore(Ledger(product=PRODUCT, node=NODE), seen.append)
     for each in pods:
-        now.apply(PodSeen(each))
+        now.apply(PodUpdated(each))
     return now
 
 
-def restarted(before: Current, *pods: NpuPod) -> Current:
+def restarted(before: LedgerStore, *pods: NpuPod) -> LedgerStore:
     """The ledger of the next agent, after driver, journal and pods were read."""
     now = current()
     now.apply(ChipsRead(unhealthy=before.ledger.unhealthy, busy=0))
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
     for each in pods:
-        now.apply(PodSeen(each))
+        now.apply(PodUpdated(each))
     now.replace(ledgers.resume(now.ledger))
     return now
 
 
-def slots(now: Current) -> dict[str, tuple[int, ...]]:
+def slots(now: LedgerStore) -> dict[str, tuple[int, ...]]:
     """{pod: the chips that it is to be served from}."""
     return {
         uid.removeprefix("uid-"): chip_sets.ids_of(slot.chips)
@@ -90,7 +90,7 @@ def slots(now: Current) -> dict[str, tuple[int, ...]]:
     }
 
 
-def holds(now: Current) -> dict[int, tuple[str, str, tuple[int, ...]]]:
+def holds(now: LedgerStore) -> dict[int, tuple[str, str, tuple[int, ...]]]:
     """{sequence: whose it is (pod/container), whose slot it came from, its chips}."""
     return {
         sequence: (

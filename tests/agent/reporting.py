@@ -9,10 +9,10 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry
 
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look, step
+from agent.health.conditions import Health, ReadingTaken, step
 from agent.observe.metrics import Metrics
 from agent.report import content
-from agent.report.content import Picture
+from agent.report.content import NodeReport
 from agent.report.reporter import Reporter
 from kube import configmaps, nodes
 from kube.client import Client
@@ -28,11 +28,11 @@ NAMESPACE = "kube-system"
 PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 
 
-def drawn(sequence: int) -> Picture:
+def drawn(sequence: int) -> NodeReport:
     reading = file.parse("product: atlas-800-training\n")
-    health, _ = step(Health(), Look(reading=reading), 0.0)
+    health, _ = step(Health(), ReadingTaken(reading=reading), 0.0)
     affinity = Affinity(sequence=sequence)
-    return content.picture(reading, health, taken=(), affinity=affinity)
+    return content.node_report(reading, health, taken=(), affinity=affinity)
 
 
 ONE, TWO = drawn(1), drawn(2)
@@ -68,9 +68,9 @@ class World:
         except NotFoundError:
             return None
 
-    async def standing(self, shown: Picture) -> ConfigMap:
+    async def standing(self, shown: NodeReport) -> ConfigMap:
         """The ConfigMap, once it says what is shown, as of now."""
-        data = content.wanted(shown, update_time=int(self.clock.now_s))
+        data = content.configmap_data(shown, update_time=int(self.clock.now_s))
         del data["ManuallySeparateNPU"]
 
         async def stands() -> ConfigMap | None:

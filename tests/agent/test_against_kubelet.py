@@ -1,7 +1,7 @@
 """The agent with its real gRPC servicer against the embedded kubelet.
 
 Smaller than the machine over the pure ledger: it is slow, and it is there to
-show that ledger, servicer, reconciler and publisher together do what the pure
+show that ledger, servicer, reconciler and annotator together do what the pure
 ledger promises. A pod is bound as the extender binds: claim and binding in one
 call.
 """

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.api_client import KUBELET_PODS_S, Api
+from agent.api_client import KUBELET_PODS_S, ApiClient
 from agent.claims.annotations import Patch, PatchError
 from kube.client import Client
 from kube.credentials import Credentials
@@ -31,7 +31,9 @@ class SlowTokens:
 async def test_a_token_that_does_not_come_is_waited_for_only_so_long() -> None:
     given = Credentials(KUBELET, tokens=SlowTokens())
     client = Client(given)
-    api = Api(client, Recorder(client, component="c"), given=given, url=KUBELET)
+    api = ApiClient(
+        client, Recorder(client, component="c"), credentials=given, url=KUBELET
+    )
 
     started = asyncio.get_running_loop().time()
     with pytest.raises(UnreachableError, match=r"/pods: no answer within 0\.5 s"):
@@ -44,7 +46,9 @@ async def test_a_conflict_of_writers_is_tried_again_and_another_pod_is_not() -> 
     patch = Patch(uid="u", namespace="ns", name="p", annotations={}, resource=RESOURCE)
     async with scripted() as script, client_of(script) as client:
         given = Credentials(script.url)
-        api = Api(client, Recorder(client, component="c"), given=given, url="")
+        api = ApiClient(
+            client, Recorder(client, component="c"), credentials=given, url=""
+        )
         script.will(
             refusal(409, "Conflict", "the object has been modified"),
             refusal(409, "Conflict", "Precondition failed: UID in precondition: u"),

@@ -18,24 +18,24 @@ VOLCANO = (
 )
 
 
-def translated(*argv: str, **environ: str) -> Translation:
-    return mindcluster_flags.translated(argv, environ, prefix="ASCEND_AGENT")
+def translate(*argv: str, **environ: str) -> Translation:
+    return mindcluster_flags.translate(argv, environ, prefix="ASCEND_AGENT")
 
 
 def problems(*argv: str) -> tuple[str, ...]:
     with pytest.raises(SettingsError) as caught:
-        translated(*argv)
+        translate(*argv)
     return caught.value.problems
 
 
 def test_our_own_words_are_left_as_they_are() -> None:
     own = ("--node-name", "n1", "--mode=standalone", "stray")
 
-    assert translated(*own) == Translation(argv=own)
+    assert translate(*own) == Translation(argv=own)
 
 
 def test_the_daemonset_for_volcano_keeps_working() -> None:
-    found = translated(*VOLCANO)
+    found = translate(*VOLCANO)
 
     assert found == Translation(
         argv=("--mode=scheduled", "--log-level=info", "--listen=:11251")
@@ -45,11 +45,11 @@ def test_the_daemonset_for_volcano_keeps_working() -> None:
 
 
 def test_without_volcano_there_is_no_scheduler_of_ours() -> None:
-    assert translated("-presetVirtualDevice=true").argv == ("--mode=standalone",)
+    assert translate("-presetVirtualDevice=true").argv == ("--mode=standalone",)
 
 
 def test_the_period_and_the_kubelets_pods() -> None:
-    found = translated(
+    found = translate(
         "-volcanoType",
         "-listWatchPeriod",
         "10",
@@ -65,7 +65,7 @@ def test_the_period_and_the_kubelets_pods() -> None:
 
 
 def test_our_own_names_count_first() -> None:
-    found = translated(
+    found = translate(
         *("--mode=standalone", "-volcanoType=true", "-logLevel=3"),
         ASCEND_AGENT_LOG_LEVEL="debug",
     )
@@ -84,13 +84,13 @@ def test_our_own_names_count_first() -> None:
     ],
 )
 def test_levels_of_the_log_have_names(number: str, level: str) -> None:
-    argv = translated("-volcanoType=true", f"-logLevel={number}").argv
+    argv = translate("-volcanoType=true", f"-logLevel={number}").argv
 
     assert load(Settings, argv, {"NODE_NAME": "n1"}).log_level == level
 
 
 def test_what_means_nothing_is_said_once_if_it_was_asked_for() -> None:
-    assert translated("-hotReset=2", "-maxAge=7", "-logFile=/x").idle == (
+    assert translate("-hotReset=2", "-maxAge=7", "-logFile=/x").idle == (
         "-hotReset: chips are not reset",
         "-logFile: logs go to standard error",
     )
@@ -122,11 +122,11 @@ def test_what_would_give_something_else_is_refused_all_at_once() -> None:
 
 
 def test_version_with_one_dash() -> None:
-    assert translated("-version").argv == ("--version",)
+    assert translate("-version").argv == ("--version",)
 
 
 @pytest.mark.parametrize("name", sorted(mindcluster_flags._FLAGS))
 def test_every_flag_takes_its_own_default(name: str) -> None:
     default = mindcluster_flags._FLAGS[name].default
 
-    assert translated(f"-{name}={default}").idle == ()
+    assert translate(f"-{name}={default}").idle == ()

@@ -7,7 +7,7 @@ import pytest
 
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy, values
-from agent.claims.annotations import affinity, patches
+from agent.claims.annotations import make_affinity, plan_patches
 from agent.claims.events import (
     AllocateAsked,
     AwaitClaim,
@@ -18,14 +18,14 @@ from agent.claims.events import (
     Identity,
     Noted,
     PassEnded,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     PreferenceAsked,
     Preferred,
     Refused,
     ResourcesRead,
 )
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from tests.agent.node import RESOURCE, Effects, current, ids, pod
 
 EVERY_ID = ids(*range(8))
@@ -37,11 +37,11 @@ def granted(effects: tuple[Effect, ...]) -> tuple[int, ...]:
     return chips
 
 
-def asks(now: Current, *chips: int) -> tuple[int, ...]:
+def asks(now: LedgerStore, *chips: int) -> tuple[int, ...]:
     return granted(now.apply(AllocateAsked(ids(*chips), last_call=True)))
 
 
-def shows(now: Current, name: str, *chips: int) -> None:
+def shows(now: LedgerStore, name: str, *chips: int) -> None:
     """pod-resources shows these ids for a pod."""
     sequence = now.ledger.sequence
     now.apply(
@@ -72,7 +72,7 @@ def test_the_worked_example_of_the_seed() -> None:
     asks(now, 7, 0)
     shows(now, "train", 7, 0)
 
-    (patch,) = patches(now.ledger, host_ip="10.0.0.1")
+    (patch,) = plan_patches(now.ledger, host_ip="10.0.0.1")
     assert patch.annotations["huawei.com/kltDev"] == "Ascend910-0,Ascend910-7"
     assert patch.annotations["huawei.com/AscendReal"] == "Ascend910-0,Ascend910-1"
 
@@ -151,7 +151,7 @@ def test_a_mis_steered_pod_costs_a_full_node_no_place() -> None:
     for _ in range(7):
         free = tuple(
             name
-            for name, healthy in occupancy.devices(now.ledger)
+            for name, healthy in occupancy.list_devices(now.ledger)
             if healthy and name not in taken
         )
         taken.add(free[0])
@@ -166,9 +166,9 @@ def test_an_id_is_as_healthy_as_the_chip_behind_it() -> None:
 
     now.apply(ChipsRead(unhealthy=0b1, busy=0))
 
-    unhealthy = [n for n, healthy in occupancy.devices(now.ledger) if not healthy]
+    unhealthy = [n for n, healthy in occupancy.list_devices(now.ledger) if not healthy]
     assert unhealthy == ["Ascend910-7"]
-    assert [name for name, _ in occupancy.devices(now.ledger)] == list(EVERY_ID)
+    assert [name for name, _ in occupancy.list_devices(now.ledger)] == list(EVERY_ID)
 
 
 def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
@@ -178,17 +178,17 @@ def test_a_hold_ends_only_when_api_server_kubelet_and_processes_agree() -> None:
     stages: list[int] = []
 
     now.apply(PassEnded(quiet=True))  # the pod lives
-    stages.append(values.held(now.ledger))
-    now.apply(PodGone("uid-train"))
+    stages.append(values.held_chips(now.ledger))
+    now.apply(PodDeleted("uid-train"))
     now.apply(PassEnded(quiet=True))  # the kubelet still shows it
-    stages.append(values.held(now.ledger))
+    stages.append(values.held_chips(now.ledger))
     now.apply(ChipsRead(unhealthy=0, busy=0b1))
     shows(now, "train")
     now.apply(PassEnded(quiet=True))  # a process is on the chip
-    blocked = affinity(now.ledger).held + affinity(now.ledger).releasing
+    blocked = make_affinity(now.ledger).held + make_affinity(now.ledger).releasing
     now.apply(ChipsRead(unhealthy=0, busy=0))
     now.apply(PassEnded(quiet=True))
-    stages.append(values.held(now.ledger))
+    stages.append(values.held_chips(now.ledger))
 
     assert stages == [1, 1, 0]
     assert 0 in blocked
@@ -199,7 +199,7 @@ def test_without_a_journal_both_the_ids_and_the_claims_chips_stay_reserved() -> 
 
     shows(now, "train", 6, 7)
 
-    assert set(affinity(now.ledger).held) == {0, 1, 6, 7}
+    assert set(make_affinity(now.ledger).held) == {0, 1, 6, 7}
 
 
 def test_a_swap_that_was_half_written_is_finished_by_the_next_agent() -> None:
@@ -211,7 +211,7 @@ def test_a_swap_that_was_half_written_is_finished_by_the_next_agent() -> None:
     after = current()
     after.replace(ledgers.restore(after.ledger, before.ledger.holds.values()))
     for each in (first, second):
-        after.apply(PodSeen(each))
+        after.apply(PodUpdated(each))
     after.replace(ledgers.resume(after.ledger))
 
     assert asks(after, 2, 3) == (2, 3)

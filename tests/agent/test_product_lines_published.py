@@ -9,29 +9,29 @@ from prometheus_client import CollectorRegistry
 from agent import wiring
 from agent.claims import occupancy
 from agent.claims.events import AllocateAsked
-from agent.claims.refusals import bad_ids
+from agent.claims.refusals import render_bad_ids
 from agent.claims.values import Hold, Ledger
 from agent.devices.poller import Observation
 from agent.devices.reading import Reading
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look, step
-from agent.health.findings import Findings, Separated
+from agent.health.conditions import Health, ReadingTaken, step
+from agent.health.findings import Findings, SeparatedNames
 from agent.journal import writer
 from agent.journal.file import Journal, JournalContents
-from agent.journal.writer import Holdbook
-from agent.monitor.chips import Clocks, Diagnosis
-from agent.monitor.driver import Sight
-from agent.observe.announcer import News
+from agent.journal.writer import JournalWriter
+from agent.monitor.chips import ChipMonitor, Clocks
+from agent.monitor.driver import DriverMonitor
+from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
 from agent.plugin import cdi
-from agent.plugin.mounts import Mount, Mounting
+from agent.plugin.mounts import MountMethod, Mounts
 from agent.report import content
-from agent.report.content import Picture
+from agent.report.content import NodeReport
 from agent.settings import Settings
 from agent.status import document as status_document
 from agent.status.document import View
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.events import Recorder
 from scheduler_core.wire.deviceinfo import Affinity
 from scheduler_core.wire.faults import UpgradeReason, parse_separated
@@ -50,31 +50,31 @@ READING = file.parse(MACHINE)
 TRAINING, INFERENCE = READING.lines
 
 
-def drawn(reading: Reading, **parts: object) -> Picture:
-    health, _ = step(Health(), Look(reading=reading), 0.0)
+def drawn(reading: Reading, **parts: object) -> NodeReport:
+    health, _ = step(Health(), ReadingTaken(reading=reading), 0.0)
     affinity = parts.pop("affinity", Affinity(sequence=1))
     assert isinstance(affinity, Affinity)
     findings = Findings(**parts)  # type: ignore[arg-type]  # as a test says
-    return content.picture(
+    return content.node_report(
         reading, health, taken=affinity.held, affinity=affinity, findings=findings
     )
 
 
-def both() -> Picture:
+def both() -> NodeReport:
     hand = UpgradeReason(
         chip=8, code="", level="ManuallySeparateNPU", type="FaultAutofill", time_ms=9
     )
-    return content.of_node(
+    return content.merge_lines(
         [
             drawn(
                 TRAINING,
                 affinity=Affinity(held=(0, 1), sequence=3),
-                separated=Separated(text="", read="x", names=""),
+                separated=SeparatedNames(text="", read="x", names=""),
             ),
             drawn(
                 INFERENCE,
                 affinity=Affinity(held=(8,), lost=(8,), sequence=4),
-                separated=Separated(
+                separated=SeparatedNames(
                     text="Ascend310P-8", read="x", names="Ascend310P-8"
                 ),
                 upgrades=(hand,),
@@ -84,7 +84,7 @@ def both() -> Picture:
 
 
 def test_the_configmap_of_two_lines_byte_for_byte(pytestconfig: pytest.Config) -> None:
-    text = as_text(content.wanted(both(), update_time=1_700_000_000))
+    text = as_text(content.configmap_data(both(), update_time=1_700_000_000))
 
     path = GOLDEN / "configmap-lines.txt"
     if pytestconfig.getoption("--update-golden"):
@@ -110,9 +110,9 @@ faults: [{chip: 0, code: "80E01801"}, {chip: 17, code: "80E18402"}]
 beside: [{product: atlas-300i-chip, chips: [16, 17, 18, 19]}]
 """
     lines = file.parse(machine).lines
-    shown = content.of_node([drawn(line) for line in lines])
+    shown = content.merge_lines([drawn(line) for line in lines])
 
-    data = content.wanted(shown, update_time=1)
+    data = content.configmap_data(shown, update_time=1)
     listed = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     faults = json.loads(listed["huawei.com/Ascend310P-Fault"])
     assert [fault["npu_name"] for fault in faults] == ["Ascend310P-0", "Ascend310-17"]
@@ -121,14 +121,14 @@ beside: [{product: atlas-300i-chip, chips: [16, 17, 18, 19]}]
 
 def test_names_of_separated_chips_stay_as_they_stand_while_they_are_right() -> None:
     read = "Ascend310P-8, Ascend910-3"
-    right = Separated(text=read, read=read, names="Ascend910-3")
-    also_right = Separated(text=read, read=read, names="Ascend310P-8")
-    wrong = Separated(text="", read=read, names="")
+    right = SeparatedNames(text=read, read=read, names="Ascend910-3")
+    also_right = SeparatedNames(text=read, read=read, names="Ascend310P-8")
+    wrong = SeparatedNames(text="", read=read, names="")
 
-    def text(*lines: Separated) -> str:
+    def text(*lines: SeparatedNames) -> str:
         rows = zip((TRAINING, INFERENCE), lines, strict=True)
         shown = [drawn(reading, separated=said) for reading, said in rows]
-        return content.of_node(shown).separated.text
+        return content.merge_lines(shown).separated.text
 
     assert text(right, also_right) == read
     assert text(right, wrong) == "Ascend910-3"
@@ -141,26 +141,28 @@ class World:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         metrics = Metrics(self.registry)
-        self.recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
-        news = News(metrics, self.recorder, node=NODE)
+        self.recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
+        announcer = Announcer(metrics, self.recorder, node=NODE)
         clocks = Clocks(loop_s=lambda: 10.0, wall_ms=lambda: 10_000)
         self.lines = [
-            Diagnosis(
+            ChipMonitor(
                 current(),
                 reading=reading,
                 recover_s=1.0,
-                news=news,
+                announcer=announcer,
                 clocks=clocks,
-                beside=[other.product],
+                other_products=[other.product],
             )
             for reading, other in ((TRAINING, INFERENCE), (INFERENCE, TRAINING))
         ]
-        self.sight = Sight(self.lines, news=news, metrics=metrics)
+        self.driver_monitor = DriverMonitor(
+            self.lines, announcer=announcer, metrics=metrics
+        )
 
     def report(self, names: str) -> list[tuple[int, ...]]:
         """Let the ConfigMap name these; the chips that each line then leaves out."""
         for line in self.lines:
-            line.reported({"ManuallySeparateNPU": names})
+            line.apply_configmap({"ManuallySeparateNPU": names})
         return [
             tuple(sorted(parse_separated(each.names, line.product)))
             for line in self.lines
@@ -191,7 +193,7 @@ def test_a_name_of_no_line_is_told_once_and_changes_neither() -> None:
 
 def test_the_chips_of_all_lines_are_counted_together() -> None:
     world = World()
-    world.sight.observed(Observation(reading=READING, read_at=1.0, took_s=0.1))
+    world.driver_monitor.observe(Observation(reading=READING, read_at=1.0, took_s=0.1))
 
     assert world.metric("chips", condition="healthy") == 8
     assert world.metric("chips", condition="unhealthy") == 2
@@ -200,15 +202,15 @@ def test_the_chips_of_all_lines_are_counted_together() -> None:
 
 def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None:
     registry = CollectorRegistry()
-    recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
-    news = News(Metrics(registry), recorder, node=NODE)
+    recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
+    announcer = Announcer(Metrics(registry), recorder, node=NODE)
     lines = [line.product.resource for line in READING.lines]
     for line in lines:
-        news.rival("kubelet", f"another plugin for {line}", line=line)
+        announcer.rival_state("kubelet", f"another plugin for {line}", resource=line)
 
     found = []
     for line in lines:
-        news.rival("kubelet", "", line=line)
+        announcer.rival_state("kubelet", "", resource=line)
         of = {"of": "kubelet"}
         found.append(registry.get_sample_value("ascend_agent_rival", of))
 
@@ -223,23 +225,28 @@ def test_a_rival_that_has_gone_from_one_line_is_not_gone_from_the_node() -> None
 def test_the_kubelet_is_told_of_no_ids_below_those_of_a_second_line() -> None:
     ledger = Ledger(product=INFERENCE.product, node=NODE)
 
-    assert occupancy.devices(ledger) == (("Ascend310P-8", True), ("Ascend310P-9", True))
+    assert occupancy.list_devices(ledger) == (
+        ("Ascend310P-8", True),
+        ("Ascend310P-9", True),
+    )
     assert occupancy.chip_of(INFERENCE.product, "Ascend310P-3") == -1
-    assert "from Ascend310P-8 to Ascend310P-9, found" in bad_ids(ledger, (), ["x"])
+    assert "from Ascend310P-8 to Ascend310P-9, found" in render_bad_ids(
+        ledger, (), ["x"]
+    )
 
 
 async def test_one_journal_keeps_the_holds_of_all_lines_and_those_of_others(
     tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path / "holds", boot_id="boot", node=NODE)
-    book = Holdbook(
+    book = JournalWriter(
         journal, boot_id="boot", observe_s=lambda _: None, on_failure=pytest.fail
     )
     lines = current(pod("train", [3])), current(pod("other", [4]))
     for line in lines:
         book.follow(line)
     gone = Hold(sequence=1, kubelet_ids=("Ascend310-7",), chips=(7,), slot="u", need=0)
-    book.keep([writer.entry(gone, "boot")])
+    book.keep([writer.make_entry(gone, "boot")])
 
     for line, chip in zip(lines, (3, 4), strict=True):
         line.apply(AllocateAsked(ids(chip), last_call=True))
@@ -257,10 +264,12 @@ def test_a_hold_of_which_no_id_is_left_is_of_the_line_whose_chips_it_keeps(
     left = Hold(
         sequence=1, kubelet_ids=(), chips=(), reserved=(chip,), slot="u", need=0
     )
-    entry = writer.entry(left, "boot")
+    entry = writer.make_entry(left, "boot")
 
     owners = [
-        line.product.key for line in READING.lines if writer.is_of(entry, line.product)
+        line.product.key
+        for line in READING.lines
+        if writer.is_of_line(entry, line.product)
     ]
     assert owners == [TRAINING.product.key if chip == 3 else INFERENCE.product.key]
 
@@ -274,7 +283,7 @@ def test_a_person_reads_the_names_of_chips_where_numbers_are_not_enough() -> Non
             driver_problem="",
             ledger=Ledger(product=line.product, node=NODE),
             reading=line,
-            health=step(Health(), Look(reading=line), 0.0)[0],
+            health=step(Health(), ReadingTaken(reading=line), 0.0)[0],
             changes=(),
         )
         for line in READING.lines
@@ -292,15 +301,15 @@ def test_the_cdi_spec_has_the_chips_of_all_lines_whoever_writes_it(
     own: int, tmp_path: Path
 ) -> None:
     (tmp_path / "davinci_manager").touch()
-    mounting = Mounting(
-        Mount.CDI,
-        hardware=lambda: READING.lines[own],
+    mounts = Mounts(
+        MountMethod.CDI,
+        last_reading=lambda: READING.lines[own],
         cdi_dir=tmp_path,
         dev=tmp_path,
-        beside=lambda: READING.lines[1 - own : 2 - own],
+        other_readings=lambda: READING.lines[1 - own : 2 - own],
     )
 
-    assert mounting.problem() is None
+    assert mounts.problem() is None
     spec = json.loads((tmp_path / cdi.FILE).read_text())
     assert [device["name"] for device in spec["devices"]] == [
         str(chip) for chip in range(10)

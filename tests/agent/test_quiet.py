@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.health.rules import FaultConfig
-from agent.monitor.fault_config import FaultWatch
+from agent.monitor.fault_config import FaultConfigWatch
 from kube.objects import Pod
 from kube.reflector import ListWatch
 from tests.agent.reporting import NAMESPACE, drawn, reporting
@@ -120,8 +120,8 @@ async def an_agent(api: Any) -> AsyncIterator[Any]:
     """All of an agent that speaks to the API server while no pod comes or goes."""
     pods = ListWatch(api, "/api/v1/pods", Pod)
     configured: list[FaultConfig] = []
-    faults = FaultWatch(
-        api, namespace=NAMESPACE, apply=configured.append, complain=unexpected
+    faults = FaultConfigWatch(
+        api, namespace=NAMESPACE, apply=configured.append, on_problem=unexpected
     )
     async with reporting(api) as world:
         tasks = {
@@ -142,12 +142,12 @@ def unexpected(problem: str) -> None:
 @pytest.mark.looptime
 async def test_a_day_costs_few_requests_and_leaves_nothing_behind() -> None:
     """Every second hour nothing happens, in the others something each ten minutes."""
-    api, pictures = _Api(), (drawn(1), drawn(2))
+    api, reports = _Api(), (drawn(1), drawn(2))
     idle, busy = 0, 0
     objects: list[int] = []
 
     async with an_agent(api) as world:
-        world.reporter.publish(pictures[0])
+        world.reporter.publish(reports[0])
         await asyncio.sleep(60)
         at_first = api.asked.total()
         for _ in range(12):
@@ -155,7 +155,7 @@ async def test_a_day_costs_few_requests_and_leaves_nothing_behind() -> None:
             await asyncio.sleep(HOUR_S)
             idle += api.asked.total() - before
             for change in range(CHANGES):
-                world.reporter.publish(pictures[(change + 1) % 2])
+                world.reporter.publish(reports[(change + 1) % 2])
                 await asyncio.sleep(HOUR_S / CHANGES)
             gc.collect()
             objects.append(len(gc.get_objects()))

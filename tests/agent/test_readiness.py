@@ -5,7 +5,7 @@ def test_it_is_ready_when_nothing_is_missing() -> None:
     ready = Readiness(driver="the driver has not been read yet")
 
     before = ready()
-    ready.has("driver")
+    ready.set_ready("driver")
 
     assert (before, ready()) == ("the driver has not been read yet", None)
 
@@ -13,10 +13,10 @@ def test_it_is_ready_when_nothing_is_missing() -> None:
 def test_a_part_is_asked_when_all_else_is_there() -> None:
     ready = Readiness(pods="pods are not known yet")
     answers: list[str | None] = ["not registered yet", None]
-    ready.ask(lambda: answers.pop(0))
+    ready.add_check(lambda: answers.pop(0))
 
     first = ready()
-    ready.has("pods")
+    ready.set_ready("pods")
 
     assert [first, ready(), ready()] == [
         "pods are not known yet",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.errors import CredentialsError
 from tests.agent.site import SETTLED_S, Site
 
@@ -59,7 +59,7 @@ def test_a_token_that_cannot_be_used_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b"verysecret\x00")
 
     with pytest.raises(CredentialsError) as refused:
-        direct("https://api.test", tmp_path)
+        from_url("https://api.test", tmp_path)
 
     assert "11 bytes" in str(refused.value)
     assert "verysecret" not in str(refused.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.settings import Settings
-from agent.settings_reload import PAUSE_S, Resettling, has_file
+from agent.settings_reload import PAUSE_S, SettingsReload, has_file
 from service.settings import SettingsError, load
 
 
@@ -17,7 +17,7 @@ def told(*argv: str) -> Settings:
 class World:
     def __init__(self) -> None:
         self.levels: list[str] = []
-        self.resettling = Resettling(told(), told, set_level=self.levels.append)
+        self.reload = SettingsReload(told(), told, set_level=self.levels.append)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_how_much_is_logged_follows_at_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     for level in ("debug", "debug", "info"):
-        world.resettling.look(told("--log-level", level))
+        world.reload.apply(told("--log-level", level))
 
     assert world.levels == ["debug", "info"]
     assert caplog.records == []
@@ -39,10 +39,10 @@ def test_of_all_else_it_is_said_once_that_a_restart_is_needed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     changed = told("--recover-s", "3", "--listen", ":1")
-    world.resettling.look(changed)
-    world.resettling.look(changed)
-    world.resettling.look(told())  # taken back
-    world.resettling.look(changed)
+    world.reload.apply(changed)
+    world.reload.apply(changed)
+    world.reload.apply(told())  # taken back
+    world.reload.apply(changed)
 
     assert world.levels == []
     assert [(each.message, each.__dict__["reason"]) for each in caplog.records] == 2 * [
@@ -54,8 +54,8 @@ def test_what_is_wrong_changes_nothing_and_is_said_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = SettingsError(["file: expected a number, found 'x'"])
-    world.resettling.look(wrong)
-    world.resettling.look(wrong)
+    world.reload.apply(wrong)
+    world.reload.apply(wrong)
 
     assert world.levels == []
     assert [(each.message, each.__dict__["reason"]) for each in caplog.records] == [
@@ -72,7 +72,7 @@ async def test_the_file_is_looked_at_again_and_again(tmp_path: Path) -> None:
         file.write_text("log-level: debug\n")
         return told("--config", str(file))
 
-    following = Resettling(
+    following = SettingsReload(
         told("--config", str(file)), again, set_level=looks.put_nowait, pause_s=0.01
     )
     task = asyncio.create_task(following.run())

@@ -11,15 +11,15 @@ from agent.claims.events import (
     AllocateAsked,
     ChipsRead,
     Granted,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     PreferenceAsked,
     Preferred,
     Refused,
     ResourcesRead,
 )
 from agent.claims.standalone import Plan, Wish
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -32,14 +32,16 @@ ALL = PRODUCT.all_chips
 
 def ledger(free: int = ALL) -> Ledger:
     """A node of which only these chips may be given."""
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
+    )
     now.apply(ChipsRead(unhealthy=ALL & ~free, busy=0))
     return now.ledger
 
 
 def planned(free: int, wished: Wish, *places: int) -> Plan:
     node = ledger(free)
-    slot = standalone.slot_of_nobody(node, wished.now)
+    slot = standalone.make_ownerless_slot(node, wished.count_now)
     return standalone.plan(node, slot, wished, places or (ALL,))
 
 
@@ -66,16 +68,16 @@ def test_every_mask_gives_the_cores_choice_or_as_many_chips_as_asked(
     count: int,
 ) -> None:
     for free in range(ALL + 1):
-        found = planned(free, Wish(given=0, now=count, later=0))
+        found = planned(free, Wish(chips_held=0, count_now=count, count_later=0))
         best = chip_sets.choose(PRODUCT, free, count)
         if best:
-            assert found == Plan(now=best, whole=best)
+            assert found == Plan(for_container=best, for_pod=best)
         elif free.bit_count() >= count:
-            assert found.now == found.whole
-            assert found.now.bit_count() == count
-            assert not found.now & ~free
+            assert found.for_container == found.for_pod
+            assert found.for_container.bit_count() == count
+            assert not found.for_container & ~free
         else:
-            assert found == Plan(now=0, whole=0)
+            assert found == Plan(for_container=0, for_pod=0)
 
 
 @given(st.data())
@@ -89,52 +91,61 @@ def test_it_is_so_for_every_product(product: Product, data: st.DataObject) -> No
         Ledger(product=product, node=NODE, standalone=True),
         unhealthy=product.all_chips & ~free,
     )
-    slot = standalone.slot_of_nobody(node, count)
-    wished = Wish(given=0, now=count, later=later)
+    slot = standalone.make_ownerless_slot(node, count)
+    wished = Wish(chips_held=0, count_now=count, count_later=later)
 
     found = standalone.plan(node, slot, wished, (near, product.all_chips))
 
-    assert found.now.bit_count() == (count if free.bit_count() >= count else 0)
-    assert not found.now & ~found.whole
-    assert not found.whole & ~free
+    assert found.for_container.bit_count() == (
+        count if free.bit_count() >= count else 0
+    )
+    assert not found.for_container & ~found.for_pod
+    assert not found.for_pod & ~free
     together = chip_sets.choose(product, free, count + later)
     if together:
-        assert chip_sets.is_legal(product, found.whole)
-        assert found.whole.bit_count() == count + later
+        assert chip_sets.is_legal(product, found.for_pod)
+        assert found.for_pod.bit_count() == count + later
 
 
 def test_chips_that_the_kubelet_names_are_taken_where_they_are_legal() -> None:
-    wished = Wish(given=0, now=2, later=0)
+    wished = Wish(chips_held=0, count_now=2, count_later=0)
 
-    assert planned(ALL, wished, 0b0110_0000, ALL).now == 0b0110_0000
-    assert planned(ALL, wished, 0b0001_1000, ALL).now == 0b0000_0011
+    assert planned(ALL, wished, 0b0110_0000, ALL).for_container == 0b0110_0000
+    assert planned(ALL, wished, 0b0001_1000, ALL).for_container == 0b0000_0011
 
 
 def test_a_container_leaves_room_for_those_after_it() -> None:
     # a ring with one free chip is no place for the first of two
-    assert planned(0b0111_0001, Wish(given=0, now=1, later=1)) == Plan(
-        now=0b0001_0000, whole=0b0011_0000
+    assert planned(0b0111_0001, Wish(chips_held=0, count_now=1, count_later=1)) == Plan(
+        for_container=0b0001_0000, for_pod=0b0011_0000
     )
     # what the pod has already decides about the rest
-    assert planned(0b1111_0010, Wish(given=0b1, now=1, later=0)).now == 0b10
+    assert (
+        planned(
+            0b1111_0010, Wish(chips_held=0b1, count_now=1, count_later=0)
+        ).for_container
+        == 0b10
+    )
 
 
 def test_a_container_is_legal_by_itself_where_its_pod_cannot_be() -> None:
     # two and one are three: no pod may have three, but a container two
-    assert planned(0b1001_0011, Wish(given=0, now=2, later=1)) == Plan(
-        now=0b0000_0011, whole=0b0000_0011
+    assert planned(0b1001_0011, Wish(chips_held=0, count_now=2, count_later=1)) == Plan(
+        for_container=0b0000_0011, for_pod=0b0000_0011
     )
 
 
 def test_pods_are_served_in_the_order_of_their_creation() -> None:
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
+    )
     later, early, same = (
         pod("a", "2026-01-01T00:00:02Z"),
         pod("c", "2026-01-01T00:00:01Z"),
         pod("b", "2026-01-01T00:00:01Z"),
     )
     for each in (later, early, same):
-        now.apply(PodSeen(each))
+        now.apply(PodUpdated(each))
 
     slots = sorted(now.ledger.slots.values(), key=lambda slot: slot.predicate_time)
 
@@ -142,16 +153,18 @@ def test_pods_are_served_in_the_order_of_their_creation() -> None:
     assert all(slot.chips == 0 for slot in slots)
 
 
-def gone(busy: int = 0) -> Current:
+def gone(busy: int = 0) -> LedgerStore:
     """A node on which a pod had two chips until a moment ago."""
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
-    now.apply(PodSeen(pod("a", "")))
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
+    )
+    now.apply(PodUpdated(pod("a", "")))
     now.apply(AllocateAsked(ids(0), last_call=True))
     shown = {"main": frozenset(ids(0))}
     now.apply(ResourcesRead(uid="a", containers=shown, as_of=1, until=1, quiet=True))
     now.apply(ChipsRead(unhealthy=ALL & ~0b1, busy=busy))
-    now.apply(PodGone("a"))
-    now.apply(PodSeen(pod("b", "")))
+    now.apply(PodDeleted("a"))
+    now.apply(PodUpdated(pod("b", "")))
     return now
 
 
@@ -184,7 +197,7 @@ def test_what_a_living_pod_holds_stays_whatever_the_kubelet_offers() -> None:
     now.apply(AllocateAsked(ids(0), last_call=False))
     shown = {"main": frozenset(ids(0))}
     now.apply(ResourcesRead(uid="b", containers=shown, as_of=2, until=2, quiet=True))
-    now.apply(PodSeen(pod("c", "")))
+    now.apply(PodUpdated(pod("c", "")))
 
     now.apply(PreferenceAsked(ids(*range(8)), (), 1))
     (refused,) = now.apply(AllocateAsked(ids(0), last_call=False))

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.population import Population, member_name, node_name, uid_of
 from extender.cache import decode
 from extender.cache.cache import Cache, step
-from extender.cache.events import PodSeen
+from extender.cache.events import PodUpdated
 from extender.gang import membership
 from kube import objects
 from scheduler_core.node.chip_mask import ids_of
@@ -38,8 +38,8 @@ def cache_of(population: Population) -> Cache:
 def test_nodes_reports_and_pods_agree_on_what_is_free() -> None:
     cache = cache_of(SOME)
 
-    assert len(cache.hosts) == SOME.nodes
-    assert not cache.waiting  # all claims have been served
+    assert len(cache.nodes) == SOME.nodes
+    assert not cache.unconfirmed_claims  # all claims have been served
     free = {state.name: ids_of(state.free) for state in cache.cluster}
     assert free == {
         node_name(number): tuple(sorted({*range(8)} - {*SOME.chips_held(number)}))
@@ -58,8 +58,8 @@ def test_a_report_of_broken_chips_leaves_nothing_free() -> None:
     step(cache, told, NOW_S)
 
     assert found.metadata.resource_version == "77"
-    assert cache.cluster.line(RESOURCE)[node_name(4)].free == 0
-    assert cache.cluster.line(RESOURCE)[node_name(5)].free != 0
+    assert cache.cluster.nodes(RESOURCE)[node_name(4)].free == 0
+    assert cache.cluster.nodes(RESOURCE)[node_name(5)].free != 0
 
 
 def test_the_pods_that_wait_are_one_job_in_their_order() -> None:
@@ -68,7 +68,7 @@ def test_the_pods_that_wait_are_one_job_in_their_order() -> None:
 
     assert gang.size is not None
     assert gang.size.count == SOME.gang
-    assert sorted(gang.seats, key=gang.place_in_order) == [
+    assert sorted(gang.members, key=gang.rank_key) == [
         uid_of(member_name(member)) for member in range(SOME.gang)
     ]
 
@@ -107,5 +107,7 @@ def test_a_cluster_of_nothing_but_a_job_has_its_pods() -> None:
     found = [decode.pod_change(pod(number, bare)) for number in range(bare.pods)]
 
     assert [
-        (each.pod.node, each.pod.total) for each in found if isinstance(each, PodSeen)
+        (each.pod.node, each.pod.total)
+        for each in found
+        if isinstance(each, PodUpdated)
     ] == [("", 8), ("", 8)]

@@ -6,7 +6,7 @@ from benchmarks.population import Population, member_name, node_name, uid_of
 from benchmarks.prepared import serving
 from kube import objects, pods
 from kube.client import Client, object_path
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.reflector import Change, ListWatch, Synced, Upserted
 
 SOME = Population(nodes=3, with_chip=1, without=1, gang=2, reported_s=1_764_000_000)
@@ -27,7 +27,7 @@ async def bind(client: Client, member: int, node: str) -> None:
 
 async def test_lists_come_in_pages_and_a_bind_shows_in_the_watch() -> None:
     news: asyncio.Queue[Change[objects.Pod]] = asyncio.Queue()
-    async with serving(SOME) as url, Client(direct(url)) as client:
+    async with serving(SOME) as url, Client(from_url(url)) as client:
         watch = ListWatch(client, object_path("pods", ""), objects.Pod, page_size=3)
         following = asyncio.create_task(watch.run(news.put_nowait))
         listed = [await news.get() for _ in range(SOME.pods + 1)]
@@ -47,7 +47,7 @@ async def test_lists_come_in_pages_and_a_bind_shows_in_the_watch() -> None:
 
 async def test_a_report_that_is_asked_for_shows_in_the_watch() -> None:
     news: asyncio.Queue[Change[objects.ConfigMap]] = asyncio.Queue()
-    async with serving(SOME) as url, Client(direct(url)) as client:
+    async with serving(SOME) as url, Client(from_url(url)) as client:
         path = object_path("configmaps", "", namespace="kube-system")
         watch = ListWatch(client, path, objects.ConfigMap)
         following = asyncio.create_task(watch.run(news.put_nowait))

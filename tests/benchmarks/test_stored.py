@@ -4,7 +4,7 @@ from benchmarks.population import Population, member_name, node_name, uid_of
 from benchmarks.stored import fill
 from kube import objects, pods
 from kube.client import Client, object_path
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.pager import Listing
 from sandbox.apiserver.server import ApiServer
 
@@ -16,7 +16,7 @@ async def test_what_was_filled_in_is_listed_and_can_be_bound() -> None:
     fill(server, SOME)
     await server.start()
     try:
-        async with Client(direct(server.url)) as client:
+        async with Client(from_url(server.url)) as client:
             listing = Listing(
                 client, object_path("pods", ""), objects.Pod, params={}, page_size=3
             )

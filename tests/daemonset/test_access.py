@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from extender import app as extender_app
-from extender.gang.membership import Told
+from extender.gang.membership import SizeSource
 from extender.settings import Settings
 from service.settings import load
 from tests.agent.site import NODE, PODS, RESOURCE, Site
@@ -179,8 +179,8 @@ def test_of_other_groups_only_what_makes_jobs_is_read() -> None:
     assert read_of_others("extender") == asked
 
 
-def jobs_of_cases() -> list[Told]:
-    found = [membership.told for _, membership in CASES.values()]
+def jobs_of_cases() -> list[SizeSource]:
+    found = [membership.size_source for _, membership in CASES.values()]
     return [told for told in found if told is not None]
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look, step
+from agent.health.conditions import Health, ReadingTaken, step
 from agent.report import content
 from agent.settings import Settings as AgentSettings
 from extender.apiserver import wake
@@ -33,9 +33,11 @@ def test_the_settings_exist() -> None:
 @needs_kubectl
 def test_uninstalling_takes_every_mark_off_the_nodes() -> None:
     reading = file.parse("product: atlas-800-training\n")
-    look = Look(reading=reading, in_use=frozenset(), recover_s=0.0)
+    look = ReadingTaken(reading=reading, in_use=frozenset(), recover_s=0.0)
     health, _ = step(Health(), look, 0.0)
-    drawn = content.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+    drawn = content.node_report(
+        reading, health, taken=(), affinity=Affinity(sequence=1)
+    )
     marks = content.node_marks(drawn)
     (selector,) = pod_templates("base")["ascend-agent"]["spec"]["nodeSelector"]
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look, step
+from agent.health.conditions import Health, ReadingTaken, step
 from agent.report import content
 from scheduler_core.products.table import PRODUCTS
-from scheduler_core.wire import annotations, deviceinfo, job_kind_marks
+from scheduler_core.wire import annotations, deviceinfo, job_annotations
 from scheduler_core.wire.deviceinfo import Affinity
 from tests.daemonset.rendered import (
     DAEMONSET,
@@ -92,14 +92,14 @@ def test_the_claims_are_those_that_are_written_at_bind_and_after() -> None:
         annotations.PREDICATE_TIME,
         *CONFIGURATIONS,
     }
-    assert f"k == '{job_kind_marks.RANK_INDEX}'" in CLAIMS["places"]
+    assert f"k == '{job_annotations.RANK_INDEX}'" in CLAIMS["places"]
     assert keys(CLAIMS["places"]) == {
-        job_kind_marks.DISTRIBUTED_JOB,
-        job_kind_marks.IS_HEALTHY,
-        job_kind_marks.IS_SHARED_TOR,
-        job_kind_marks.SHARED_TOR_IP,
-        job_kind_marks.SUPER_POD_ID,
-        job_kind_marks.SUPER_POD_RANK,
+        job_annotations.DISTRIBUTED_JOB,
+        job_annotations.IS_HEALTHY,
+        job_annotations.IS_SHARED_TOR,
+        job_annotations.SHARED_TOR_IP,
+        job_annotations.SUPER_POD_ID,
+        job_annotations.SUPER_POD_RANK,
     }
 
 
@@ -132,9 +132,11 @@ def test_no_other_key_is_a_claim(key: str) -> None:
 def test_an_agent_may_set_the_marks_of_its_node() -> None:
     """Those of every kind of server, with all that a driver can tell."""
     reading = file.parse("product: atlas-800-training\n")
-    look = Look(reading=reading, in_use=frozenset(), recover_s=0.0)
+    look = ReadingTaken(reading=reading, in_use=frozenset(), recover_s=0.0)
     health, _ = step(Health(), look, 0.0)
-    drawn = content.picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+    drawn = content.node_report(
+        reading, health, taken=(), affinity=Affinity(sequence=1)
+    )
     written: set[str] = set()
     for product in PRODUCTS:
         told = replace(

@@ -85,7 +85,7 @@ async def test_a_job_of_which_one_pod_has_no_cpu_is_not_bound_in_part(
     for index in range(3):
         await api.create(PODS, asking(f"large-{index}", "large", index, cpu="100"))
 
-    text = "its job does not fit: room for 2 of 3 pods"
+    text = "its job does not fit: 2 of 3 pods fit"
     await until(lambda: _told(api, text), "the job waits", within_s=WITHIN_S)
 
     assert set(await _bound(api)) == {"busy"}

@@ -97,7 +97,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     await volcanos.make(site.cluster, "waits", {"waits-0": 8, "waits-1": 8})
 
     await until(lambda: _is_told(site, "waits"), "an event on the PodGroup")
-    await until(lambda: _has_reason(site, "waits", "room for 1 of 2 pods"), "reason")
+    await until(lambda: _has_reason(site, "waits", "1 of 2 pods fit"), "reason")
     await site.calls.sessions("jobEnqueueable", 2)  # what was under way is over
     before = await _pods(site, "waits")
     group = await site.cluster.api.get(f"{GROUPS}/waits")
@@ -109,7 +109,7 @@ async def test_a_gang_that_does_not_fit_changes_nothing_and_runs_when_chips_are_
     assert await _pods(site, "waits") == before
     assert await site.cluster.api.get(f"{GROUPS}/waits") == group
     assert [_is_untouched(pod) for pod in before] == [True, True]
-    assert "room for 1 of 2 pods" in await _said(site, "waits")
+    assert "1 of 2 pods fit" in await _said(site, "waits")
 
     for path in (PODS, GROUPS):
         await site.cluster.api.delete(f"{path}/first", grace_s=0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from extender.cache.node_record import UNSHOWN_S
+from extender.cache.node_state import UNSHOWN_S
 from extender.scheduling.node_filter import NOT_BEST
 from sandbox.apiclient import ApiClient, Object
 from tests.e2e import npu_nodes, ours

@@ -50,7 +50,7 @@ class World:
     def add(self, name: str, count: int = 1) -> None:
         """A pod that API server and watch know."""
         self.api.add(name, f"uid-{name}", count)
-        apply(self.cache, events.PodSeen(pod=pod(Spec(name=name, count=count))))
+        apply(self.cache, events.PodUpdated(pod=pod(Spec(name=name, count=count))))
 
     def show(self, name: str) -> None:
         """Let the watch show a pod as the API server has it."""
@@ -61,7 +61,7 @@ class World:
             node=self.api.node_of(name),
             annotations=meta.get("annotations", {}),
         )
-        apply(self.cache, events.PodSeen(pod=pod(spec)))
+        apply(self.cache, events.PodUpdated(pod=pod(spec)))
 
 
 @asynccontextmanager
@@ -75,10 +75,10 @@ async def world(
         binder = Binder(
             cache,
             pods,
-            gate=planner,
+            permits=planner,
             clock=wall,
             metrics=Metrics(registry or CollectorRegistry()),
-            told=lambda pod, made: told.append((pod, made)),
+            on_bound=lambda pod, made: told.append((pod, made)),
             open_s=open_s,
         )
         try:

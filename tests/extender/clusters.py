@@ -25,8 +25,8 @@ def node(
     *,
     there: Iterable[int] = ALL,
     allocatable: int = 8,
-) -> events.NodeSeen:
-    return events.NodeSeen(
+) -> events.NodeUpdated:
+    return events.NodeUpdated(
         name=name,
         product=ATLAS_800_TRAINING,
         inventory=inventory.render(there, ATLAS_800_TRAINING),
@@ -44,7 +44,7 @@ def report(  # noqa: PLR0913  # the parts of a report
     lost: Iterable[int] = (),
     update_time: float = NOW_S,
     recovering: Iterable[int] = (),
-) -> events.ReportSeen:
+) -> events.ReportUpdated:
     texts = deviceinfo.render(
         DeviceInfo(
             available=tuple(available),
@@ -57,7 +57,7 @@ def report(  # noqa: PLR0913  # the parts of a report
         ),
         ATLAS_800_TRAINING,
     )
-    return events.ReportSeen(
+    return events.ReportUpdated(
         node=name,
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
@@ -119,10 +119,10 @@ def served(ids: Iterable[int]) -> dict[str, str]:
     return claim(ids, annotations.SERVED) | {annotations.ASCEND_REAL: real}
 
 
-def tenant(name: str, where: str, ids: Iterable[int]) -> events.PodSeen:
+def tenant(name: str, where: str, ids: Iterable[int]) -> events.PodUpdated:
     """A running pod that was served long ago."""
     ids = tuple(ids)
-    return events.PodSeen(
+    return events.PodUpdated(
         pod=pod(
             Spec(
                 name=name,
@@ -149,24 +149,24 @@ def apply(cache: Cache, *found: events.Change, now_s: float = NOW_S) -> None:
 
 
 def free(cache: Cache, name: str, resource: str = RESOURCE) -> tuple[int, ...]:
-    return chips.ids_of(cache.cluster.line(resource)[name].free)
+    return chips.ids_of(cache.cluster.nodes(resource)[name].free)
 
 
 def barred(cache: Cache, name: str = "n1", resource: str = RESOURCE) -> Reason | None:
     """Why the index takes no pod for a node; None: it does."""
-    return cache.cluster.line(resource)[name].barred
+    return cache.cluster.nodes(resource)[name].barred
 
 
-def running(name: str, ids: dict[str, str], where: str = "n1") -> events.PodSeen:
+def running(name: str, ids: dict[str, str], where: str = "n1") -> events.PodUpdated:
     """A running pod with these annotations."""
-    return events.PodSeen(
+    return events.PodUpdated(
         pod=pod(Spec(name=name, node=where, phase="Running", annotations=ids))
     )
 
 
 def bind(cache: Cache, wanted: NpuPod, name: str) -> Choice:
     """Choose and promise, as bind does."""
-    made = reserve.choose(cache, wanted, name, now_s=NOW_S, now_ns=NOW_NS)
+    made = reserve.choose_chips(cache, wanted, name, now_s=NOW_S, now_ns=NOW_NS)
     assert isinstance(made, Choice), made
-    step(cache, made.promise, NOW_S)
+    step(cache, made.reservation, NOW_S)
     return made

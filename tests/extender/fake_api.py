@@ -114,7 +114,7 @@ async def serving() -> AsyncIterator[tuple[Api, KubePods]]:
     await site.start()
     api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
-        async with Client(credentials.direct(api.url)) as client:
+        async with Client(credentials.from_url(api.url)) as client:
             yield api, KubePods(client)
     finally:
         await runner.cleanup()

@@ -8,8 +8,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from extender.apiserver.informers import Feed
-from extender.apiserver.resync import Sweeping
+from extender.apiserver.informers import Informers
+from extender.apiserver.resync import Resync
 from extender.cache.cache import Cache
 from sandbox.apiserver import paths, requests
 from sandbox.apiserver.requests import Request
@@ -28,9 +28,9 @@ class World:
     """Server, watches and cache; people, scheduler and agents that change things."""
 
     bed: Bed
-    feed: Feed
+    informers: Informers
     cache: Cache
-    sweeping: Sweeping
+    resync: Resync
     registry: CollectorRegistry
     chance: random.Random
     #: {pod: its node}, living ones
@@ -113,7 +113,7 @@ class World:
         return found
 
     def all_repaired(self) -> float:
-        return sum(map(self.repaired, self.feed.watches()))
+        return sum(map(self.repaired, self.informers.watches()))
 
     def swept(self, result: str) -> float:
         name = "ascend_extender_sweeps_total"

@@ -14,7 +14,7 @@ from extender.gang.gangs import Phase
 from extender.kube_scheduler.binder import AT_ONCE, Binder
 from extender.kube_scheduler.protocol import BindArgs
 from extender.metrics import Metrics
-from extender.planning.plan import World as Terms
+from extender.planning.plan import TopologySnapshot
 from extender.planning.planner import Planner
 from scheduler_core.placement.job_rules import Profile
 from tests.extender import fake_api
@@ -46,7 +46,7 @@ class World:
     time: Time
     there: bool = True
 
-    def add(self, *seen: events.PodSeen) -> None:
+    def add(self, *seen: events.PodUpdated) -> None:
         """Pods that API server and watch know."""
         for each in seen:
             self.api.add(each.pod.name, each.pod.uid, each.pod.total)
@@ -55,20 +55,20 @@ class World:
     def learn(self, *found: events.Change) -> None:
         for each in found:
             step(self.cache, each, self.time.now_s)
-            self.planner.settle()
+            self.planner.carry_out_effects()
 
     def filter(self, name: str, names: Sequence[str] = NAMES) -> list[str]:
         """The nodes that filter leaves to a pod."""
-        judged = self.planner.judge(self.cache.pods[f"uid-{name}"], names)
-        assert judged is not None
-        return list(judged.fitting)
+        result = self.planner.filter_nodes(self.cache.pods[f"uid-{name}"], names)
+        assert result is not None
+        return list(result.fitting)
 
     def why(self, name: str, names: Sequence[str] = NAMES) -> tuple[str, ...]:
         """What filter says where it leaves no node."""
-        judged = self.planner.judge(self.cache.pods[f"uid-{name}"], names)
-        assert judged is not None
-        assert judged.fitting == ()
-        return tuple(text for text, _ in judged.counts)
+        result = self.planner.filter_nodes(self.cache.pods[f"uid-{name}"], names)
+        assert result is not None
+        assert result.fitting == ()
+        return tuple(text for text, _ in result.counts)
 
     def bind(self, name: str, where: str) -> asyncio.Task[str]:
         args = BindArgs(namespace="default", name=name, uid=f"uid-{name}", node=where)
@@ -76,7 +76,7 @@ class World:
         return asyncio.create_task(call)
 
     async def until_came(self, count: int) -> None:
-        await until(lambda: len(self.planner._calls) == count)
+        await until(lambda: len(self.planner._waiting_binds) == count)
 
     def pass_s(self, seconds: float) -> None:
         self.time.now_s += seconds
@@ -101,15 +101,18 @@ async def world(
     clock = Clock(now_s=lambda: time.now_s, now_ns=lambda: int(time.now_s * 1e9))
     async with fake_api.serving() as (api, pods):
         planner = Planner(
-            cache, jobs, clock=clock, world=lambda _gang: Terms(profile=rules)
+            cache,
+            jobs,
+            clock=clock,
+            topology=lambda _gang: TopologySnapshot(profile=rules),
         )
         binder = Binder(
             cache,
             pods,
-            gate=planner,
+            permits=planner,
             clock=clock,
             metrics=Metrics(CollectorRegistry()),
-            told=lambda _pod, _made: None,
+            on_bound=lambda _pod, _made: None,
             at_once=at_once,
         )
         try:
@@ -119,6 +122,6 @@ async def world(
             await binder.stop()
 
 
-def two() -> tuple[events.PodSeen, events.PodSeen]:
+def two() -> tuple[events.PodUpdated, events.PodUpdated]:
     """Both pods of a job."""
     return member("a"), member("b")

@@ -1,13 +1,13 @@
 """Pods of a job, as the watch shows them to the cache."""
 
 from extender.cache import events
-from extender.cache.requests import Ask
-from extender.gang.membership import Membership, Seat
+from extender.cache.requests import Resources
+from extender.gang.membership import Member, Membership
 from scheduler_core.products.lookup import Traits
 from tests.extender.clusters import Spec, pod, served
 
 #: What a pod asks for besides chips, where a test does not care.
-LITTLE = Ask(100, 1 << 20)
+LITTLE = Resources(100, 1 << 20)
 
 
 def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
@@ -16,13 +16,13 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
     job: str = "j",
     size: int = 2,
     count: int = 8,
-    ask: Ask = LITTLE,
+    ask: Resources = LITTLE,
     priority: int = 0,
     traits: Traits = Traits(),  # noqa: B008  # a frozen value
     node: str = "",
     phase: str = "Pending",
     deleting: bool = False,
-) -> events.PodSeen:
+) -> events.PodUpdated:
     """A pod of a job that says itself how many pods it has."""
     spec = Spec(
         name=name,
@@ -32,10 +32,10 @@ def member(  # noqa: PLR0913  # the parts of a pod that planning looks at
         deleting=deleting,
         annotations=served(range(count)) if node else {},
     )
-    return events.PodSeen(
+    return events.PodUpdated(
         pod=pod(spec),
         ask=ask,
-        seat=Seat(
+        member=Member(
             name=name,
             membership=Membership(job=f"Job of pods/default/{job}", size=size),
             traits=traits,

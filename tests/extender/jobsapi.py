@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from extender.gang.membership import Told
+from extender.gang.membership import SizeSource
 from extender.gang.size import Size
 from scheduler_core.wire.pods import NpuPod
 
@@ -19,14 +19,14 @@ class Jobs:
     removed: list[str] = field(default_factory=list)
     wakes: int = 0
 
-    async def size(self, told: Told) -> Size | str:
+    async def size(self, told: SizeSource) -> Size | str:
         return self.sizes.get(told.path, f"its {told.kind} cannot be read")
 
     async def remove(self, pod: NpuPod) -> None:
         self.removed.append(pod.name)
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
-        self.told.append((pod.name, reason, said))
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        self.told.append((pod.name, reason, text))
 
     def wake(self) -> None:
         self.wakes += 1

@@ -38,15 +38,15 @@ INFERENCE = Line(product=CARDS, there=(8, 9))
 BOTH = (TRAINING, INFERENCE)
 
 
-def node_of(name: str, *lines: Line) -> events.NodeSeen:
+def node_of(name: str, *lines: Line) -> events.NodeUpdated:
     first, *others = lines
     listed = [inventory.render(line.there, line.product) for line in lines]
-    return events.NodeSeen(
+    return events.NodeUpdated(
         name=name,
         product=first.product,
         allocatable=first.offer.allocatable,
         inventory=joined(listed),
-        beside=tuple(line.offer for line in others),
+        other_offers=tuple(line.offer for line in others),
     )
 
 
@@ -70,9 +70,11 @@ def texts_of(*lines: Line, update_time: float = NOW_S) -> dict[str, str]:
     return {key: joined([texts[key] for texts in each]) for key in keys}
 
 
-def report_of(name: str, *lines: Line, update_time: float = NOW_S) -> events.ReportSeen:
+def report_of(
+    name: str, *lines: Line, update_time: float = NOW_S
+) -> events.ReportUpdated:
     texts = texts_of(*lines, update_time=update_time)
-    return events.ReportSeen(
+    return events.ReportUpdated(
         node=name,
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
@@ -121,6 +123,6 @@ def asking(
 
 def living(
     name: str, of: Line, ids: Iterable[int], where: str = "n1"
-) -> events.PodSeen:
+) -> events.PodUpdated:
     """A pod that runs and has these chips."""
-    return events.PodSeen(pod=asking(name, of, node=where, ids=ids))
+    return events.PodUpdated(pod=asking(name, of, node=where, ids=ids))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.planning import plan
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from scheduler_core.products import table
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
@@ -38,14 +38,14 @@ def add_node(
     )
     apply(
         cache,
-        events.NodeSeen(
+        events.NodeUpdated(
             name=name,
             product=product,
             inventory=inventory.render(every, product, addresses),
             allocatable=product.chip_count,
             address=address,
         ),
-        events.ReportSeen(
+        events.ReportUpdated(
             node=name,
             device_info=texts[deviceinfo.DEVICE_INFO_KEY],
             affinity=texts[deviceinfo.AFFINITY_KEY],
@@ -53,7 +53,7 @@ def add_node(
     )
 
 
-def leaves(*servers: tuple[str, ...]) -> events.SwitchesSeen:
+def leaves(*servers: tuple[str, ...]) -> events.SwitchesUpdated:
     """The ConfigMap of leaves with these addresses."""
     listed = [
         {
@@ -67,7 +67,7 @@ def leaves(*servers: tuple[str, ...]) -> events.SwitchesSeen:
         for number, ips in enumerate(servers)
     ]
     info = {"version": "1.0", "tor_count": 2, "server_list": listed}
-    return events.SwitchesSeen(tor_info=json.dumps(info))
+    return events.SwitchesUpdated(tor_info=json.dumps(info))
 
 
 def switched(*names: str) -> Cache:
@@ -86,10 +86,10 @@ def planned(
 ) -> dict[str, tuple[str, Mapping[str, str]]] | str:
     """{pod: its node, and what is written on it}, or why there is no room."""
     gang = cache.gangs.jobs[f"Job of pods/default/{job}"]
-    world = Networks(cache, rules).world(gang)
-    found = plan.plan(cache, gang, names, NOW_NS, world)
+    topology = NetworkTopology(cache, rules).snapshot(gang)
+    found = plan.plan(cache, gang, names, NOW_NS, topology)
     if isinstance(found, str):
         return found
-    for promise in found:
-        apply(cache, promise)
+    for reservation in found:
+        apply(cache, reservation)
     return {cache.pods[p.uid].name: (p.node, p.extra) for p in found}

@@ -34,9 +34,9 @@ class Replicas:
     ) -> None:
         """Connect a caller to a replica that is ready, as kube-proxy does."""
         for name in await self.ready():
-            host, _, port = self.addresses[name].partition(":")
+            node_info, _, port = self.addresses[name].partition(":")
             with suppress(OSError):
-                there, back = await asyncio.open_connection(host, int(port))
+                there, back = await asyncio.open_connection(node_info, int(port))
                 await asyncio.gather(_copy(reader, back), _copy(there, writer))
         writer.close()
 

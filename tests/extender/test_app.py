@@ -196,7 +196,7 @@ async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> Non
     assert bound["metadata"]["annotations"][RESOURCE] == "Ascend910-2,Ascend910-3"
     assert int(bound["metadata"]["annotations"]["predicate-time"]) > 0
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         events = await world.api.items("/api/v1/namespaces/default/events")
         return any(
             (event["reason"], event["involvedObject"]["name"])
@@ -207,7 +207,7 @@ async def test_a_pod_is_filtered_bound_marked_and_explained(world: World) -> Non
     async def is_explained() -> bool:
         return '"chips": [2, 3]' in (await world.get("/v1/explain/default/p"))[1]
 
-    await until(is_told)
+    await until(is_reported)
     await until(is_explained)
     await until(lambda: nothing_was_known_wrongly(world))
 
@@ -260,11 +260,11 @@ async def test_settings_follow_their_configmap_without_a_restart(world: World) -
         events = await world.api.items("/api/v1/namespaces/kube-system/events")
         return {str(event["reason"]) for event in events}
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         told = {"AscendSettingsTaken", "AscendSettingsUnusable"}
         return await reasons() == told
 
-    await until(is_told)
+    await until(is_reported)
     assert "ascend_extender_settings_unusable 1.0" in (await world.get("/metrics"))[1]
     assert await is_bounded()
 
@@ -370,7 +370,7 @@ async def test_a_clock_that_is_hours_ahead_makes_no_agent_silent(
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("told", "text"),
     [
         (["--nonsense", "1"], "--nonsense"),
         (["--api-server", "ftp://x"], "http"),
@@ -382,7 +382,7 @@ async def test_a_clock_that_is_hours_ahead_makes_no_agent_silent(
     ],
 )
 async def test_wrong_settings_end_it_with_a_sentence_and_two(
-    told: list[str], said: str
+    told: list[str], text: str
 ) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "extender", *told), stderr=asyncio.subprocess.PIPE
@@ -391,5 +391,5 @@ async def test_wrong_settings_end_it_with_a_sentence_and_two(
     _, stderr = await process.communicate()
 
     assert process.returncode == 2
-    assert said in stderr.decode()
+    assert text in stderr.decode()
     assert "Traceback" not in stderr.decode()

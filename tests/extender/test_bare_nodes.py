@@ -6,7 +6,7 @@ import pytest
 
 from extender.cache import decode, events
 from extender.cache.cache import Cache
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from extender.scheduling import reserve
 from kube import objects
 from scheduler_core.node.reasons import Reason
@@ -83,7 +83,7 @@ def test_unlike_pods_need_not_wait_for_one_another() -> None:
     bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
 
     other = pod(Spec(name="b"))
-    made = reserve.choose(cache, other, "n1", now_s=NOW_S, now_ns=NOW_NS)
+    made = reserve.choose_chips(cache, other, "n1", now_s=NOW_S, now_ns=NOW_NS)
 
     assert isinstance(made, reserve.Choice)
     assert annotations.CONFIGURATION not in made.annotations
@@ -93,10 +93,10 @@ def test_its_superpod_stands_on_the_node() -> None:
     cache = Cache(bare_nodes=True)
     for name, superpod in (("n1", 0), ("n2", 1), ("n3", 1)):
         add_node(cache, name, A3)
-        seen_node = events.NodeSeen(
+        seen_node = events.NodeUpdated(
             name=name, product=A3, allocatable=A3.chip_count, superpod=superpod
         )
-        apply(cache, events.ReportSeen(node=name), seen_node)
+        apply(cache, events.ReportUpdated(node=name), seen_node)
     traits = Traits(annotations={"sp-block": "32"})
     apply(cache, *(member(name, count=16, traits=traits) for name in "ab"))
 
@@ -104,7 +104,11 @@ def test_its_superpod_stands_on_the_node() -> None:
 
     assert isinstance(found, dict)
     assert {where for where, _ in found.values()} == {"n2", "n3"}
-    assert Networks(cache, Rules()).world(next(iter(cache.gangs.jobs.values()))).joined
+    assert (
+        NetworkTopology(cache, Rules())
+        .snapshot(next(iter(cache.gangs.jobs.values())))
+        .superpods
+    )
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ async def test_a_ring_is_freed_for_a_pod_of_higher_priority(tmp_path: Path) -> N
         await until(lambda: has_event(world, "AscendPreempted", "a"))
         await until(lambda: has_event(world, "AscendMakingRoom", "high"))
 
-        _, said = await world.get("/v1/explain/default/high")
-        assert "chips 0,1,2,3 of n1 are kept for it, which default/a must leave" in said
+        _, text = await world.get("/v1/explain/default/high")
+        assert "chips 0,1,2,3 of n1 are kept for it, which default/a must leave" in text
         await add(world, "other", 1)
         await until(lambda: _have_nodes(world, ("other",)))
         await world.api.delete(f"{PODS}/a", grace_s=0)

@@ -22,8 +22,8 @@ async def test_what_a_bind_under_way_has_is_not_forgotten() -> None:
             await w.bind(name)
         forget(w, "c", "n2")
 
-        assert w.cache.assumed.keys() == {"uid-a", "uid-b", "uid-c"}
-        assert verify.forgotten(w.cache, w.binder.promised) == ["uid-c"]
+        assert w.cache.reservations.keys() == {"uid-a", "uid-b", "uid-c"}
+        assert verify.find_orphans(w.cache, w.binder.reserved_uids) == ["uid-c"]
 
 
 async def test_what_the_plan_of_a_job_has_is_not_forgotten() -> None:
@@ -31,8 +31,8 @@ async def test_what_the_plan_of_a_job_has_is_not_forgotten() -> None:
         w.add(*two())
         w.filter("a")
 
-        assert len(w.cache.assumed) == 2
-        assert verify.forgotten(w.cache, ()) == []
+        assert len(w.cache.reservations) == 2
+        assert verify.find_orphans(w.cache, ()) == []
 
 
 async def test_a_bind_that_was_never_done_gives_its_chips_back_in_time() -> None:
@@ -41,9 +41,9 @@ async def test_a_bind_that_was_never_done_gives_its_chips_back_in_time() -> None
         assert free(w.cache, "n1") == ()
 
         w.binder.take_up("uid-a")
-        assert verify.forgotten(w.cache, w.binder.promised) == []
+        assert verify.find_orphans(w.cache, w.binder.reserved_uids) == []
         assert free(w.cache, "n1") == ()  # it may be on its way
-        await until(lambda: not w.cache.assumed)
+        await until(lambda: not w.cache.reservations)
 
         assert free(w.cache, "n1") == ALL_FREE
 
@@ -54,11 +54,11 @@ async def test_a_bind_that_was_done_keeps_its_chips_until_the_pod_is_shown() -> 
         w.api.pods["default", "a"]["spec"]["nodeName"] = "n1"
 
         w.binder.take_up("uid-a")
-        await until(lambda: not w.binder._open)
+        await until(lambda: not w.binder._open_binds)
 
-        assert w.cache.assumed.keys() == {"uid-a"}
+        assert w.cache.reservations.keys() == {"uid-a"}
         apply(w.cache, tenant("a", "n1", range(8)))
-        assert w.cache.assumed == {}
+        assert w.cache.reservations == {}
 
 
 async def test_a_pod_that_is_gone_has_nothing() -> None:
@@ -67,7 +67,7 @@ async def test_a_pod_that_is_gone_has_nothing() -> None:
         del w.api.pods["default", "a"]
 
         w.binder.take_up("uid-a")
-        await until(lambda: not w.cache.assumed)
+        await until(lambda: not w.cache.reservations)
 
         assert free(w.cache, "n1") == ALL_FREE
 
@@ -77,7 +77,7 @@ async def test_a_pod_that_no_watch_has_shown_gives_its_chips_back_in_time() -> N
         bind(w.cache, pod(Spec(name="a", count=8)), "n1")
 
         w.binder.take_up("uid-a")
-        await until(lambda: not w.cache.assumed)
+        await until(lambda: not w.cache.reservations)
 
         assert (free(w.cache, "n1"), w.api.reads) == (ALL_FREE, 0)
 
@@ -85,13 +85,13 @@ async def test_a_pod_that_no_watch_has_shown_gives_its_chips_back_in_time() -> N
 async def test_what_is_planned_for_nobody_is_given_back_at_once() -> None:
     async with world(cluster()) as w:
         w.add("a", 8)
-        promise = bind(w.cache, w.cache.pods["uid-a"], "n1").promise
-        apply(w.cache, promise._replace(planned=True))
-        assert verify.forgotten(w.cache, w.binder.promised) == ["uid-a"]
+        reservation = bind(w.cache, w.cache.pods["uid-a"], "n1").reservation
+        apply(w.cache, reservation._replace(planned=True))
+        assert verify.find_orphans(w.cache, w.binder.reserved_uids) == ["uid-a"]
 
         w.binder.take_up("uid-a")
 
-        assert (w.cache.assumed, w.api.reads) == ({}, 0)
+        assert (w.cache.reservations, w.api.reads) == ({}, 0)
 
 
 async def test_a_bind_tried_again_while_it_is_looked_into_is_the_same_bind() -> None:
@@ -101,6 +101,6 @@ async def test_a_bind_tried_again_while_it_is_looked_into_is_the_same_bind() -> 
 
         assert await w.bind("a") == ""
 
-        assert w.binder._open == {}
-        apply(w.cache, events.PodGone(uid="uid-a"))
+        assert w.binder._open_binds == {}
+        apply(w.cache, events.PodDeleted(uid="uid-a"))
         assert free(w.cache, "n1") == ALL_FREE

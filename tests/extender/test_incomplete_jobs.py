@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.apiserver.wake import Waker
+from extender.apiserver.wake import SchedulerWaker
 from extender.apiserver.writers import KubeJobs
 from extender.cache import events
 from extender.gang.events import Limits
@@ -35,8 +35,8 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         w.api.fates.extend([Fate.FORBIDDEN])
         first = w.bind("a", "n1")
         await w.until_came(1)
-        said = await asyncio.gather(first, w.bind("b", "n2"))
-        bound, left = ("b", "a") if said[0] else ("a", "b")
+        text = await asyncio.gather(first, w.bind("b", "n2"))
+        bound, left = ("b", "a") if text[0] else ("a", "b")
         w.pass_s(61)
         assert w.jobs.removed == []
 
@@ -96,7 +96,7 @@ async def test_a_job_is_not_planned_anew_while_a_bind_of_it_may_take_effect() ->
         w.pass_s(1)
         assert w.jobs.wakes == wakes + 1
         assert len(w.filter(other, names)) == 1
-        w.learn(*(events.PodGone(uid=f"uid-{name}") for name in calls))
+        w.learn(*(events.PodDeleted(uid=f"uid-{name}") for name in calls))
         assert [free(w.cache, name) for name in names] == [tuple(ALL)] * 3
 
 
@@ -105,9 +105,9 @@ async def test_they_are_evicted_by_uid_and_once(
 ) -> None:
     server = ApiServer()
     await server.start()
-    async with Client(credentials.direct(server.url)) as client:
+    async with Client(credentials.from_url(server.url)) as client:
         recorder = Recorder(client, component="test", spacing_s=0)
-        jobs = KubeJobs(client, recorder, Waker(no_mark))
+        jobs = KubeJobs(client, recorder, SchedulerWaker(no_mark))
         target = Target(resource=PODS, namespace="default")
         made = server.store.create(target, asking("a", 1, 0)).document
         uid = made["metadata"]["uid"]
@@ -133,13 +133,13 @@ async def test_a_pod_that_is_gone_when_it_is_bound_has_no_place_in_the_plan() ->
         w.filter("a")
         del w.api.pods["default", "a"]  # its watch has not shown that yet
 
-        said = await asyncio.gather(w.bind("a", "n1"), w.bind("b", "n2"))
+        text = await asyncio.gather(w.bind("a", "n1"), w.bind("b", "n2"))
 
-        assert [*said] == ["the pod is gone", ""]
+        assert [*text] == ["the pod is gone", ""]
         (gang,) = w.cache.gangs.jobs.values()
         assert gang.places == {}
-        assert w.cache.assumed.keys() == {"uid-b"}
-        assert w.is_(Phase.IDLE)
+        assert w.cache.reservations.keys() == {"uid-b"}
+        assert w.is_(Phase.GATHERING)
 
 
 async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None:
@@ -150,16 +150,16 @@ async def test_who_has_come_goes_on_once_another_turns_out_to_be_bound() -> None
         first = w.bind("a", "n1")
         await w.until_came(1)
         await asyncio.gather(first, w.bind("b", "n2"))
-        assert w.is_(Phase.HELD)
-        unclear, left = ("a", "b") if "uid-a" in w.binder._open else ("b", "a")
+        assert w.is_(Phase.RESERVED)
+        unclear, left = ("a", "b") if "uid-a" in w.binder._open_binds else ("b", "a")
         earlier = w.bind(left, {"a": "n1", "b": "n2"}[left])
         await w.until_came(1)
 
         seen = next(each for each in two() if each.pod.name == unclear)
-        claim = w.cache.assumed[f"uid-{unclear}"]
+        claim = w.cache.reservations[f"uid-{unclear}"]
         bound = replace(seen.pod, node=claim.node, annotations=served(range(8)))
         w.learn(replace(seen, pod=bound))
 
         assert await earlier == ""
-        assert w.is_(Phase.IDLE)
-        assert w.planner._calls._waiting == {}
+        assert w.is_(Phase.GATHERING)
+        assert w.planner._waiting_binds._waiting == {}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.cache.node_record import UNSHOWN_S
-from extender.cache.requests import Ask
-from extender.cache.verify import wrong
+from extender.cache.node_state import UNSHOWN_S
+from extender.cache.requests import Resources
+from extender.cache.verify import find_drift
 from extender.preemption import victims
-from extender.scheduling.capacity import left_on
-from extender.scheduling.reserve import Choice, choose
+from extender.scheduling.capacity import free_on
+from extender.scheduling.reserve import Choice, choose_chips
 from extender.volcano import victims as volcano_victims
 from extender.volcano.protocol import Evictee, Task
 from scheduler_core.node import chips
@@ -60,7 +60,7 @@ def test_lost_ids_bar_their_own_line_only() -> None:
 
 
 def test_a_line_that_the_kubelet_does_not_offer_is_barred_alone() -> None:
-    none = replace(node_of("n1", *BOTH), beside=(events.Offer(product=CARDS),))
+    none = replace(node_of("n1", *BOTH), other_offers=(events.Offer(product=CARDS),))
     cache = lined(none)
 
     assert barred(cache) is None
@@ -84,32 +84,32 @@ def test_an_agent_that_is_silent_is_silent_for_all_its_lines() -> None:
 
 def test_a_line_that_goes_and_comes_leaves_the_other_as_it_is() -> None:
     cache = lined(living("a", TRAINING, (0,)), living("b", INFERENCE, (8,)))
-    before = cache.cluster.line(RESOURCE)["n1"]
+    before = cache.cluster.nodes(RESOURCE)["n1"]
 
     apply(cache, node_of("n1", TRAINING))
-    assert "n1" not in cache.cluster.line(CARD)
-    assert wrong(cache, node_of("n1", TRAINING)) == ""
+    assert "n1" not in cache.cluster.nodes(CARD)
+    assert find_drift(cache, node_of("n1", TRAINING)) == ""
     apply(cache, node_of("n1", *BOTH))
 
     assert free(cache, "n1", CARD) == (9,)
-    assert cache.cluster.line(RESOURCE)["n1"] == before
+    assert cache.cluster.nodes(RESOURCE)["n1"] == before
 
 
 def test_a_deleted_node_of_two_lines_leaves_nothing_behind() -> None:
     cache = lined(living("a", INFERENCE, (8,)))
 
-    apply(cache, events.PodGone(uid="uid-a"), now_s=NOW_S)
-    apply(cache, events.NodeSeen(name="n1"), events.ReportSeen(node="n1"))
+    apply(cache, events.PodDeleted(uid="uid-a"), now_s=NOW_S)
+    apply(cache, events.NodeUpdated(name="n1"), events.ReportUpdated(node="n1"))
     apply(cache, events.Ticked(), now_s=NOW_S + 10)
 
-    assert (cache.hosts, list(cache.cluster)) == ({}, [])
+    assert (cache.nodes, list(cache.cluster)) == ({}, [])
 
 
 def test_predicate_times_grow_on_each_line() -> None:
     cache = lined(living("a", INFERENCE, (8,)))
-    first = bind(cache, asking("b", TRAINING), "n1").promise
-    second = bind(cache, asking("c", TRAINING), "n1").promise
-    other = bind(cache, asking("d", INFERENCE), "n1").promise
+    first = bind(cache, asking("b", TRAINING), "n1").reservation
+    second = bind(cache, asking("c", TRAINING), "n1").reservation
+    other = bind(cache, asking("d", INFERENCE), "n1").reservation
 
     assert first.predicate_time < second.predicate_time
     assert (first.chips | second.chips) & other.chips == 0
@@ -126,49 +126,52 @@ def test_pods_of_different_lines_are_never_taken_for_each_other() -> None:
 
 
 def test_room_besides_chips_is_one_for_all_lines() -> None:
-    room = Ask(10_000, 1 << 30, 110)
-    cache = lined(replace(node_of("n1", *BOTH), room=room))
-    ask = Ask(3_000, 1 << 20)
+    attempt = Resources(10_000, 1 << 30, 110)
+    cache = lined(replace(node_of("n1", *BOTH), allocatable_resources=attempt))
+    ask = Resources(3_000, 1 << 20)
     for name, line in (("a", TRAINING), ("b", INFERENCE)):
-        apply(cache, events.PodSeen(pod=asking(name, line), ask=ask))
+        apply(cache, events.PodUpdated(pod=asking(name, line), ask=ask))
         bind(cache, asking(name, line), "n1")
     runs = living("c", INFERENCE, (9,))
     apply(cache, replace(runs, ask=ask))
 
-    assert left_on(cache, "n1") == room.minus(ask.plus(ask).plus(ask))
+    assert free_on(cache, "n1") == attempt.minus(ask.plus(ask).plus(ask))
 
 
 def test_nodes_that_are_kept_for_a_job_are_kept_in_its_line() -> None:
     cache = lined()
     for name, line in (("a", TRAINING), ("b", INFERENCE)):
-        apply(cache, events.PodSeen(pod=asking(name, line)))
-    cache.kept = {RESOURCE: {"n1": ("Job/default/large", 0)}}
+        apply(cache, events.PodUpdated(pod=asking(name, line)))
+    cache.reserved_nodes = {RESOURCE: {"n1": ("Job/default/large", 0)}}
 
-    assert cache.kept_from("uid-a") == {"n1"}
-    assert cache.kept_from("uid-b") == frozenset()
-    assert cache.kept_from("uid-never-seen") == {"n1"}
+    assert cache.nodes_reserved_from("uid-a") == {"n1"}
+    assert cache.nodes_reserved_from("uid-b") == frozenset()
+    assert cache.nodes_reserved_from("uid-never-seen") == {"n1"}
 
 
 def test_nobody_goes_for_chips_of_another_line() -> None:
     cache = lined(living("a", TRAINING, EIGHT), living("b", INFERENCE, (8, 9)))
     wanting = asking("c", INFERENCE, 2)
-    apply(cache, events.PodSeen(pod=wanting, priority=5))
+    apply(cache, events.PodUpdated(pod=wanting, priority=5))
 
-    room = victims.for_pod(cache, wanting, ["n1"])
+    attempt = victims.for_pod(cache, wanting, ["n1"])
 
-    assert room is not None
-    assert [victim.name for victim in room.victims] == ["b"]
-    assert (room.resource, room.chips) == (CARD, {"n1": 0b11 << 8})
+    assert attempt is not None
+    assert [victim.name for victim in attempt.victims] == ["b"]
+    assert (attempt.resource, attempt.chips) == (CARD, {"n1": 0b11 << 8})
     assert not victims.do_help(cache, wanting, "n1", ["uid-a"])
-    kept = events.RoomKept(
-        owner=room.owner, resource=room.resource, chips=room.chips, said=room.said
+    nominated = events.Nominated(
+        owner=attempt.owner,
+        resource=attempt.resource,
+        chips=attempt.chips,
+        text=attempt.text,
     )
-    apply(cache, kept, events.PodGone(uid="uid-b"))
+    apply(cache, nominated, events.PodDeleted(uid="uid-b"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
     assert free(cache, "n1", CARD) == ()
-    assert cache.record("n1", CARD).is_cleared(room.owner)
-    assert cache.record("n1", RESOURCE).kept == {}
-    apply(cache, events.RoomGivenUp(owner=room.owner))
+    assert cache.ensure_resource("n1", CARD).is_cleared(attempt.owner)
+    assert cache.ensure_resource("n1", RESOURCE).nominated == {}
+    apply(cache, events.NominationCleared(owner=attempt.owner))
     assert free(cache, "n1", CARD) == (8, 9)
 
 
@@ -233,15 +236,15 @@ def happened(
         case "claims" | "runs":
             time = 7 if kind == "claims" else 2**64 - 1
             pod = asking(name, line, node="n1", ids=ids, time=time)
-            return [events.PodSeen(pod=pod)]
+            return [events.PodUpdated(pod=pod)]
         case "ends":
             pod = asking(name, line, node="n1", ids=ids)
-            return [events.PodSeen(pod=replace(pod, phase="Succeeded"))]
+            return [events.PodUpdated(pod=replace(pod, phase="Succeeded"))]
         case "gone":
-            return [events.PodGone(uid=f"uid-{name}")]
+            return [events.PodDeleted(uid=f"uid-{name}")]
         case "promised":
             return [
-                events.Assumed(
+                events.Reservation(
                     uid=f"uid-{name}",
                     node="n1",
                     chips=sum(1 << chip for chip in ids),
@@ -250,7 +253,7 @@ def happened(
                 )
             ]
         case _:
-            return [events.Dropped(uid=f"uid-{name}")]
+            return [events.Unreserved(uid=f"uid-{name}")]
 
 
 def shift(line: Line, some: set[int]) -> tuple[int, ...]:
@@ -276,8 +279,8 @@ def test_each_line_of_two_is_as_if_it_were_alone(
             for cache, one in zip(alone, lines, strict=True):
                 apply(cache, node_of("n1", one))
         elif kind in {"held", "releasing", "unhealthy", "lost"}:
-            said: Mapping[str, tuple[int, ...]] = {kind: ids}
-            lines[which] = replace(line, **said)  # type: ignore[arg-type]  # masks only
+            text: Mapping[str, tuple[int, ...]] = {kind: ids}
+            lines[which] = replace(line, **text)  # type: ignore[arg-type]  # masks only
             apply(both, report_of("n1", *lines))
             for cache, one in zip(alone, lines, strict=True):
                 apply(cache, report_of("n1", one))
@@ -288,8 +291,11 @@ def test_each_line_of_two_is_as_if_it_were_alone(
 
     for cache, line in zip(alone, BOTH, strict=True):
         resource = line.product.resource
-        assert both.cluster.line(resource) == cache.cluster.line(resource)
-        here, there = cache.record("n1", resource), both.record("n1", resource)
+        assert both.cluster.nodes(resource) == cache.cluster.nodes(resource)
+        here, there = (
+            cache.ensure_resource("n1", resource),
+            both.ensure_resource("n1", resource),
+        )
         assert there.tenants == here.tenants
         assert there.last_time == here.last_time
         assert there.unconfirmed() == here.unconfirmed()
@@ -313,51 +319,54 @@ def test_what_one_line_is_chosen_for_changes_nothing_of_the_other(
 ) -> None:
     cache = lined(names=("n1", "n2"))
     open_binds: list[tuple[Line, Choice]] = []
-    bound: list[events.PodSeen] = []
+    bound: list[events.PodUpdated] = []
     for number, (what, which, count, where) in enumerate(some):
         line, other = BOTH[which], BOTH[1 - which]
-        before = dict(cache.cluster.line(other.product))
+        before = dict(cache.cluster.nodes(other.product))
         mine = [each for each in open_binds if each[0] is line]
         if what == "bind":
             wanted = asking(f"p{number}", line, count)
-            made = choose(cache, wanted, where, now_s=NOW_S, now_ns=number)
+            made = choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=number)
             if isinstance(made, Choice):
-                apply(cache, events.PodSeen(pod=wanted), made.promise)
+                apply(cache, events.PodUpdated(pod=wanted), made.reservation)
                 open_binds.append((line, made))
         elif what in {"seen", "refused"} and mine:
             open_binds.remove(mine[0])
-            promise = mine[0][1].promise
-            apply(cache, *_outcome(cache, promise, bound, is_bound=what == "seen"))
+            reservation = mine[0][1].reservation
+            apply(cache, *_outcome(cache, reservation, bound, is_bound=what == "seen"))
         elif what == "ends" and bound:
             last = bound.pop().pod
             line, other = (
                 BOTH if last.shape.resource == RESOURCE else tuple(reversed(BOTH))
             )
-            before = dict(cache.cluster.line(other.product))
-            apply(cache, events.PodSeen(pod=replace(last, phase="Succeeded")))
+            before = dict(cache.cluster.nodes(other.product))
+            apply(cache, events.PodUpdated(pod=replace(last, phase="Succeeded")))
 
-        assert cache.cluster.line(other.product) == before
+        assert cache.cluster.nodes(other.product) == before
         for name in ("n1", "n2"):
-            record = cache.record(name, line.product.resource)
-            masks = [tenant.chips for tenant in record.tenants.values()]
-            masks += [promise.chips for promise in record.assumed.values()]
-            masks += [left for left, _ in record.unshown.values()]
-            assert sum(masks) == record.taken()  # no chip twice
-            assert not record.taken() & ~sum(1 << chip for chip in line.there)
+            resource_state = cache.ensure_resource(name, line.product.resource)
+            masks = [tenant.chips for tenant in resource_state.tenants.values()]
+            masks += [
+                reservation.chips
+                for reservation in resource_state.reservations.values()
+            ]
+            masks += [left for left, _ in resource_state.unshown.values()]
+            assert sum(masks) == resource_state.taken()  # no chip twice
+            assert not resource_state.taken() & ~sum(1 << chip for chip in line.there)
 
 
 def _outcome(
     cache: Cache,
-    promise: events.Assumed,
-    bound: list[events.PodSeen],
+    reservation: events.Reservation,
+    bound: list[events.PodUpdated],
     *,
     is_bound: bool,
 ) -> list[events.Change]:
     """What is learnt of a bind: that the pod is on its node, or that it is not."""
     if not is_bound:
-        return [events.Dropped(uid=promise.uid)]
-    pod = cache.pods[promise.uid]
+        return [events.Unreserved(uid=reservation.uid)]
+    pod = cache.pods[reservation.uid]
     line = TRAINING if pod.shape.resource == RESOURCE else INFERENCE
-    ids = chips.ids_of(promise.chips)
-    bound.append(living(pod.name, line, ids, promise.node))
+    ids = chips.ids_of(reservation.chips)
+    bound.append(living(pod.name, line, ids, reservation.node))
     return [bound[-1]]

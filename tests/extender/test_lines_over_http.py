@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.cache.requests import Ask
+from extender.cache.requests import Resources
 from extender.metrics import Metrics
 from extender.planning.topology import Rules
 from extender.shadow import compare
@@ -59,7 +59,7 @@ async def test_pods_of_each_line_are_filtered_bound_and_explained() -> None:
     async with served(cache) as (extender, api):
         for name, line in asked.items():
             wanted = asking(name, line)
-            apply(cache, events.PodSeen(pod=wanted))
+            apply(cache, events.PodUpdated(pod=wanted))
             api.add(name, wanted.uid)
             resource = line.product.resource
 
@@ -101,7 +101,7 @@ async def test_a_pod_that_asks_for_both_is_told_so_on_every_node() -> None:
 
 async def test_a_pending_pod_is_explained_by_each_node_once() -> None:
     cache = lined(living("a", INFERENCE, (8, 9)), names=("n1", "n2"))
-    apply(cache, events.PodSeen(pod=asking("p", INFERENCE, 2)))
+    apply(cache, events.PodUpdated(pod=asking("p", INFERENCE, 2)))
     async with served(cache) as (extender, _):
         _, explained = await extender.explain("p")
 
@@ -110,33 +110,33 @@ async def test_a_pending_pod_is_explained_by_each_node_once() -> None:
 
 def test_jobs_of_two_lines_share_the_room_of_a_node() -> None:
     """CPU for three pods, one of which runs on the other line's chips."""
-    room = Ask(3_000, 1 << 40, 110)
-    ask = Ask(1_000, 1 << 20)
+    allocatable_resources = Resources(3_000, 1 << 40, 110)
+    ask = Resources(1_000, 1 << 20)
     cache = Cache()
-    apply(cache, *lined_with(room, "n1", "n2"))
+    apply(cache, *lined_with(allocatable_resources, "n1", "n2"))
     apply(cache, replace(living("card", INFERENCE, (8,)), ask=ask))
-    apply(cache, events.PodSeen(pod=asking("next", INFERENCE), ask=ask))
+    apply(cache, events.PodUpdated(pod=asking("next", INFERENCE), ask=ask))
     bind(cache, asking("next", INFERENCE), "n1")
     apply(cache, *(member(name, size=2, count=2, ask=ask) for name in "ab"))
 
     rules = Rules(profile=Profile.PER_POD)
     found = planned(cache, ("n1",), rules)
-    apply(cache, *lined_with(Ask(4_000, 1 << 40, 110), "n1"))
+    apply(cache, *lined_with(Resources(4_000, 1 << 40, 110), "n1"))
     roomier = planned(cache, ("n1",), rules)
 
-    assert found == "room for 1 of 2 pods"
+    assert found == "1 of 2 pods fit"
     assert isinstance(roomier, dict)
     assert free(cache, "n1", CARD) == ()
 
 
-def lined_with(room: Ask, *names: str) -> list[events.Change]:
-    told = lined(names=names).hosts
+def lined_with(allocatable_resources: Resources, *names: str) -> list[events.Change]:
+    told = lined(names=names).nodes
     found: list[events.Change] = []
     for name in names:
         texts = told[name].report_texts
         found += [
-            replace(node_of(name, *BOTH), room=room),
-            events.ReportSeen(node=name, device_info=texts[0], affinity=texts[1]),
+            replace(node_of(name, *BOTH), allocatable_resources=allocatable_resources),
+            events.ReportUpdated(node=name, device_info=texts[0], affinity=texts[1]),
         ]
     return found
 
@@ -170,7 +170,7 @@ async def test_a_snapshot_has_both_lines_and_is_read_by_the_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache = lined(living("a", TRAINING, (0, 1)), living("b", INFERENCE, (8,)))
-    apply(cache, events.PodSeen(pod=asking("promised", INFERENCE)))
+    apply(cache, events.PodUpdated(pod=asking("promised", INFERENCE)))
     bind(cache, asking("promised", INFERENCE), "n1")
 
     status, text = await get(cache, "/v1/snapshot")

@@ -87,12 +87,14 @@ async def test_plans_and_waits_at_the_gate_are_counted_by_how_they_end() -> None
     )
 
     for seen in pair:
-        assert planner.judge(seen.pod, ("n1",)) is not None  # room for one of two
-    judged = planner.judge(pair[0].pod, ("n1", "n2"))
-    assert judged is not None
+        assert (
+            planner.filter_nodes(seen.pod, ("n1",)) is not None
+        )  # room for one of two
+    filter_result = planner.filter_nodes(pair[0].pod, ("n1", "n2"))
+    assert filter_result is not None
     calls = [
-        Caller(uid=uid, node=promise.node, is_there=lambda: True)
-        for uid, promise in cache.assumed.items()
+        Caller(uid=uid, node=reservation.node, is_there=lambda: True)
+        for uid, reservation in cache.reservations.items()
     ]
     assert await asyncio.gather(*map(planner.wait, calls)) == [None, None]
 

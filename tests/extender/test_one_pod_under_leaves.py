@@ -11,7 +11,7 @@ from extender.clocks import Clock
 from extender.gang import membership
 from extender.gang.events import Caller
 from extender.planning.planner import Planner
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from kube.objects import Container, Meta, Pod, PodSpec, Resources
 from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
@@ -37,7 +37,9 @@ def shown(label: str | None, count: int = 8, name: str = "p") -> Pod:
 def judging(cache: Cache, rules: Rules) -> Planner:
     """A planner that knows of leaves."""
     clock = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
-    return Planner(cache, Jobs(), clock=clock, world=Networks(cache, rules).world)
+    return Planner(
+        cache, Jobs(), clock=clock, topology=NetworkTopology(cache, rules).snapshot
+    )
 
 
 def busy(*names: str) -> Cache:
@@ -57,13 +59,13 @@ async def test_it_goes_under_the_leaf_with_the_least_room_that_suffices(
     apply(cache, decode.pod_change(shown(schema)))
     planner = judging(cache, Rules())
 
-    judged = planner.judge(cache.pods["uid-p"], NAMES)
+    result = planner.filter_nodes(cache.pods["uid-p"], NAMES)
 
     # any of the three free nodes would do for a pod that does not ask
-    assert judged is not None
-    assert judged.fitting == ("n3",)
-    came = Caller(uid="uid-p", node="n3", is_there=lambda: True)
-    assert await planner.wait(came) is None  # nobody else has to come
+    assert result is not None
+    assert result.fitting == ("n3",)
+    waiting_calls = Caller(uid="uid-p", node="n3", is_there=lambda: True)
+    assert await planner.wait(waiting_calls) is None  # nobody else has to come
 
 
 @pytest.mark.parametrize("label", [None, "", "null"])
@@ -71,12 +73,12 @@ def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
     cache = busy("n4")
     apply(cache, decode.pod_change(shown(label)))
 
-    assert judging(cache, Rules()).judge(cache.pods["uid-p"], NAMES) is None
-    assert membership.to_be_planned(shown(label)) is None
+    assert judging(cache, Rules()).filter_nodes(cache.pods["uid-p"], NAMES) is None
+    assert membership.planned_membership(shown(label)) is None
 
 
 @pytest.mark.parametrize(
-    ("label", "is_known", "said"),
+    ("label", "is_known", "text"),
     [
         (
             "large-model-schema",
@@ -91,17 +93,17 @@ def test_a_pod_that_asks_for_nothing_is_not_planned(label: str | None) -> None:
     ],
 )
 def test_what_cannot_be_is_said_on_the_pod(
-    label: str, said: str, *, is_known: bool
+    label: str, text: str, *, is_known: bool
 ) -> None:
     cache = busy()
     if not is_known:
-        apply(cache, events.SwitchesSeen())
+        apply(cache, events.SwitchesUpdated())
     apply(cache, decode.pod_change(shown(label)))
 
-    judged = judging(cache, Rules()).judge(cache.pods["uid-p"], NAMES)
+    result = judging(cache, Rules()).filter_nodes(cache.pods["uid-p"], NAMES)
 
-    assert judged is not None
-    assert judged.counts == ((f"its job does not fit: {said}", 4),)
+    assert result is not None
+    assert result.counts == ((f"its job does not fit: {text}", 4),)
 
 
 def test_a_job_that_turns_out_to_have_one_pod_is_planned_as_well() -> None:
@@ -118,18 +120,18 @@ def test_the_pod_that_takes_the_place_of_one_that_ends_is_planned_anew() -> None
     cache = busy("n4")
     old = shown("large-model-schema")
     apply(cache, decode.pod_change(old))
-    ending = events.PodSeen(
+    ending = events.PodUpdated(
         pod=replace(cache.pods["uid-p"], node="n1", phase="Running", deleting=True),
-        seat=membership.seat(old),
+        member=membership.member(old),
     )
     apply(cache, ending)
     meta = replaced(old.metadata, uid="uid-new")
     apply(cache, decode.pod_change(replaced(old, metadata=meta)))
 
-    judged = judging(cache, Rules()).judge(cache.pods["uid-new"], NAMES)
+    result = judging(cache, Rules()).filter_nodes(cache.pods["uid-new"], NAMES)
 
-    assert judged is not None
-    assert judged.fitting == ("n3",)
+    assert result is not None
+    assert result.fitting == ("n3",)
 
 
 def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
@@ -137,13 +139,13 @@ def test_no_node_is_kept_for_it_however_long_it_waits() -> None:
     apply(cache, decode.pod_change(shown("normal-schema")))
     time = [NOW_S]
     clock = Clock(now_s=lambda: time[0], now_ns=lambda: NOW_NS)
-    world = Networks(cache, Rules()).world
-    planner = Planner(cache, Jobs(), clock=clock, world=world)
+    topology = NetworkTopology(cache, Rules()).snapshot
+    planner = Planner(cache, Jobs(), clock=clock, topology=topology)
 
     for _ in range(2):
-        judged = planner.judge(cache.pods["uid-p"], NAMES)
-        assert judged is not None
-        assert judged.fitting == ()
+        result = planner.filter_nodes(cache.pods["uid-p"], NAMES)
+        assert result is not None
+        assert result.fitting == ()
         time[0] += cache.limits.reserve_after_s + 1
 
-    assert cache.kept == {}
+    assert cache.reserved_nodes == {}

@@ -62,8 +62,8 @@ def one_node(addresses: Addresses | None = PARAMETER_PLANE) -> Cache:
 def bound(cache: Cache, name: str) -> Mapping[str, str]:
     """What bind writes on a pod that its job's plan has on a node."""
     wanted = cache.pods[f"uid-{name}"]
-    where = cache.assumed[wanted.uid].node
-    made = reserve.choose(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    where = cache.reservations[wanted.uid].node
+    made = reserve.choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
     assert isinstance(made, reserve.Choice), made
     return made.annotations
 
@@ -182,7 +182,7 @@ def test_a_node_whose_addresses_cannot_be_read_has_a_configuration_later() -> No
     cache = one_node()
     told = '{"Ascend910-0":{"IP":7}}'
     name, product = "n1", ATLAS_800_TRAINING
-    seen = events.NodeSeen(
+    seen = events.NodeUpdated(
         name=name, product=product, inventory=told, allocatable=1, address="10.0.0.5"
     )
     apply(cache, seen)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from extender.cache import events
 from extender.cache.cache import Cache, step
-from extender.cache.events import Assumed
+from extender.cache.events import Reservation
 from extender.scheduling import reserve
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
@@ -65,11 +65,11 @@ class Truth:
 
     def put(self, spec: Spec) -> None:
         self.pods[spec.uid] = spec
-        self.unheard.append(events.PodSeen(pod=pod(spec)))
+        self.unheard.append(events.PodUpdated(pod=pod(spec)))
 
     def delete(self, uid: str) -> None:
         del self.pods[uid]
-        self.unheard.append(events.PodGone(uid=uid))
+        self.unheard.append(events.PodDeleted(uid=uid))
 
     def claims(self, where: str) -> dict[str, int]:
         """{uid: mask} of the living pods of a node."""
@@ -80,17 +80,17 @@ class Truth:
         }
 
 
-class Promises(RuleBasedStateMachine):
+class ReservationCheck(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.truth = Truth()
         self.cache = Cache()
         #: {uid: a bind call that the API server has not executed (yet)}
-        self.calls: dict[str, Assumed] = {}
+        self.calls: dict[str, Reservation] = {}
         #: of them, those that nobody waits for any more
         self.open: set[str] = set()
         #: {node: the agent's reports that are still to be heard}
-        self.reports: dict[str, list[events.ReportSeen]] = {n: [] for n in NODES}
+        self.reports: dict[str, list[events.ReportUpdated]] = {n: [] for n in NODES}
         self.last_heard: events.Change | None = None
         self.times: dict[str, list[int]] = {n: [] for n in NODES}
         self.made = 0
@@ -127,16 +127,16 @@ class Promises(RuleBasedStateMachine):
             self.call(spec, where, skew_ns)
 
     def call(self, spec: Spec, where: str, skew_ns: int) -> None:
-        before = self.cache.assumed.get(spec.uid)
-        made = reserve.choose(
+        before = self.cache.reservations.get(spec.uid)
+        made = reserve.choose_chips(
             self.cache, pod(spec), where, now_s=NOW_S, now_ns=NOW_NS + skew_ns
         )
         if not isinstance(made, Choice):
             return
         if before is None:
-            self.times[where].append(made.promise.predicate_time)
-        self.hear(made.promise)
-        self.calls[spec.uid] = made.promise
+            self.times[where].append(made.reservation.predicate_time)
+        self.hear(made.reservation)
+        self.calls[spec.uid] = made.reservation
         self.open.discard(spec.uid)
 
     @precondition(lambda self: self.calls)
@@ -146,15 +146,15 @@ class Promises(RuleBasedStateMachine):
         spec = self.pick(data, lambda spec: spec.uid in self.calls)
         if spec is None:
             return
-        promise = self.calls.pop(spec.uid)
+        reservation = self.calls.pop(spec.uid)
         self.open.discard(spec.uid)
-        ids = chips.ids_of(promise.chips)
+        ids = chips.ids_of(reservation.chips)
         written = {
             RESOURCE: annotations.render_chips(ids, ATLAS_800_TRAINING),
-            annotations.PREDICATE_TIME: str(promise.predicate_time),
+            annotations.PREDICATE_TIME: str(reservation.predicate_time),
         }
         self.truth.put(
-            dataclasses.replace(spec, node=promise.node, annotations=written)
+            dataclasses.replace(spec, node=reservation.node, annotations=written)
         )
 
     @precondition(lambda self: self.calls)
@@ -173,7 +173,7 @@ class Promises(RuleBasedStateMachine):
         if spec is not None:
             del self.calls[spec.uid]
             self.open.discard(spec.uid)
-            self.hear(events.Dropped(uid=spec.uid))
+            self.hear(events.Unreserved(uid=spec.uid))
 
     def is_anyone_waiting(self) -> bool:
         return any(is_waiting(spec) for spec in self.truth.pods.values())
@@ -229,7 +229,7 @@ class Promises(RuleBasedStateMachine):
         self.truth.delete(spec.uid)
         if self.calls.pop(spec.uid, None):  # 404: it is gone
             self.open.discard(spec.uid)
-            self.hear(events.Dropped(uid=spec.uid))
+            self.hear(events.Unreserved(uid=spec.uid))
 
     @rule(where=st.sampled_from(NODES))
     def publish(self, where: str) -> None:
@@ -262,10 +262,10 @@ class Promises(RuleBasedStateMachine):
     def no_chip_has_two_owners(self) -> None:
         for where in NODES:
             owned = self.truth.claims(where)
-            for uid, promise in self.cache.assumed.items():
+            for uid, reservation in self.cache.reservations.items():
                 spec = self.truth.pods.get(uid)
-                if spec is not None and not spec.node and promise.node == where:
-                    owned[uid] = promise.chips
+                if spec is not None and not spec.node and reservation.node == where:
+                    owned[uid] = reservation.chips
             seen = 0
             for uid, mask in sorted(owned.items()):
                 assert not seen & mask, f"{uid} on {where}: {owned}"
@@ -279,23 +279,23 @@ class Promises(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once everything is heard and settled, cache and truth agree."""
         for uid in list(self.calls):
-            self.hear(events.Dropped(uid=uid))
+            self.hear(events.Unreserved(uid=uid))
         for change in self.truth.unheard:
             self.hear(change)
         for where, waiting in self.reports.items():
             for found in waiting:
                 self.hear(found)
-            state = self.cache.cluster.line(RESOURCE).get(where)
+            state = self.cache.cluster.nodes(RESOURCE).get(where)
             if state is None:
                 continue
             taken = 0
             for mask in self.truth.claims(where).values():
                 taken |= mask
             assert not state.free & taken
-        assert self.cache.assumed == {}
+        assert self.cache.reservations == {}
 
 
-Promises.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
+ReservationCheck.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 
 
-TestPromises = pytest.mark.property(Promises.TestCase)
+TestPromises = pytest.mark.property(ReservationCheck.TestCase)

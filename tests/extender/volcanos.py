@@ -13,16 +13,16 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache, step
-from extender.cache.events import PodGone, PodSeen, Ticked
+from extender.cache.events import PodDeleted, PodUpdated, Ticked
 from extender.clocks import Clock
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
-from extender.scheduling.decisions import Notes
-from extender.volcano.claims import Marks
-from extender.volcano.podgroup_conditions import Groups
+from extender.scheduling.decisions import LastDecisions
+from extender.volcano.claims import ClaimWriter
+from extender.volcano.podgroup_conditions import PodGroupConditions
 from extender.volcano.protocol import Job, Status
 from extender.volcano.sessions import Sessions
-from extender.volcano.verbs import Parts, Volcano
+from extender.volcano.verbs import Parts, VolcanoVerbs
 from kube.errors import KubeError
 from kube.podgroups import Condition
 from scheduler_core.wire.pods import NpuPod
@@ -89,7 +89,7 @@ class PodGroups:
 @dataclass(slots=True, kw_only=True)
 class World:
     cache: Cache
-    volcano: Volcano
+    volcano: VolcanoVerbs
     planner: Planner
     pods: Pods
     groups: PodGroups
@@ -98,7 +98,7 @@ class World:
     told: list[tuple[str, str, str]]
     now_s: float = NOW_S
 
-    def learn(self, *found: PodSeen) -> None:
+    def learn(self, *found: PodUpdated) -> None:
         for each in found:
             step(self.cache, each, self.now_s)
 
@@ -106,13 +106,13 @@ class World:
         """Let time pass, as the extender does it."""
         self.now_s += later_s
         step(self.cache, Ticked(), self.now_s)
-        self.planner.settle()
+        self.planner.carry_out_effects()
         self.planner.tick()
         self.volcano.tick()
 
     def forget(self, name: str) -> None:
         """Let a pod be gone, with what stood on it."""
-        step(self.cache, PodGone(uid=f"uid-{name}"), self.now_s)
+        step(self.cache, PodDeleted(uid=f"uid-{name}"), self.now_s)
         self.pods.on.pop(f"uid-{name}", None)
 
     async def send(self, verb: str, body: bytes) -> Any:  # any JSON
@@ -166,17 +166,17 @@ def task(
     return {**found, "Status": int(status), "NodeName": node, **more}
 
 
-def single(name: str, count: int = 1) -> PodSeen:
+def single(name: str, count: int = 1) -> PodUpdated:
     """A pod that is a job by itself."""
-    return PodSeen(pod=pod(Spec(name=name, count=count)))
+    return PodUpdated(pod=pod(Spec(name=name, count=count)))
 
 
 @asynccontextmanager
 async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World]:
     told: list[tuple[str, str, str]] = []
 
-    def tell(job: Job, pod: NpuPod | None, said: str) -> None:
-        told.append((job.name, pod.name if pod else "", said))
+    def tell(job: Job, pod: NpuPod | None, text: str) -> None:
+        told.append((job.name, pod.name if pod else "", text))
 
     def now_s() -> float:
         return world.now_s
@@ -185,13 +185,13 @@ async def volcano(cache: Cache, waits: str | None = None) -> AsyncIterator[World
     registry = CollectorRegistry()
     planner = Planner(cache, Jobs(), clock=wall)
     pods, groups = Pods(), PodGroups()
-    found = Volcano(
+    found = VolcanoVerbs(
         Parts(
             cache=cache,
             sessions=Sessions(cache, planner, wall),
-            marks=Marks(pods),
-            groups=Groups(groups, wall),
-            notes=Notes(),
+            marks=ClaimWriter(pods),
+            groups=PodGroupConditions(groups, wall),
+            notes=LastDecisions(),
             metrics=Metrics(registry),
             clock=wall,
             tell=tell,

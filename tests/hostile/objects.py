@@ -18,18 +18,18 @@ from agent.claims import annotations, confirm, occupancy
 from agent.claims import ledger as ledgers
 from agent.claims.events import (
     AllocateAsked,
-    PodSeen,
+    PodUpdated,
     PreferenceAsked,
     ResourcesRead,
 )
 from agent.claims.values import Ledger
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look
+from agent.health.conditions import Health, ReadingTaken
 from agent.health.conditions import step as health_step
 from agent.plugin import translate
 from agent.report import reporter
-from agent.report.content import NodeMarks, node_patch, picture, wanted
-from agent.report.schedule import Drawn, Landed, State, Watched
+from agent.report.content import NodeMarks, configmap_data, node_patch, node_report
+from agent.report.schedule import ConfigMapSeen, ReportChanged, State, WriteSucceeded
 from agent.report.schedule import step as report_step
 from extender.cache import decode
 from extender.cache.cache import Cache, step
@@ -55,14 +55,14 @@ _LOOP = asyncio.new_event_loop()
 atexit.register(_LOOP.close)
 
 
-def _picture() -> Any:
+def _node_report() -> Any:
     reading = file.parse("product: atlas-800-training\nvanished: [1]\n")
-    look = Look(reading=reading, in_use=frozenset(), recover_s=1.0)
+    look = ReadingTaken(reading=reading, in_use=frozenset(), recover_s=1.0)
     health, _ = health_step(Health(), look, 0.0)
-    return picture(reading, health, taken=(), affinity=Affinity(sequence=1))
+    return node_report(reading, health, taken=(), affinity=Affinity(sequence=1))
 
 
-_PICTURE = _picture()
+_NODE_REPORT = _node_report()
 _REPORT: dict[str, Any] = {
     "metadata": {
         "name": f"mindx-dl-deviceinfo-{NODE}",
@@ -72,7 +72,7 @@ _REPORT: dict[str, Any] = {
         "labels": {"mx-consumer-cim": "true"},
         "annotations": {"ascend-affinity/writer": "me"},
     },
-    "data": wanted(_PICTURE, update_time=int(_NOW_S)),
+    "data": configmap_data(_NODE_REPORT, update_time=int(_NOW_S)),
 }
 
 
@@ -121,7 +121,7 @@ class _Followed:
         _LOOP.run_until_complete(self._watch.step(self._changes.append))
 
     def state(self) -> object:
-        return self._watch.known()
+        return self._watch.objects()
 
     def line(self, content: bytes) -> object:
         if not content.strip() or b"\n" in content:
@@ -132,7 +132,7 @@ class _Followed:
 
     def list(self, content: bytes) -> object:
         self._start()
-        self._watch.renew()  # as after a 410
+        self._watch.relist_now()  # as after a 410
         self._server.page = content
         return self._step()
 
@@ -180,7 +180,7 @@ _CHANGES: Mapping[type[Any], Any] = {
 
 def _ledger(*, standalone: bool) -> Ledger:
     ledger = Ledger(product=PRODUCT, node=NODE, standalone=standalone)
-    return ledgers.step(ledger, PodSeen(pod("other", (4, 5))))[0]
+    return ledgers.step(ledger, PodUpdated(pod("other", (4, 5))))[0]
 
 
 def _into_ledger(content: bytes) -> object:
@@ -189,22 +189,28 @@ def _into_ledger(content: bytes) -> object:
         found = npu_pod(obj, PRODUCT.resource)
         for standalone in (False, True) if found else ():
             assert found is not None
-            ledger, _ = ledgers.step(_ledger(standalone=standalone), PodSeen(found))
+            ledger, _ = ledgers.step(_ledger(standalone=standalone), PodUpdated(found))
             asked = AllocateAsked(ids(1), last_call=True)
             ledger, said = ledgers.step(ledger, asked)
-            patches = annotations.patches(ledger, host_ip="", unsure=frozenset())
-            made += [occupancy.devices(ledger), patches, said]
-            confirm.wants_reading(ledger, thorough=True)
+            patches = annotations.plan_patches(ledger, host_ip="", unsure=frozenset())
+            made += [occupancy.list_devices(ledger), patches, said]
+            confirm.pods_to_read(ledger, thorough=True)
     return made
 
 
 def _into_report(content: bytes) -> object:
-    state, _ = report_step(State(me="me", heartbeat_s=300.0), Drawn(_PICTURE), 0.0)
+    state, _ = report_step(
+        State(me="me", heartbeat_s=300.0), ReportChanged(_NODE_REPORT), 0.0
+    )
     ours = _obj(ConfigMap, json.dumps(_REPORT).encode())[0]
-    landed = Landed(_PICTURE, dict(ours.data), reporter.seen(ours))
+    landed = WriteSucceeded(
+        _NODE_REPORT, dict(ours.data), reporter.stored_configmap(ours)
+    )
     state, _ = report_step(state, landed, 0.0)
     for obj in _obj(ConfigMap, content):
-        state, effects = report_step(state, Watched(reporter.seen(obj)), 1.0)
+        state, effects = report_step(
+            state, ConfigMapSeen(reporter.stored_configmap(obj)), 1.0
+        )
         repr(effects).encode()
     return state
 
@@ -215,7 +221,7 @@ def _into_marks(content: bytes) -> object:
 
 
 def _no(content: bytes) -> object:
-    said = str(api_error(0, content, what="WATCH /api/v1/pods"))
+    said = str(api_error(0, content, request_line="WATCH /api/v1/pods"))
     said.encode()
     assert len(said) < 2_000
     return said
@@ -316,7 +322,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="kubelet: /pods",
-        read=lambda content: kubelet_pods.decoded(content, "http://kubelet"),
+        read=lambda content: kubelet_pods.decode_pods(content, "http://kubelet"),
         seeds=(_page(POD, POD),),
         errors=(KubeError,),
     ),

@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from extender.apiserver import live_settings
-from extender.apiserver.live_settings import Adjustable, UnusableError
-from extender.planning.topology import Networks, Rules
+from extender.apiserver.live_settings import DynamicSettings, UnusableError
+from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import what_if
-from extender.queries.snapshot import of_now
-from extender.queries.what_if import AskedWronglyError
+from extender.queries.snapshot import take as take_snapshot
+from extender.queries.what_if import QuestionError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import inventory
 from scheduler_core.wire.addresses import Address, Addresses
@@ -18,7 +18,7 @@ from tests.extender.clusters import RESOURCE, cluster, tenant
 from tests.hostile.row import Row
 
 _CACHE = cluster(tenant("a", "n1", (0, 1)), nodes=("n1", "n2", "n3"))
-_NOW = of_now(_CACHE, Networks(_CACHE, Rules()))
+_NOW = take_snapshot(_CACHE, NetworkTopology(_CACHE, Rules()))
 
 QUESTION: dict[str, Any] = {
     "version": 1,
@@ -59,7 +59,7 @@ def _set(content: bytes) -> object:
     if not isinstance(found, dict):
         return None
     texts = {key: value for key, value in found.items() if isinstance(value, str)}
-    return live_settings.read(texts, Adjustable())
+    return live_settings.parse(texts, DynamicSettings())
 
 
 def _lines(error: Exception) -> tuple[str, ...]:
@@ -75,9 +75,9 @@ ROWS: tuple[Row, ...] = (
         name="extender: what-if",
         read=_answered,
         seeds=(_dumped(QUESTION),),
-        errors=(AskedWronglyError,),
+        errors=(QuestionError,),
         problems=_lines,
-        state=partial(of_now, _CACHE, Networks(_CACHE, Rules())),
+        state=partial(take_snapshot, _CACHE, NetworkTopology(_CACHE, Rules())),
         is_slow=True,
     ),
     Row(

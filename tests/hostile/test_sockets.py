@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.pod_resources import Resources
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.pod_resources import PodResourcesClient
 from agent.pods.reconciler import ResourcesError
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import RESOURCE, ids, pod
@@ -44,13 +44,15 @@ class _Anything(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # not at run
 
 
 @asynccontextmanager
-async def resources(tmp_path: Path, answer: bytes) -> AsyncIterator[Resources]:
+async def resources(tmp_path: Path, answer: bytes) -> AsyncIterator[PodResourcesClient]:
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((_Anything(answer),))
     server.add_insecure_port(f"unix://{tmp_path}/k.sock")
     await server.start()
-    traffic = Traffic(asyncio.get_running_loop().time)
-    asked = Resources(tmp_path / "k.sock", resource=RESOURCE, traffic=traffic)
+    activity = AllocateActivity(asyncio.get_running_loop().time)
+    asked = PodResourcesClient(
+        tmp_path / "k.sock", resource=RESOURCE, activity=activity
+    )
     yield asked
     await asked.close()
     await server.stop(None)
@@ -64,8 +66,8 @@ async def test_an_answer_of_pod_resources_that_is_none_is_as_no_answer(
         with pytest.raises(ResourcesError, match=r"expected .+, found"):
             await asked.read("default", "train")
         with pytest.raises(ResourcesError, match=r"expected .+, found"):
-            await asked.let_go()
-        assert await asked.offered() is None
+            await asked.forget_ended_pods()
+        assert await asked.allocatable_ids() is None
 
 
 @pytest.mark.parametrize("call", ["Allocate", "GetPreferredAllocation"])
@@ -73,7 +75,7 @@ async def test_a_question_of_the_kubelet_that_is_none_changes_nothing(
     plugin: MakePlugin, tmp_path: Path, call: str
 ) -> None:
     made = await plugin(pod("train", (0, 1)))
-    before = made.current.ledger
+    before = made.store.ledger
 
     async with grpc.aio.insecure_channel(
         f"unix://{tmp_path}/p.sock", options=LOCALHOST
@@ -88,7 +90,7 @@ async def test_a_question_of_the_kubelet_that_is_none_changes_nothing(
                 await ask(question)
             assert "Traceback" not in (caught.value.details() or "")
 
-    assert made.current.ledger == before
+    assert made.store.ledger == before
     answer = await made.stub.Allocate(
         api_pb2.AllocateRequest(
             container_requests=[api_pb2.ContainerAllocateRequest(devices_ids=ids(0, 1))]

@@ -15,7 +15,7 @@ from agent.journal import file
 from agent.journal.file import UnusableError
 from extender import settings as extender_settings
 from extender.cache.node_report import report_of
-from kube.credentials import REREAD_S, FileTokens, direct, kubeconfig
+from kube.credentials import REREAD_S, FileTokens, from_url, kubeconfig
 from kube.errors import CredentialsError
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.snapshot import batch, job
@@ -154,11 +154,11 @@ def _authority(content: bytes) -> object:
     folder.mkdir(exist_ok=True)
     (folder / "token").write_bytes(TOKEN)
     (folder / "ca.crt").write_bytes(content)
-    return direct("https://127.0.0.1:6443", folder)
+    return from_url("https://127.0.0.1:6443", folder)
 
 
 def _url(content: bytes) -> object:
-    return direct(_text(content))
+    return from_url(_text(content))
 
 
 def _kubeconfig(content: bytes) -> object:
@@ -213,7 +213,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="ConfigMap: CheckCode",
-        read=lambda content: deviceinfo.sealed_at(_text(content)),
+        read=lambda content: deviceinfo.read_sealed_time(_text(content)),
         seeds=(REPORT[deviceinfo.DEVICE_INFO_KEY].encode(),),
     ),
     Row(

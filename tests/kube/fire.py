@@ -181,7 +181,7 @@ async def settled(bed: Bed, within_s: float = 120.0) -> None:
             await asyncio.sleep(0.05)
     cached = {
         pod.metadata.uid: int(pod.metadata.resource_version)
-        for pod in bed.watch.known()
+        for pod in bed.watch.objects()
     }
     assert cached == bed.mirror.pods
     assert bed.mirror.wrong == []

@@ -155,14 +155,14 @@ async def test_an_event_counts_up(client: Client) -> None:
     pod = await create_pod(client, "a")
     recorder = events.Recorder(client, component="test")
     for _ in range(3):
-        recorder.record(events.about_pod(pod), reason="Told", message="twice told")
+        recorder.record(events.pod_reference(pod), reason="Told", message="twice told")
         await recorder.attempt()
 
     listed = await client.request("GET", "/api/v1/namespaces/default/events")
 
     assert listed.count(b'"twice told"') == 1
     assert b'"count":3' in listed
-    assert recorder.dropped == 0
+    assert recorder.dropped_count == 0
 
 
 async def test_a_lease_is_written_by_one_of_those_who_have_read_it(

@@ -6,7 +6,7 @@ import pytest
 
 from kube import client as client_module
 from kube.client import Client, object_path, resource_of, retry_after_s
-from kube.credentials import Credentials, direct
+from kube.credentials import Credentials, from_url
 from kube.errors import (
     ApiError,
     ConflictError,
@@ -147,7 +147,7 @@ async def test_an_answer_has_a_largest(script: Script, client: Client) -> None:
     script.will(Answer(raw=b"x" * 1000))
     async with client.stream("/x", params={}) as stream:
         with pytest.raises(MalformedError, match="more than 999 bytes"):
-            await client_module._bounded(stream._response, 999, "GET /x")
+            await client_module._read_bounded(stream._response, 999, "GET /x")
 
 
 async def test_requests_are_counted_by_verb_resource_and_code(script: Script) -> None:
@@ -205,7 +205,7 @@ async def test_the_token_is_shown_and_read_again_after_401(
 ) -> None:
     (tmp_path / "token").write_text("first\n")
     script.will(Answer(), refusal(401, "Unauthorized"), Answer())
-    async with Client(direct(script.url, tmp_path)) as client:
+    async with Client(from_url(script.url, tmp_path)) as client:
         await client.request("GET", "/a")
         (tmp_path / "token").write_text("second\n")
         with pytest.raises(UnauthorizedError):

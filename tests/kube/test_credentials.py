@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kube.client import Client
-from kube.credentials import direct, given, in_cluster, kubeconfig
+from kube.credentials import from_settings, from_url, in_cluster, kubeconfig
 from kube.errors import CredentialsError, UnreachableError
 from service.settings import SettingsError
 
@@ -134,7 +134,7 @@ def test_a_new_authority_is_taken_up_an_old_one_kept(account: Path) -> None:
 
 
 async def test_a_url_needs_no_token() -> None:
-    credentials = direct("http://127.0.0.1:8001/")
+    credentials = from_url("http://127.0.0.1:8001/")
 
     assert credentials.server == "http://127.0.0.1:8001"
     assert await credentials.token() == ""
@@ -142,8 +142,8 @@ async def test_a_url_needs_no_token() -> None:
 
 
 async def test_a_url_with_a_folder_shows_its_token(account: Path) -> None:
-    plain = direct("http://127.0.0.1:8001", account)
-    secure = direct("https://127.0.0.1:8001", account)
+    plain = from_url("http://127.0.0.1:8001", account)
+    secure = from_url("https://127.0.0.1:8001", account)
 
     assert (await plain.token(), plain.ssl) == ("one", None)
     assert await secure.token() == "one"
@@ -153,12 +153,12 @@ async def test_a_url_with_a_folder_shows_its_token(account: Path) -> None:
 @pytest.mark.parametrize("url", ["", "127.0.0.1:6443", "ftp://x", "unix:///x"])
 def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(CredentialsError, match=r"expected http://… or https://…"):
-        direct(url)
+        from_url(url)
 
 
 def test_a_folder_without_a_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="token: expected a readable file"):
-        direct("http://127.0.0.1:1", tmp_path)
+        from_url("http://127.0.0.1:1", tmp_path)
 
 
 async def answer_ok(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -185,7 +185,7 @@ async def test_a_server_is_verified_by_our_authority(
     async with server:
         async with Client(in_cluster(account, environ)) as client:
             assert await client.request("GET", "/x") == b"ok"
-        async with Client(direct(f"https://127.0.0.1:{port}")) as stranger:
+        async with Client(from_url(f"https://127.0.0.1:{port}")) as stranger:
             with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
                 await stranger.request("GET", "/x")
 
@@ -299,7 +299,7 @@ def test_the_heavy_packages_are_not_imported_for_nothing() -> None:
 async def test_settings_name_a_url_before_the_cluster_we_run_in(
     account: Path,
 ) -> None:
-    found = given(
+    found = from_settings(
         kubeconfig_file=None,
         api_server="http://127.0.0.1:1",
         service_account_dir=account,
@@ -313,7 +313,7 @@ def test_settings_without_any_way_to_the_api_server_say_all_that_is_missing(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(SettingsError) as refused:
-        given(
+        from_settings(
             kubeconfig_file=None,
             api_server="",
             service_account_dir=tmp_path,

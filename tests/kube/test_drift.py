@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kube.client import METADATA, Client, Stream
 from kube.credentials import Credentials
 from kube.errors import KubeError
-from kube.objects import Meta, OnlyMeta, Pod
+from kube.objects import Meta, MetadataOnly, Pod
 from kube.reflector import ListWatch
 from kube.store import Collection, Difference
 from sandbox.apiserver.outages import Trouble, What
@@ -35,7 +35,7 @@ class World:
     history: list[tuple[str, bool]] = field(default_factory=list)
     #: how many of them the watch has had its turn for
     shown: int = 0
-    known: Collection[OnlyMeta] = field(default_factory=Collection)
+    known: Collection[MetadataOnly] = field(default_factory=Collection)
     #: {uid: version} as the events that came have it
     believed: dict[str, int] = field(default_factory=dict)
     #: {uid: the version of its last event that came}
@@ -72,8 +72,8 @@ class World:
         self.known.advance(stamped("", self.shown))
 
 
-def stamped(uid: str, version: int) -> OnlyMeta:
-    return OnlyMeta(metadata=Meta(uid=uid, name=uid, resource_version=str(version)))
+def stamped(uid: str, version: int) -> MetadataOnly:
+    return MetadataOnly(metadata=Meta(uid=uid, name=uid, resource_version=str(version)))
 
 
 #: (what, which object, whether it goes or comes)
@@ -106,17 +106,17 @@ def test_a_comparison_finds_what_never_came_and_nothing_else(
     world = World()
     for _ in play(world, before):
         pass
-    comparison = world.known.compare()
+    comparison = world.known.begin_comparison()
     version, listed = len(world.history), dict(world.there)
     pages = sorted(listed.items())
     for _ in play(world, meanwhile):
         if pages:
-            comparison.see(stamped(*pages.pop(0)))
+            comparison.add_listed(stamped(*pages.pop(0)))
     for each in pages:
-        comparison.see(stamped(*each))
+        comparison.add_listed(stamped(*each))
     world.catch_up()
 
-    found = comparison.differences(str(version))
+    found = comparison.find_differences(str(version))
 
     heard_since = {uid for uid, heard in world.heard.items() if heard > version}
     wrong = {
@@ -125,7 +125,7 @@ def test_a_comparison_finds_what_never_came_and_nothing_else(
         if uid not in heard_since and listed.get(uid) != world.believed.get(uid)
     }
     assert {each.uid for each in found} == wrong
-    assert all(each.expected == str(listed.get(each.uid, "")) for each in found)
+    assert all(each.server_version == str(listed.get(each.uid, "")) for each in found)
 
 
 @pytest.mark.looptime
@@ -176,7 +176,7 @@ async def test_events_that_never_came_are_found_and_mended() -> None:
 
         found = await bed.watch.compare()
         assert found
-        bed.watch.renew()
+        bed.watch.relist_now()
 
         await settled(bed, within_s=2.0)
         assert await bed.watch.compare() == []
@@ -202,7 +202,7 @@ async def test_what_is_to_be_mended_while_a_watch_is_being_opened_is_mended(
     script.will(page(5), Watch(chunks=(event,)), page(8, pod("new", 7)), Watch())
     async with Opening(Credentials(script.url)) as client:
         watch = watch_of(client)
-        client.meanwhile = watch.renew
+        client.meanwhile = watch.relist_now
         await watch.attempt(lambda _: None)
         await watch.attempt(lambda _: None)
 
@@ -225,9 +225,13 @@ async def test_what_was_lost_is_named_with_both_versions(
         found = await watch.compare()
 
     assert found == [
-        Difference(uid="uid-changed", name="ns/changed", expected="6", found="1"),
-        Difference(uid="uid-new", name="ns/new", expected="7", found=""),
-        Difference(uid="uid-gone", name="ns/gone", expected="", found="2"),
+        Difference(
+            uid="uid-changed", name="ns/changed", server_version="6", cached_version="1"
+        ),
+        Difference(uid="uid-new", name="ns/new", server_version="7", cached_version=""),
+        Difference(
+            uid="uid-gone", name="ns/gone", server_version="", cached_version="2"
+        ),
     ]
     assert script.headers[-1]["Accept"] == METADATA
 

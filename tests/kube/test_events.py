@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kube.client import Client
-from kube.events import Recorder, Regarding, about_node, about_pod
+from kube.events import Recorder, Regarding, node_reference, pod_reference
 from kube.objects import Meta, Node, Pod
 from service.backoff import Backoff
 from tests.kube.server import Answer, Script, client_of, refusal
@@ -117,7 +117,7 @@ async def test_a_node_speaks_in_the_default_namespace(
     script: Script, recorder: Recorder
 ) -> None:
     script.will(MADE)
-    node = about_node(Node(metadata=Meta(name="n1")))
+    node = node_reference(Node(metadata=Meta(name="n1")))
     recorder.record(node, reason="ChipBroken", message="chip 3")
 
     await recorder.attempt()
@@ -136,7 +136,7 @@ async def test_a_node_speaks_in_the_default_namespace(
 def test_a_pod_is_referred_to_by_uid() -> None:
     meta = Meta(name="p", namespace="ns", uid="u1")
 
-    assert about_pod(Pod(metadata=meta)) == POD
+    assert pod_reference(Pod(metadata=meta)) == POD
 
 
 async def test_while_the_server_is_away_events_wait_and_add_up(
@@ -169,7 +169,7 @@ async def test_an_event_whose_answer_was_lost_is_not_made_twice(
     first, again, counted = script.requests
     assert first.body["metadata"]["name"] == again.body["metadata"]["name"]
     assert (counted.method, counted.body["count"]) == ("PATCH", 2)
-    assert recorder.dropped == 0
+    assert recorder.dropped_count == 0
 
 
 @pytest.mark.parametrize("code", [403, 404, 409, 422])
@@ -183,7 +183,7 @@ async def test_an_event_that_is_refused_is_dropped_and_counted(
     assert await recorder.attempt() == 0.0
     assert await recorder.attempt() == 0.0
 
-    assert recorder.dropped == 1
+    assert recorder.dropped_count == 1
     assert script.requests[1].body["message"] == "taken"
 
 
@@ -191,7 +191,7 @@ async def test_the_queue_has_a_bound_and_the_oldest_goes(recorder: Recorder) -> 
     for number in range(4140):
         say(recorder, f"message {number}")
 
-    assert recorder.dropped == 44
+    assert recorder.dropped_count == 44
     assert next(iter(recorder._pending)).message == "message 44"
 
 

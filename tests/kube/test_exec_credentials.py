@@ -51,7 +51,7 @@ async def test_a_token_is_asked_for_once_a_minute(configuration: Configuration) 
 async def test_a_plugin_that_hangs_is_asked_once_and_every_request_ends_in_time(
     configuration: Configuration,
 ) -> None:
-    tokens = PluginTokens(configuration, within_s=WITHIN_S)
+    tokens = PluginTokens(configuration, timeout_s=WITHIN_S)
     before = threading.active_count()
 
     outcomes = await asyncio.gather(
@@ -72,7 +72,7 @@ async def test_a_plugin_that_hangs_is_asked_once_and_every_request_ends_in_time(
 async def test_a_plugin_that_answers_late_is_not_asked_again(
     configuration: Configuration,
 ) -> None:
-    tokens = PluginTokens(configuration, within_s=WITHIN_S)
+    tokens = PluginTokens(configuration, timeout_s=WITHIN_S)
     with pytest.raises(CredentialsError):
         await tokens.token()
 

@@ -63,15 +63,15 @@ async def test_it_is_known_for_how_long_nothing_was_followed(
     loop = asyncio.get_running_loop()
     seen_s: list[float] = []
 
-    assert watch.lost_s() == 0.0
+    assert watch.disconnected_s() == 0.0
     await watch.attempt(lambda _: None)
     cut_s = loop.time()
     await watch.attempt(lambda _: None)
     while loop.time() == cut_s:  # a clock has steps
         await asyncio.sleep(0)
-    assert 0.0 < loop.time() - cut_s <= watch.lost_s()
+    assert 0.0 < loop.time() - cut_s <= watch.disconnected_s()
 
-    await watch.attempt(lambda _: seen_s.append(watch.lost_s()))
+    await watch.attempt(lambda _: seen_s.append(watch.disconnected_s()))
     assert seen_s == [0.0]
 
 
@@ -86,11 +86,11 @@ async def test_a_watch_that_brings_nothing_but_a_refusal_has_shown_nothing(
 
     await watch.attempt(lambda _: None)
     heard_s = watch.last_event_s
-    lost_s = loop.time() - watch.lost_s()
+    lost_s = loop.time() - watch.disconnected_s()
     await watch.attempt(lambda _: None)
 
     assert watch.last_event_s == heard_s
-    assert loop.time() - watch.lost_s() == pytest.approx(lost_s, abs=1e-3)
+    assert loop.time() - watch.disconnected_s() == pytest.approx(lost_s, abs=1e-3)
 
 
 async def test_a_server_that_says_expired_works_again_so_the_pauses_start_anew(

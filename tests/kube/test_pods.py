@@ -262,7 +262,7 @@ async def test_an_eviction_means_one_uid(
 ) -> None:
     script.will(Answer(status=201, body={"kind": "Status", "status": "Success"}))
 
-    await pods.evict(client, namespace="ns", name="a", uid="u1", rehearse=rehearse)
+    await pods.evict(client, namespace="ns", name="a", uid="u1", dry_run=rehearse)
 
     assert script.requests == [
         Request(

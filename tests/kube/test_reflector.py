@@ -28,7 +28,7 @@ async def test_events_are_delivered_in_order(script: Script, client: Client) -> 
     watch = watch_of(client)
 
     assert await steps(watch) == ["+a1", "=5", "+b6", "+a7", "-b8"]
-    assert [obj.metadata.name for obj in watch.known()] == ["a"]
+    assert [obj.metadata.name for obj in watch.objects()] == ["a"]
     assert watch.event_count == 3
 
 
@@ -64,7 +64,7 @@ async def test_a_line_may_have_megabytes(script: Script, client: Client) -> None
     watch = watch_of(client)
 
     assert await steps(watch) == ["=5", "+a6"]
-    (known,) = watch.known()
+    (known,) = watch.objects()
     assert known.metadata.annotations == {"big": "x" * (5 << 20)}
 
 
@@ -151,12 +151,12 @@ async def test_of_each_object_is_delivered_and_known_what_is_to_be_kept(
 
     event = line("ADDED", pod("b", 6))
     script.will(page(5, pod("a", 1)), Watch(chunks=(event,)))
-    watch = ListWatch(client, "/api/v1/pods", Pod, keep=labelled)
+    watch = ListWatch(client, "/api/v1/pods", Pod, transform=labelled)
     changes: list[Change[Pod]] = []
     await watch.step(changes.append)
 
     delivered = [each.obj for each in changes if isinstance(each, Upserted)]
-    assert delivered == list(watch.known())
+    assert delivered == list(watch.objects())
     assert [(obj.metadata.name, obj.metadata.labels) for obj in delivered] == [
         ("a", {"kept": "yes"}),
         ("b", {"kept": "yes"}),

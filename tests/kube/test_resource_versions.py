@@ -20,4 +20,4 @@ from kube import resource_versions
 def test_a_resource_version_is_a_number_or_nothing_can_be_said(
     version: str, number: int | None
 ) -> None:
-    assert resource_versions.number(version) == number
+    assert resource_versions.parse(version) == number

@@ -206,11 +206,11 @@ async def test_who_needs_what_was_not_seen_ends_the_pause() -> None:
         bed.pipes.is_down = False
         back_s = asyncio.get_running_loop().time()
 
-        bed.watch.hurry()
+        bed.watch.retry_now()
         await asyncio.sleep(0.1)
 
         assert [at - back_s < 0.1 for at, _ in bed.asked if at >= back_s] == [True]
-        assert bed.watch.lost_s() == 0.0
+        assert bed.watch.disconnected_s() == 0.0
 
 
 async def test_who_needs_what_was_never_seen_ends_the_pause_as_well() -> None:
@@ -220,7 +220,7 @@ async def test_who_needs_what_was_never_seen_ends_the_pause_as_well() -> None:
         bed.pipes.is_down = False
         back_s = asyncio.get_running_loop().time()
 
-        bed.watch.hurry()
+        bed.watch.retry_now()
         await asyncio.sleep(0.1)
 
         assert [at - back_s < 0.1 for at, verb in bed.asked if verb == "list"] == [True]
@@ -229,13 +229,13 @@ async def test_who_needs_what_was_never_seen_ends_the_pause_as_well() -> None:
 async def test_hurry_skips_one_pause_and_none_while_a_watch_is_open() -> None:
     async with burning() as bed:
         await asyncio.sleep(20)
-        bed.watch.hurry()
+        bed.watch.retry_now()
         bed.troubles.begin(Trouble(what=What.CUT, verbs=WATCH, count=1))
         bed.troubles.begin(Trouble(what=What.REFUSED, status=503, verbs=WATCH))
         await asyncio.sleep(40)
         refused = bed.count("watch")
 
-        bed.watch.hurry()
+        bed.watch.retry_now()
         await asyncio.sleep(0.1)
 
         assert bed.count("watch") == refused + 1
@@ -256,7 +256,7 @@ async def test_no_pause_is_skipped_that_the_server_has_asked_for() -> None:
         await asyncio.sleep(10)
         asked = len(bed.asked)
 
-        bed.watch.hurry()
+        bed.watch.retry_now()
         await asyncio.sleep(1)
 
         assert len(bed.asked) == asked
@@ -289,7 +289,7 @@ async def test_a_history_that_stays_older_is_believed_after_a_minute() -> None:
         bed.troubles.begin(Trouble(what=What.REFUSED, status=429, verbs=WATCH))
         await asyncio.sleep(80)
 
-        known = {p.metadata.uid for p in bed.watch.known()}
+        known = {p.metadata.uid for p in bed.watch.objects()}
         assert known == set(was)
 
 

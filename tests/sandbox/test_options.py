@@ -163,7 +163,7 @@ def test_a_nodes_labels_mean_its_row_or_it_is_refused(row: table.Product) -> Non
             check(row.key)
     else:
         machine = Machine(name="n", product=check(row.key))
-        assert lookup.of_node(row.resource, machine.labels) is row
+        assert lookup.find_node_row(row.resource, machine.labels) is row
 
 
 def test_a_node_may_have_chips_of_another_line_beside_its_own() -> None:

@@ -16,7 +16,7 @@ from scheduler_core.placement.job import Terms, place_job
 from scheduler_core.placement.job_rules import Job, Pod, Profile
 from scheduler_core.placement.pod import place
 from scheduler_core.preemption.relaxations import Advice
-from scheduler_core.preemption.victims import Eviction, Preemptor, Running, preempt
+from scheduler_core.preemption.victims import Eviction, Preemptor, RunningPod, preempt
 from scheduler_core.products.table import PRODUCTS, Product, by_key
 from scheduler_core.topology.leaves import (
     Leaf,
@@ -109,7 +109,7 @@ def networks() -> Iterator[Answer]:
         of_node={node.name: at % 3 for at, node in enumerate(cluster)}, reserve=1
     )
     for number in (2, 4, 6):
-        terms = Terms(joined=joined)
+        terms = Terms(superpods=joined)
         yield place_job(
             _job(superpod, number, 16), cluster, terms=terms, names=frozenset(names)
         )
@@ -123,25 +123,25 @@ def helps() -> Iterator[Help]:
         full = (node for node in cluster if 2 * node.free.bit_count() <= row.chip_count)
         names = frozenset(node.name for node in full)
         few, most = frozenset(sorted(names)[::3]), row.counts[-1]
-        yield advice.for_pod(row, most, cluster, names=names, avoid=few)
+        yield advice.advise_pod(row, most, cluster, names=names, avoid=few)
         terms = Terms(profile=Profile.PER_POD)
         job = Job(row=row, pods=_job(row, 3, most).pods)
-        yield advice.for_job(job, cluster, terms=terms, names=names)
+        yield advice.advise_job(job, cluster, terms=terms, names=names)
         running = {node.name: _running(node) for node in cluster}
         pod = Preemptor(wanted=row, chips=row.counts[-2], priority=2)
         yield preempt(pod, cluster, running, names=names)
 
 
-def _running(node: NodeState) -> list[Running]:
+def _running(node: NodeState) -> list[RunningPod]:
     """A pod for every two chips in use."""
     taken = ids_of(node.healthy & ~node.free)
     pairs = (taken[at : at + 2] for at in range(0, len(taken), 2))
     return [
-        Running(
+        RunningPod(
             name=f"{node.name}-{at}",
             chips=mask_of(pair),
             priority=at % 3,
-            started=at % 2,
+            start_time=at % 2,
             budgets=tuple(frozenset(("b", "c"))),
         )
         for at, pair in enumerate(pairs)

@@ -69,7 +69,7 @@ def check_rank(given: Given, expect: Given) -> None:
         for number, nodes in sorted(given["superpods"].items(), key=lambda i: int(i[0]))
     ]
     request = Request(blocks=len(blocks), block_nodes=len(blocks[0].nodes))
-    found = superpods.plan(request, {}, kept=blocks)
+    found = superpods.plan(request, {}, fixed_blocks=blocks)
     assert isinstance(found, tuple)
     ranks = [(str(b.number), at) for b in found for at in range(len(b.nodes))]
 

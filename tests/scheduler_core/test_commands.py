@@ -9,7 +9,7 @@ import pytest
 from scheduler_core.__main__ import main
 from scheduler_core.node.decision import Rejection
 from scheduler_core.node.reasons import Reason
-from scheduler_core.preemption.relaxations import Advice, Settle
+from scheduler_core.preemption.relaxations import Advice, ConfirmPod
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
 from scheduler_core.snapshot import answers
@@ -267,9 +267,9 @@ def test_each_part_of_an_advice_can_be_read_by_a_program(
 
 
 def test_a_pod_to_be_waited_for_is_a_part_like_others() -> None:
-    advice = Advice(parts=(Settle(node="a"),))
+    advice = Advice(parts=(ConfirmPod(node="a"),))
 
-    found = answers.of_answer(Rejection(reasons=()), advice)
+    found = answers.render_answer(Rejection(reasons=()), advice)
 
     assert found["advice"] == {
         "text": "it would fit if the pod that waits on a had its chips",

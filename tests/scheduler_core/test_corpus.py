@@ -167,7 +167,7 @@ def check_handler_select(case: Case) -> None:
         node_selector=given.get("selector") or {},
     )
     duo = {"infer-card-type": "card-300i-duo"}
-    row = lookup.find(given["resource"], duo, job)
+    row = lookup.find_row(given["resource"], duo, job)
     if handler is not None and handler not in corpus.HANDLERS:
         pytest.skip(f"no row stands for {handler}")
 
@@ -236,9 +236,9 @@ def pod_of(name: str, task: Given) -> job_rules.Pod:
 def check_rank_annotation(case: Case) -> None:
     given = case["input"]
     written = given["pod_annotations"].get("hccl/rankIndex", "")
-    answer = job_rules.rank_to_write(
+    answer = job_rules.choose_rank_annotation(
         given["task_index"],
-        written=written,
+        annotation=written,
         owner_kind=given["owner_kind"] or "",
         of_minimum="huawei.com/schedule_minAvailable" in given["job_annotations"],
     )

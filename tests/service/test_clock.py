@@ -21,7 +21,7 @@ async def test_who_looks_at_the_beat_looks_when_others_do_and_once_each() -> Non
     await asyncio.sleep(0.25)
 
     for _ in range(3):
-        await asyncio.sleep(clock.until_beat_s(0.5))
+        await asyncio.sleep(clock.next_beat_delay_s(0.5))
         beats.append(round(clock.loop_s() / 0.5, 2))
 
     assert beats == [int(beats[0]), int(beats[0]) + 1, int(beats[0]) + 2]

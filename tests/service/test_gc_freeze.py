@@ -13,9 +13,9 @@ class _Own:
 def test_what_is_there_is_passed_by_and_the_rest_is_looked_at_seldom() -> None:
     before = gc.get_threshold()
     try:
-        gc_freeze.pass_by()
+        gc_freeze.freeze_live_objects()
         assert gc.get_freeze_count() > 0
-        assert gc.get_threshold() == (gc_freeze.YOUNG, *before[1:])
+        assert gc.get_threshold() == (gc_freeze.YOUNG_OBJECTS, *before[1:])
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
@@ -26,10 +26,10 @@ def test_what_has_become_garbage_since_the_last_time_is_collected() -> None:
     try:
         one = _Own()
         one.itself = one
-        gc_freeze.pass_by()
+        gc_freeze.freeze_live_objects()
         known = weakref.ref(one)
         del one
-        gc_freeze.pass_by()
+        gc_freeze.freeze_live_objects()
         assert known() is None
     finally:
         gc.unfreeze()

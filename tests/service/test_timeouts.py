@@ -37,7 +37,7 @@ def endpoints(*routes: web.RouteDef) -> Endpoints:
         CollectorRegistry(),
         lambda: None,
         routes=[web.post("/filter", echo), *routes],
-        patience_s=0.2,
+        request_timeout_s=0.2,
     )
 
 
@@ -50,7 +50,7 @@ async def test_who_dribbles_is_cut_off(name: str) -> None:
         writer.write(DRIBBLES[name])
 
         assert await is_cut(reader)
-        assert found.patience.cut_count == 1
+        assert found.request_timeouts.closed_count == 1
         writer.close()
 
 
@@ -99,4 +99,4 @@ async def test_an_answer_may_take_longer_than_a_question() -> None:
         # and the same connection may be silent until the next question
         async with session.post(f"http://{address}/filter", data=b"f") as answer:
             assert await answer.read() == b"f"
-        assert found.patience.cut_count == 1
+        assert found.request_timeouts.closed_count == 1

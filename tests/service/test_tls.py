@@ -43,11 +43,11 @@ async def test_a_renewed_certificate_is_shown_from_then_on(tmp_path: Path) -> No
         assert await ask(url, trusted) == "ok\n"
 
         first.write_bytes(second.read_bytes())
-        await certificates.look()  # its key is not there yet: nothing changes
+        await certificates.reload_changed()  # its key is not there yet: nothing changes
         assert await ask(url, trusted) == "ok\n"
 
         key.write_bytes(second_key.read_bytes())
-        await certificates.look()
+        await certificates.reload_changed()
         assert await ask(url, second) == "ok\n"
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await ask(url, trusted)

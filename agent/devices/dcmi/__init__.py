@@ -1,14 +1,18 @@
-"""Real chips, asked through Huawei's `libdcmi.so`, in a process of their own.
+"""Drive real chips through Huawei's `libdcmi.so`, in a worker process.
 
-A call into that library can hang for ever or take its process down, and nothing
-inside the process can help it. So the library is loaded by a worker and never by
-the agent:
+A call into that library can hang for ever or crash its process, and no code inside the
+process can prevent it. So a worker loads the library, and the agent never does:
 
     agent   `driver` <- frames over a socket pair -> `__main__`   worker
-            `machine` says which server that is      `reader` asks chip by chip
-                                                     `library` knows the C functions
-            `progress`, a page both have mapped: which call is under way
+            `machine` finds the row of the server    `reader` asks chip by chip
+            `conversion` makes the reading           `library` has the C functions
+            `progress`, a page mapped by both: the call under way
 
-The worker imports nothing of the agent beyond this package: it is there on every
-node for ever, and each megabyte counts.
+The worker imports no module of the agent outside this package. It runs on every node
+for ever, and each megabyte counts.
+
+Here: everything about libdcmi. Not here: the contract of drivers (`agent.devices`), and
+levels of faults (`agent.health`). Open `driver` first for the agent's side, `__main__`
+for the worker's. Decision record in docs/adr: 17 (the driver's library has a process of
+its own).
 """

@@ -1,8 +1,8 @@
-"""The worker: `python -m agent.devices.dcmi SOCKET PAGE`, both open descriptors.
+"""The worker process: `python -m agent.devices.dcmi SOCKET PAGE`, two open descriptors.
 
-Started by `agent.devices.dcmi.driver` and by nobody else. It is told once what to
-load and what to leave out, and says what it finds whenever that has changed, until
-the agent goes. It never waits for the agent, and the agent ends it by killing it.
+Only `agent.devices.dcmi.worker` starts it. It receives one message: the library to load
+and the calls to leave out. It then sends each changed survey until the agent ends. It
+never waits for the agent, and the agent ends it by a kill.
 """
 
 import ctypes
@@ -21,109 +21,112 @@ from typing import Any
 from agent.devices.dcmi import frames, structs
 from agent.devices.dcmi.library import CallError, Library
 from agent.devices.dcmi.progress import Call, Progress
-from agent.devices.dcmi.reader import Looker
+from agent.devices.dcmi.reader import ChipReader
 from agent.devices.dcmi.values import Code, Survey
 
-#: A chip that has recovered is seen again after so long, event or not.
+#: Time between two surveys, so a recovered chip is seen even without an event. Unit:
+#: seconds.
 LOOK_EACH_S = 1.0
-#: A library that cannot begin yet is tried again: at boot the driver comes late.
+#: Pause before a failed library is loaded again: at boot the driver comes late. Unit:
+#: seconds.
 AGAIN_S = 2.0
-#: Events that may wait for one look. What does not fit is seen by polling.
+#: Highest number of events between two surveys. Polling shows what does not fit.
 _MOST_EVENTS = 1000
-#: `assertion` of an event: the fault is over.
+#: `assertion` of an event whose fault is over.
 _OVER = 0
 _PR_SET_PDEATHSIG = 1
 _NODES = Path("/sys/devices/system/node")
 
 
 class Worker:
-    """Protects the library of this process and the events that it has sent."""
+    """The library of this process, and the events that it has sent."""
 
     def __init__(self, sock: socket.socket, progress: Progress) -> None:
-        """Begin by waiting for what to do."""
         self._sock = sock
         self._progress = progress
         self._events: deque[tuple[int, Code, bool]] = deque(maxlen=_MOST_EVENTS)
-        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._left_out: dict[Call, float] = {}
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._skip_until: dict[Call, float] = {}
 
     def run(self) -> None:
-        """Work until the agent goes."""
-        told = _receive(self._sock)
+        """Send surveys until the agent ends."""
+        order = _receive(self._sock)
         now = time.monotonic()
-        self._left_out = {
+        self._skip_until = {
             Call(function=function, card=card, device=device): now + for_s
-            for function, card, device, for_s in told["leave_out"]
+            for function, card, device, for_s in order["leave_out"]
         }
-        looker = self._looker(told["library"])
-        while looker is None:
+        chip_reader = self._load(order["library"])
+        while chip_reader is None:
             if self._sleep(AGAIN_S):
                 return
-            looker = self._looker(told["library"])
-        said: Survey | str = ""
+            chip_reader = self._load(order["library"])
+        sent: Survey | str = ""
         while True:
-            self._deliver(looker)
-            found = self._look(looker)
-            if found != said:
-                self._tell(found)
-                said = found
+            self._pass_events(chip_reader)
+            survey = self._survey(chip_reader)
+            if survey != sent:
+                self._send(survey)
+                sent = survey
             if self._sleep(LOOK_EACH_S):
                 return
 
-    def _looker(self, path: str) -> Looker | None:
-        """Begin; None if that fails, and the agent is told why."""
+    def _load(self, path: str) -> ChipReader | None:
+        """Load the library; return None, and report why, if that fails."""
         try:
-            library = Library(path, self._progress, leave_out=self._is_left_out)
+            library = Library(path, self._progress, leave_out=self._must_skip)
             library.init()
         except (OSError, CallError) as error:
-            self._tell(str(error))
+            self._send(str(error))
             return None
-        # not every chip has events; then polling is all there is
+        # not every chip has events; others are only polled
         with suppress(CallError):
-            library.subscribe(self._take_in)
-        return Looker(library, now_s=time.monotonic, nodes=_NODES)
+            library.subscribe(self._queue_event)
+        return ChipReader(library, now_s=time.monotonic, nodes=_NODES)
 
     @staticmethod
-    def _look(looker: Looker) -> Survey | str:
+    def _survey(chip_reader: ChipReader) -> Survey | str:
         try:
-            return looker.look()
+            return chip_reader.read_chips()
         except CallError as error:
             return str(error)
 
-    def _is_left_out(self, call: Call) -> bool:
-        until = self._left_out.get(call)
+    def _must_skip(self, call: Call) -> bool:
+        until = self._skip_until.get(call)
         return until is not None and time.monotonic() < until
 
-    def _take_in(self, event: structs.FaultEvent) -> None:
-        """Take in an event; in a thread of the library."""
+    def _queue_event(self, event: structs.FaultEvent) -> None:
+        """Queue an event, in a thread of the library."""
         at_ms = time.time_ns() // 1_000_000
         code = Code(code=event.event_id, severity=event.severity, at_ms=at_ms)
         self._events.append((event.deviceid, code, event.assertion == _OVER))
         with suppress(BlockingIOError):
-            os.write(self._wake, b"!")
+            os.write(self._wake_write, b"!")
 
-    def _deliver(self, looker: Looker) -> None:
+    def _pass_events(self, chip_reader: ChipReader) -> None:
         with suppress(BlockingIOError):
-            os.read(self._woken, _MOST_EVENTS)
+            os.read(self._wake_read, _MOST_EVENTS)
         while self._events:
             logic_id, code, is_over = self._events.popleft()
-            looker.take_in(logic_id, code, is_over=is_over)
+            chip_reader.add_event(logic_id, code, is_over=is_over)
 
     def _sleep(self, for_s: float) -> bool:
-        """Wait for an event, for so long at most; return whether the agent has gone."""
-        watched: list[Any] = [self._sock, self._woken]
+        """Wait at most `for_s` seconds for an event; tell whether the agent ended."""
+        descriptors: list[Any] = [self._sock, self._wake_read]
         self._progress.beat()
-        readable, _, _ = select.select(watched, [], [], for_s)
+        readable, _, _ = select.select(descriptors, [], [], for_s)
         self._progress.beat()
-        return self._sock in readable  # it says nothing more, so this is its end
+        return (
+            self._sock in readable
+        )  # the agent sends no second message, so this is its end
 
-    def _tell(self, found: Survey | str) -> None:
-        """Say what was found, or why nothing was."""
+    def _send(self, survey: Survey | str) -> None:
+        """Send a survey, or the reason why there is none."""
         message: dict[str, Any]
-        if isinstance(found, str):
-            message = {"problem": found}
+        if isinstance(survey, str):
+            message = {"problem": survey}
         else:
-            message = {"survey": asdict(found)}
+            message = {"survey": asdict(survey)}
         self._sock.sendall(frames.encode(message))
 
 
@@ -133,15 +136,17 @@ def _receive(sock: socket.socket) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """End when the agent does, even within a call that never comes back."""
+    """Let the kernel kill this process with the agent, even within a hanging call."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def main(arguments: list[str]) -> int:
-    """Work until the agent goes."""
+    """Send surveys until the agent ends; return the exit code."""
     descriptor, page = map(int, arguments)
     _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's: the agent ends us
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # from a terminal: the agent ends the worker
     progress = Progress(page)
     os.close(page)
     with suppress(BrokenPipeError, ConnectionError):
@@ -152,4 +157,4 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
-    os._exit(code)  # the library's threads are not waited for
+    os._exit(code)  # without waiting for the library's threads

@@ -1,15 +1,15 @@
-"""From what the library said to what the agent works with: pure but for what it keeps.
+"""Convert surveys of the library to readings; pure except for what it remembers.
 
-A chip that cannot be read keeps what was last known of it. What is kept here is lost
-with the process and found again by the next look.
+A chip that cannot be read keeps its last known state. The memory is lost with the
+process, and the next survey fills it again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from agent.devices.board_size import UnknownMachineError, sized
+from agent.devices.board_size import UnknownMachineError, fit_row
 from agent.devices.dcmi import machine
-from agent.devices.dcmi.values import ChipLook, Code, Identity, Survey
+from agent.devices.dcmi.values import ChipState, Code, Identity, Survey
 from agent.devices.reading import (
     UNKNOWN,
     ChipDetails,
@@ -25,66 +25,68 @@ from scheduler_core.products.table import Product
 #: Faults of the parameter-plane network and not of the chip.
 #: Source: MindCluster, `pkg/common/fault_code.go` (at 22bb3d98).
 NETWORK_CODES = frozenset({0x81078603, 0x81078607, 0x110000002, 0x110001024})
-#: Answers of the network check that are no fault: all is well, and not begun yet.
+#: Results of the network check without a fault: fine, and not begun yet.
 _NETWORK_FINE = frozenset({0, 6})
-#: A number that the driver does not have is this to it, and -1 to readers.
+#: The driver's value for a number that it does not have; -1 in a reading.
 _NONE = 0xFFFFFFFF
 
 
 class Conversion:
-    """Protects what is known of each chip, and since when it has each fault."""
+    """Last state of each chip, and the date of each of its faults."""
 
     def __init__(self, product: str) -> None:
-        """Know nothing yet.
+        """Start without any chip.
 
         Args:
             product: Key of the row of the table, whose chips alone are served; "" to
-                tell the rows from the chips.
+                detect the rows from the chips.
         """
         self._key = product
         self._products: tuple[Product, ...] = ()
-        self._known: dict[int, ChipLook] = {}
-        #: {chip that was ever seen: the row by which it is served}
+        self._last_states: dict[int, ChipState] = {}
+        #: {physical id of a chip seen so far: its row of the product table}
         self._rows: dict[int, Product] = {}
         self._since_ms: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
-        """Take in a survey.
+        """Convert a survey to a reading.
 
         Args:
-            survey: A look at the machine.
-            now_ms: When it came. Unit: Unix milliseconds.
+            survey: All chips of the machine at one time.
+            now_ms: Its time. Unit: Unix milliseconds.
 
         Raises:
-            UnknownMachineError: It shows no server that we could serve.
+            UnknownMachineError: The survey shows no server that can be served.
         """
-        looks = _by_id(survey.chips)
-        self._products = self._products or self._products_of(looks.values())
-        late = () if self._key else tuple(self._late(looks))
-        rows = {chip: self._row_of(look.identity) for chip, look in looks.items()}
+        states = _by_id(survey.chips)
+        self._products = self._products or self._products_of(states.values())
+        late_chips = () if self._key else tuple(self._late_chips(states))
+        rows = {chip: self._row_of(look.identity) for chip, look in states.items()}
         self._rows |= {chip: row for chip, row in rows.items() if row is not None}
-        looks = {chip: look for chip, look in looks.items() if rows[chip] is not None}
-        unread = self._carried(looks, survey)
-        self._known |= looks
-        self._date(looks.values(), now_ms)
-        first, *beside = (
-            self._of_line(product, looks, unread, survey) for product in self._products
+        states = {chip: look for chip, look in states.items() if rows[chip] is not None}
+        unread = self._carry_over(states, survey)
+        self._last_states |= states
+        self._date(states.values(), now_ms)
+        first, *others = (
+            self._of_line(product, states, unread, survey) for product in self._products
         )
-        return replace(first, beside=tuple(beside), unread=(*first.unread, *late))
+        return replace(
+            first, other_lines=tuple(others), unread=(*first.unread, *late_chips)
+        )
 
     def _of_line(
         self,
         product: Product,
-        looks: Mapping[int, ChipLook],
+        states: Mapping[int, ChipState],
         unread: Iterable[Unread],
         survey: Survey,
     ) -> Reading:
-        """What is known of the chips of one product line."""
-        looks = {
-            chip: look for chip, look in looks.items() if self._rows[chip] is product
+        """Return the reading of one product line."""
+        states = {
+            chip: look for chip, look in states.items() if self._rows[chip] is product
         }
-        chips = tuple(sorted(looks))
-        first = looks[chips[0]].identity if chips else None
+        chips = tuple(sorted(states))
+        first = states[chips[0]].identity if chips else None
         return Reading(
             product=product,
             chip_name=first.name if first else "",
@@ -92,92 +94,99 @@ class Conversion:
             product_type=first.product_type if first else "",
             chips=chips,
             numa=self._numa(product),
-            details=tuple(_details(looks[chip].identity) for chip in chips),
+            details=tuple(_details(states[chip].identity) for chip in chips),
             super_pod_id=_number(first.super_pod_id) if first else UNKNOWN,
             server_index=_number(first.server_index) if first else UNKNOWN,
             driver_version=survey.driver_version,
             faults=tuple(
-                self._fault(chip, code) for chip in chips for code in looks[chip].codes
+                self._fault(chip, code) for chip in chips for code in states[chip].codes
             ),
-            unreachable=tuple(c for c in chips if not _is_reachable(looks[c])),
+            unreachable=tuple(c for c in chips if not _is_reachable(states[c])),
             processes=tuple(
                 Process(chip=chip, pid=pid)
                 for chip in chips
-                for pid in looks[chip].pids
+                for pid in states[chip].pids
             ),
-            unread=tuple(each for each in unread if self._rows[each.chip] is product),
-            virtual=tuple(_parts(looks[chip].identity for chip in chips)),
+            unread=tuple(
+                chip_unread
+                for chip_unread in unread
+                if self._rows[chip_unread.chip] is product
+            ),
+            virtual=tuple(_virtual_devices(states[chip].identity for chip in chips)),
         )
 
     def _row_of(self, chip: Identity) -> Product | None:
-        """The row by which a chip is served; None: by none.
+        """Return the row of a chip; None if no row serves it.
 
-        One of no family is of the only line that there is, or of what it was before.
+        A chip of no known family belongs to the only line, or to its line before.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
         rows = (row for row in self._products if row.all_chips >> chip.physical_id & 1)
         return next((row for row in rows if _is_of(row, chip)), None)
 
-    def _late(self, looks: Mapping[int, ChipLook]) -> Iterator[Unread]:
-        """Yield the chips of product lines that were not there at the start."""
-        ours = {row.chip_prefix.rstrip("-") for row in self._products}
-        for chip, look in sorted(looks.items()):
+    def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
+        """Yield the chips of product lines that were absent at the start."""
+        served_lines = {row.chip_prefix.rstrip("-") for row in self._products}
+        for chip, look in sorted(states.items()):
             line = machine.line_of(look.identity)
-            if line and line not in ours:
+            if line and line not in served_lines:
                 yield Unread(
                     chip=chip,
-                    why=f"there was no {line} on this node when the agent started, "
+                    reason=f"there was no {line} on this node when the agent started, "
                     "which has to be started again to serve it",
                 )
 
-    def _carried(
-        self, looks: dict[int, ChipLook], survey: Survey
+    def _carry_over(
+        self, states: dict[int, ChipState], survey: Survey
     ) -> tuple[Unread, ...]:
-        """Put what was known into looks that could not tell, and say of which.
+        """Complete unread chips with their last state; return them with reasons.
 
-        A chip that was never read is left out: what nobody has seen is not served.
+        A chip that was never read is left out: a chip without a known state is not
+        served.
         """
-        why = {i: look.unread for i, look in looks.items() if look.unread}
+        reasons = {i: look.unread for i, look in states.items() if look.unread}
         for card, device, reason in survey.unidentified:
-            for chip, known in self._known.items():
-                place = known.identity
-                if place.card == card and device in (place.device, -1):
-                    why.setdefault(chip, reason)
-        for chip in why:
-            if chip in self._known:
-                looks[chip] = self._known[chip]
+            for chip, state in self._last_states.items():
+                identity = state.identity
+                if identity.card == card and device in (identity.device, -1):
+                    reasons.setdefault(chip, reason)
+        for chip in reasons:
+            if chip in self._last_states:
+                states[chip] = self._last_states[chip]
             else:
-                looks.pop(chip, None)
-        for chip, look in looks.items():
+                states.pop(chip, None)
+        for chip, look in states.items():
             if look.unread_pids:
-                why.setdefault(chip, look.unread_pids)
-            looks[chip] = _completed(look, self._known.get(chip, look))
-        return tuple(Unread(chip=chip, why=why[chip]) for chip in sorted(why))
+                reasons.setdefault(chip, look.unread_pids)
+            states[chip] = _complete(look, self._last_states.get(chip, look))
+        return tuple(
+            Unread(chip=chip, reason=reasons[chip]) for chip in sorted(reasons)
+        )
 
-    def _products_of(self, looks: Iterable[ChipLook]) -> tuple[Product, ...]:
-        identities = [look.identity for look in looks]
+    def _products_of(self, states: Iterable[ChipState]) -> tuple[Product, ...]:
+        identities = [look.identity for look in states]
         if not identities:
             raise UnknownMachineError("the driver shows no chip")
         if not self._key:
             return machine.products_of(identities)
-        row = sized(self._key, 0)
-        ours = {chip.physical_id for chip in identities if _is_of(row, chip)}
-        if not ours:
+        row = fit_row(self._key, 0)
+        own_ids = {chip.physical_id for chip in identities if _is_of(row, chip)}
+        if not own_ids:
             raise UnknownMachineError(
                 f"the driver shows no chip that could be of --product {self._key}"
             )
-        others = {chip.physical_id for chip in identities} - ours
-        return (sized(self._key, max(ours), chip_sets.mask_of(others)),)
+        other_ids = {chip.physical_id for chip in identities} - own_ids
+        return (fit_row(self._key, max(own_ids), chip_sets.mask_of(other_ids)),)
 
-    def _date(self, looks: Iterable[ChipLook], now_ms: int) -> None:
-        """Date each fault: as before when it is known already, else by its event."""
+    def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
+        """Date each fault: a known one as before, a new one by its event."""
         self._since_ms = {
             (look.identity.physical_id, code.code): self._since_ms.get(
                 (look.identity.physical_id, code.code),
                 now_ms if code.at_ms is None else code.at_ms,
             )
-            for look in looks
+            for look in states
             for code in look.codes
         }
 
@@ -191,50 +200,50 @@ class Conversion:
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
-        """The NUMA node of each chip; none of them where one is not known."""
-        found = [
+        """Return the NUMA node of each chip; () if one is unknown."""
+        nodes_or_none = [
             look.identity.numa
             for chip in range(product.chip_count)
-            if (look := self._known.get(chip)) is not None
+            if (look := self._last_states.get(chip)) is not None
         ]
-        nodes = tuple(node for node in found if node is not None)
+        nodes = tuple(node for node in nodes_or_none if node is not None)
         return nodes if len(nodes) == product.chip_count else ()
 
 
-def _parts(chips: Iterable[Identity]) -> list[VirtualDevice]:
-    found = [
+def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
+    devices = [
         VirtualDevice(chip=chip.physical_id, number=number, kind=kind)
         for chip in chips
         for number, name in chip.virtual or ()
         if (kind := machine.kind_of(name))
     ]
-    return sorted(found, key=lambda device: device.number)
+    return sorted(devices, key=lambda device: device.number)
 
 
-def _completed(look: ChipLook, known: ChipLook) -> ChipLook:
-    """Put into a look what single calls could not tell."""
-    if look.unread_pids:
-        look = replace(look, pids=known.pids)
-    if look.identity.virtual is None:
-        # a chip of which parts are given out must not look whole
-        parts = known.identity.virtual
-        look = replace(look, identity=replace(look.identity, virtual=parts))
-    return look
+def _complete(state: ChipState, last_state: ChipState) -> ChipState:
+    """Return a state completed with what single failed calls could not read."""
+    if state.unread_pids:
+        state = replace(state, pids=last_state.pids)
+    if state.identity.virtual is None:
+        # a chip with parts in use must not look whole
+        parts = last_state.identity.virtual
+        state = replace(state, identity=replace(state.identity, virtual=parts))
+    return state
 
 
 def _is_of(product: Product, chip: Identity) -> bool:
-    """Whether a chip is of the product line of a row; one of no line is of any."""
+    """Tell whether a chip belongs to the product line of a row, or to no known line."""
     return machine.line_of(chip) in ("", product.chip_prefix.rstrip("-"))
 
 
-def _by_id(looks: Iterable[ChipLook]) -> dict[int, ChipLook]:
-    found: dict[int, ChipLook] = {}
-    for look in looks:
+def _by_id(chip_states: Iterable[ChipState]) -> dict[int, ChipState]:
+    states: dict[int, ChipState] = {}
+    for look in chip_states:
         chip = look.identity.physical_id
-        if chip in found:
+        if chip in states:
             raise UnknownMachineError(f"the driver shows two chips with the id {chip}")
-        found[chip] = look
-    return found
+        states[chip] = look
+    return states
 
 
 def _details(identity: Identity) -> ChipDetails:
@@ -247,9 +256,9 @@ def _details(identity: Identity) -> ChipDetails:
     )
 
 
-def _number(said: int) -> int:
-    return -1 if said == _NONE else said
+def _number(number: int) -> int:
+    return -1 if number == _NONE else number
 
 
-def _is_reachable(look: ChipLook) -> bool:
+def _is_reachable(look: ChipState) -> bool:
     return look.network is None or look.network in _NETWORK_FINE

@@ -1,8 +1,8 @@
-"""The agent's end of the worker: started, listened to, given up, started again.
+"""The driver of real chips: starts the worker, reads it, replaces it.
 
-One that hangs in a call for too long is killed, one that has died is replaced, each
-after a pause that grows. The call in which it was is then left out for a while, so
-that one chip whose driver hangs costs the readings of that chip and not of all.
+A worker that hangs in a call for too long is killed, and a dead one is replaced, each
+after a growing pause. The call under way is then left out for a while. So a chip with a
+hanging driver costs the readings of that chip and not of all.
 """
 
 import asyncio
@@ -25,26 +25,27 @@ from service.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: How often a worker that says nothing is looked at. Unit: seconds.
+#: Pause between two checks of a silent worker. Unit: seconds.
 CHECK_EACH_S = 0.25
-#: A worker that lived so long has started well: its successor need not wait.
+#: Lifetime of a worker after which its successor starts without a pause. Unit:
+#: seconds.
 LIVED_WELL_S = 60.0
-#: A call that did not come back is left out for so long, then twice as long …
+#: A call that did not return is left out for this time, then twice as long …
 LEAVE_OUT_S = 60.0
-#: … and never longer than this.
+#: … and at most for this. Unit: seconds.
 LEAVE_OUT_MOST_S = 3600.0
 
 
 @dataclass(slots=True)
 class _Blame:
-    """A call that a worker did not survive."""
+    """Number of workers that a call has ended, and until when it is left out."""
 
     times: int
     until_s: float  #: loop time
 
 
 class DcmiDriver:
-    """A `Driver` of real chips. Protects the worker that asks for us."""
+    """A `Driver` of real chips; owns the worker."""
 
     def __init__(
         self,
@@ -56,15 +57,15 @@ class DcmiDriver:
         environment: Mapping[str, str] = os.environ,
         new_backoff: Callable[[], Backoff] = Backoff,
     ) -> None:
-        """Remember what to do; nothing is started yet.
+        """Start nothing yet.
 
         Args:
             library: The libdcmi.so to load.
-            product: Key of the row of the table; "" to tell it from the chips.
-            call_s: How long one call may take. Unit: seconds, above 0.
-            wall_ms: Unix milliseconds now.
-            environment: The worker's.
-            new_backoff: Pauses between workers.
+            product: Key of the row of the table; "" to detect it from the chips.
+            call_s: Longest duration of one call. Unit: seconds, above 0.
+            wall_ms: Returns Unix milliseconds now.
+            environment: Environment variables of the worker.
+            new_backoff: Makes the back-off between two workers.
         """
         self._library = library
         self._call_s = call_s
@@ -76,37 +77,37 @@ class DcmiDriver:
         self._next_start_s = float("-inf")
         self._problem = ""
         self._blames: dict[Call, _Blame] = {}
-        #: what the present worker has said last: a reading, or why there is none
-        self._said: Reading | str | None = None
+        #: last message of the present worker: a reading, or why there is none
+        self._last_message: Reading | str | None = None
 
     @property
     def worker_pid(self) -> int | None:
-        """The process that asks for us now; None between two."""
+        """Process id of the present worker; None between two."""
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the next that the worker had to say, or else the last.
+        """Return the worker's next reading, or else its last.
 
         Raises:
-            DriverError: There is no worker that works, or it cannot read; and why.
+            DriverError: No worker works, or the worker cannot read; with the reason.
         """
         while True:
-            worker = await self._working()
+            worker = await self._get_worker()
             if worker.waiting:
-                self._said = self._taken(worker.waiting.popleft())
-            if self._said is None:
-                await worker.news(CHECK_EACH_S)
-            elif isinstance(self._said, str):
-                raise DriverError(self._said)
+                self._last_message = self._convert(worker.waiting.popleft())
+            if self._last_message is None:
+                await worker.wait_for_news(CHECK_EACH_S)
+            elif isinstance(self._last_message, str):
+                raise DriverError(self._last_message)
             else:
-                return self._said
+                return self._last_message
 
-    async def news(self, within_s: float) -> bool:
-        """Wait until there may be something new to read, but no longer than so."""
+    async def wait_for_news(self, within_s: float) -> bool:
+        """Wait until there may be a new reading, at most `within_s`."""
         if self._worker is None:
             await asyncio.sleep(within_s)
             return True
-        await self._worker.news(within_s)
+        await self._worker.wait_for_news(within_s)
         return bool(self._worker.waiting or self._worker.problem(self._call_s))
 
     async def close(self) -> None:
@@ -115,29 +116,29 @@ class DcmiDriver:
         if worker is not None:
             await worker.end()
 
-    async def _working(self) -> Worker:
-        """Return the worker if it works; replace it if it does not, when it is time."""
+    async def _get_worker(self) -> Worker:
+        """Return a worker that works; start one if there is none and no pause."""
         if self._worker is None:
-            problem = find_library.distrust(self._library)
+            problem = find_library.find_distrust_reason(self._library)
             if problem:
                 raise DriverError(problem)
             now = clock.loop_s()
             if now < self._next_start_s:
-                left_s = self._next_start_s - now
-                raise DriverError(f"{self._problem}; next try in {left_s:.0f} s")
+                pause_s = self._next_start_s - now
+                raise DriverError(f"{self._problem}; next try in {pause_s:.0f} s")
             self._worker = Worker.start(
-                str(self._library), self._environment, self._left_out(now)
+                str(self._library), self._environment, self._calls_to_leave_out(now)
             )
         problem = self._worker.problem(self._call_s)
         if not problem:
             return self._worker
-        worker, self._worker, self._said = self._worker, None, None
+        worker, self._worker, self._last_message = self._worker, None, None
         self._give_up(worker, problem)
         await worker.end()
         raise DriverError(self._problem)
 
     def _give_up(self, worker: Worker, problem: str) -> None:
-        """Draw the lesson from a worker's end."""
+        """Set the pause before the next worker; leave out the call under way."""
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:
             self._backoff.reset()
@@ -154,18 +155,18 @@ class DcmiDriver:
             extra={"reason": problem, "retry_in_s": round(pause_s, 2)},
         )
 
-    def _left_out(self, now: float) -> list[list[object]]:
+    def _calls_to_leave_out(self, now: float) -> list[list[object]]:
         return [
             [call.function, call.card, call.device, blame.until_s - now]
             for call, blame in self._blames.items()
             if blame.until_s > now
         ]
 
-    def _taken(self, message: dict[str, Any]) -> Reading | str:
+    def _convert(self, message: dict[str, Any]) -> Reading | str:
         if "problem" in message:
             return f"{self._library}: {message['problem']}"
         try:
-            found = values.of_message(message["survey"])
-            return self._conversion.reading(found, self._wall_ms())
+            survey = values.parse_survey(message["survey"])
+            return self._conversion.reading(survey, self._wall_ms())
         except UnknownMachineError as error:
             return str(error)

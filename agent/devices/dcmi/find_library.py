@@ -1,4 +1,4 @@
-"""Where the driver's library is, and whether it may be loaded."""
+"""Find the driver's library, and check whether it may be loaded."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 LIBRARY = "libdcmi.so"
-#: Where Ascend's driver packages put it and what it needs.
+#: Folders of Ascend's driver packages, for the library and what it needs itself.
 FOLDERS = tuple(
     map(
         Path,
@@ -22,48 +22,52 @@ _SEARCH_PATH = "LD_LIBRARY_PATH"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def folders(
-    environment: Mapping[str, str], known: Iterable[Path] = FOLDERS
+def search_folders(
+    environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> tuple[Path, ...]:
-    """The folders to look in: those of LD_LIBRARY_PATH, then those known, each once."""
-    named = environment.get(_SEARCH_PATH, "").split(":")
-    return tuple(dict.fromkeys((*(Path(name) for name in named if name), *known)))
+    """Return the folders of LD_LIBRARY_PATH, then the known ones, each once."""
+    path_entries = environment.get(_SEARCH_PATH, "").split(":")
+    return tuple(
+        dict.fromkeys((*(Path(name) for name in path_entries if name), *known_folders))
+    )
 
 
-def found(
-    environment: Mapping[str, str], known: Iterable[Path] = FOLDERS
+def locate(
+    environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> Path | None:
-    """The first libdcmi.so; None where there is none."""
-    places = (folder / LIBRARY for folder in folders(environment, known))
+    """Return the path of the first libdcmi.so; None if there is none."""
+    places = (folder / LIBRARY for folder in search_folders(environment, known_folders))
     return next((place for place in places if place.is_file()), None)
 
 
-def with_libraries(
-    environment: Mapping[str, str], known: Iterable[Path] = FOLDERS
+def make_environment(
+    environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> dict[str, str]:
-    """An environment in which libdcmi finds what it needs itself."""
-    path = ":".join(str(folder) for folder in folders(environment, known))
+    """Return an environment in which libdcmi finds the libraries that it needs."""
+    path = ":".join(
+        str(folder) for folder in search_folders(environment, known_folders)
+    )
     return {**environment, _SEARCH_PATH: path}
 
 
-def distrust(library: Path) -> str:
-    """Why a library must not be loaded by whoever we are; "" when it may.
+def find_distrust_reason(library: Path) -> str:
+    """Return why the agent's user must not load a library; "" if it may.
 
-    What somebody else can write, somebody else can have us run.
+    Another user who can write the file can make the agent run any code.
     """
     try:
         real = library.resolve(strict=True)
-        facts = list(_facts(real))
+        path_stats = list(_facts(real))
     except OSError as error:
         return f"{library}: {error.strerror}"
-    for path, fact in facts:
-        if fact.st_uid not in {0, os.geteuid()}:
-            return f"{path}: expected an owner root, found uid {fact.st_uid}"
-    fact = facts[0][1]
-    if not stat.S_ISREG(fact.st_mode):
+    for path, stats in path_stats:
+        if stats.st_uid not in {0, os.geteuid()}:
+            return f"{path}: expected an owner root, found uid {stats.st_uid}"
+    stats = path_stats[0][1]
+    if not stat.S_ISREG(stats.st_mode):
         return f"{real}: expected a file"
-    if fact.st_mode & _OTHERS_WRITE:
-        mode = stat.S_IMODE(fact.st_mode)
+    if stats.st_mode & _OTHERS_WRITE:
+        mode = stat.S_IMODE(stats.st_mode)
         return f"{real}: expected a file that its owner alone may write, found {mode:o}"
     return ""
 

@@ -1,26 +1,26 @@
-"""Messages between worker and agent: JSON, its length before it."""
+"""Encode and decode messages between worker and agent: a length, then JSON."""
 
 import json
 import struct
 from typing import Any
 
 LENGTH = struct.Struct("<I")
-#: Far more than a hundred chips with 128 codes each. Unit: bytes.
+#: Longest message, far more than 100 chips with 128 codes need. Unit: bytes.
 MOST_BYTES = 1 << 22
 
 
 class FrameError(Exception):
-    """What came is no message."""
+    """The received bytes are no message."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Render a message."""
+    """Return the bytes of a message, with its length before it."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def length_of(head: bytes) -> int:
-    """Return how many bytes follow these four.
+    """Return the number of bytes that follow the four in `head`.
 
     Raises:
         FrameError: More than any message has.
@@ -32,7 +32,7 @@ def length_of(head: bytes) -> int:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Read a message.
+    """Return the message in a body.
 
     Raises:
         FrameError: Not a JSON object.

@@ -1,12 +1,12 @@
-"""The C functions of libdcmi that we call, one method each.
+"""The C functions of libdcmi that the worker calls, one method for each.
 
-What comes back is taken for what it says only within the bounds that hardware has:
-a count that no machine can have is an error like any other, never a loop of that
-length. What a driver lies about within those bounds cannot be known here.
+A result counts only within the bounds of hardware. A count that no machine can have is
+an error like any other, and never a loop of that length. A wrong value within those
+bounds cannot be detected here.
 
 Source:
-    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the
-    codes other than 0, -8012 and -8255: the DCMI API reference.
+    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the codes
+    other than 0, -8012 and -8255: the DCMI API reference.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from typing import Any
 from agent.devices.dcmi import structs
 from agent.devices.dcmi.progress import Call, Progress
 
-#: A negative answer, in words.
+#: {error code: meaning}
 MEANINGS = MappingProxyType(
     {
         -8001: "invalid parameter",
@@ -55,16 +55,16 @@ NO_FUNCTION = -99998
 NONSENSE = -99997
 LEFT_OUT = -99996
 
-#: `enum dcmi_unit_type`: a neural processor, and neither its controller nor its CPU.
+#: `enum dcmi_unit_type`: a neural processor, not its controller or CPU.
 NPU = 0
-#: Chips of one card, as the reference accepts them.
+#: Highest number of chips of one card, as in the reference.
 _MOST_DEVICES = 4
 _MOST_LOGIC_IDS = 256
 _MOST_PHYSICAL_IDS = 1024
 _MOST_AI_CORES = 1024
 #: `dcmi_get_device_ip`: the RoCE port.
 _ROCE_PORT = 1
-#: How an IPv6 address begins that only its own link knows.
+#: First bytes of an IPv6 address that is valid on its own link only.
 _LINK_LOCAL = b"\xfe\x80"
 #: `dcmi_get_device_info`: main command "chip info", sub command "SuperPoD".
 _SUPER_POD = (12, 1)
@@ -79,10 +79,9 @@ _NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * structs.MOST_CODES)
 
 
 class CallError(Exception):
-    """A function has answered with an error."""
+    """A function of the library returned an error."""
 
     def __init__(self, call: Call, code: int) -> None:
-        """Keep the facts; the text is made from them."""
         self.call = call
         self.code = code
         meaning = MEANINGS.get(code, "unknown error")
@@ -90,20 +89,20 @@ class CallError(Exception):
 
 
 class Library:
-    """Protects a loaded libdcmi: one thread calls it, and notes each call."""
+    """A loaded libdcmi: one thread calls it, and notes each call."""
 
     def __init__(
         self, path: str, progress: Progress, *, leave_out: Callable[[Call], bool]
     ) -> None:
-        """Load the library; nothing is called yet.
+        """Load the library; call no function yet.
 
         Args:
-            path: What the loader is given.
+            path: Path or name for the loader.
             progress: Where each call is noted.
-            leave_out: Whether a call is not to be made this time.
+            leave_out: Returns whether a call must not be made now.
 
         Raises:
-            OSError: It cannot be loaded; says why.
+            OSError: The library cannot be loaded; with the reason.
         """
         self._progress = progress
         self._leave_out = leave_out
@@ -112,26 +111,26 @@ class Library:
         self._callback: Any = None
 
     def init(self) -> None:
-        """Begin; once per process."""
+        """Initialise the library; once per process."""
         self._call(Call(function="dcmi_init"))
 
     def version(self) -> str:
-        """The driver's version."""
+        """Return the version of the driver."""
         text = ctypes.create_string_buffer(_VERSION_BYTES)
         call = Call(function="dcmi_get_dcmi_version")
         self._call(call, text, ctypes.c_int(_VERSION_BYTES))
         return _text(text.value)
 
     def cards(self) -> tuple[int, ...]:
-        """The numbers of the cards."""
+        """Return the numbers of the cards, ascending."""
         call = Call(function="dcmi_get_card_list")
-        count, found = ctypes.c_int(), (ctypes.c_int * structs.MOST_CARDS)()
-        self._call(call, ctypes.byref(count), found, ctypes.c_int(structs.MOST_CARDS))
+        count, numbers = ctypes.c_int(), (ctypes.c_int * structs.MOST_CARDS)()
+        self._call(call, ctypes.byref(count), numbers, ctypes.c_int(structs.MOST_CARDS))
         number = _within(call, count.value, structs.MOST_CARDS + 1)
-        return tuple(sorted(set(found[:number])))
+        return tuple(sorted(set(numbers[:number])))
 
     def devices(self, card: int) -> tuple[int, ...]:
-        """The numbers of the neural processors on a card."""
+        """Return the numbers of the neural processors on a card."""
         call = Call(function="dcmi_get_device_num_in_card", card=card, device=0)
         count = ctypes.c_int()
         self._call(call, ctypes.c_int(card), ctypes.byref(count))
@@ -145,14 +144,14 @@ class Library:
         return kind.value
 
     def logic_id(self, card: int, device: int) -> int:
-        """The driver's own number of a chip."""
+        """Return the driver's own number of a chip."""
         call = Call(function="dcmi_get_device_logic_id", card=card, device=device)
-        found = ctypes.c_int()
-        self._call(call, ctypes.byref(found), ctypes.c_int(card), ctypes.c_int(device))
-        return _within(call, found.value, _MOST_LOGIC_IDS)
+        number = ctypes.c_int()
+        self._call(call, ctypes.byref(number), ctypes.c_int(card), ctypes.c_int(device))
+        return _within(call, number.value, _MOST_LOGIC_IDS)
 
     def physical_id(self, card: int, device: int, logic_id: int) -> int:
-        """What everybody else calls the chip with that logic id."""
+        """Return the physical id of the chip with a logic id."""
         function = "dcmi_get_device_phyid_from_logicid"
         call = Call(function=function, card=card, device=device)
         found = ctypes.c_uint()
@@ -160,34 +159,34 @@ class Library:
         return _within(call, found.value, _MOST_PHYSICAL_IDS)
 
     def chip_info(self, card: int, device: int) -> tuple[str, int]:
-        """A chip's model and how many AI cores it has."""
+        """Return a chip's model and its number of AI cores."""
         function = "dcmi_get_device_chip_info_v2"
         call = Call(function=function, card=card, device=device)
-        found = structs.ChipInfo()
-        self._ask(call, ctypes.byref(found))
-        return _text(found.chip_name), _within(call, found.aicore_cnt, _MOST_AI_CORES)
+        info = structs.ChipInfo()
+        self._ask(call, ctypes.byref(info))
+        return _text(info.chip_name), _within(call, info.aicore_cnt, _MOST_AI_CORES)
 
     def board_id(self, card: int, device: int) -> int:
-        """What board a chip sits on."""
+        """Return the id of the board on which a chip sits."""
         function = "dcmi_get_device_board_info"
-        found = structs.BoardInfo()
+        board = structs.BoardInfo()
         call = Call(function=function, card=card, device=device)
-        self._ask(call, ctypes.byref(found))
-        return int(found.board_id)
+        self._ask(call, ctypes.byref(board))
+        return int(board.board_id)
 
     def product_type(self, card: int, device: int) -> str:
-        """Under what name the card is sold."""
+        """Return the name under which the card is sold."""
         text = ctypes.create_string_buffer(_TYPE_BYTES)
         call = Call(function="dcmi_get_product_type", card=card, device=device)
         self._ask(call, text, ctypes.c_int(_TYPE_BYTES))
         return _text(text.value)
 
     def is_ready(self, card: int, device: int) -> bool:
-        """Whether a chip is up at all; False for one that has dropped off."""
-        found = ctypes.c_uint()
+        """Tell whether a chip is up; False for one that has dropped off."""
+        health = ctypes.c_uint()
         call = Call(function="dcmi_get_device_health", card=card, device=device)
         try:
-            self._ask(call, ctypes.byref(found))
+            self._ask(call, ctypes.byref(health))
         except CallError as error:
             if error.code == NOT_READY:
                 return False
@@ -195,81 +194,82 @@ class Library:
         return True
 
     def codes(self, card: int, device: int) -> tuple[int, ...]:
-        """The fault codes that a chip reports, in its order, each once.
+        """Return the fault codes that a chip reports, in its order, each once.
 
-        All slots that are not zero, whatever the count says, as the reference.
+        These are all slots other than zero, whatever the returned count, as in the
+        reference.
         """
         function = "dcmi_get_device_errorcode_v2"
-        count, found = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
+        count, slots = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
         self._ask(
             Call(function=function, card=card, device=device),
             ctypes.byref(count),
-            found,
+            slots,
             ctypes.c_uint(structs.MOST_CODES),
         )
-        if bytes(found) == _NO_CODES:  # the rule, and each second of each chip
+        if bytes(slots) == _NO_CODES:  # the common case, each second for each chip
             return ()
-        return tuple(dict.fromkeys(filter(None, found[:])))
+        return tuple(dict.fromkeys(filter(None, slots[:])))
 
     def network(self, card: int, device: int) -> int:
-        """What the driver's check of the chip's network says: 0 is good."""
-        found = ctypes.c_int()
+        """Return the result of the driver's check of a chip's network: 0 is good."""
+        state = ctypes.c_int()
         function = "dcmi_get_device_network_health"
         call = Call(function=function, card=card, device=device)
-        self._ask(call, ctypes.byref(found))
-        return found.value
+        self._ask(call, ctypes.byref(state))
+        return state.value
 
     def pids(self, card: int, device: int) -> tuple[int, ...]:
-        """The processes on a chip, ascending."""
+        """Return the processes on a chip, ascending."""
         function = "dcmi_get_device_resource_info"
         call = Call(function=function, card=card, device=device)
-        found = (structs.ProcessInfo * structs.MOST_PROCESSES)()
+        infos = (structs.ProcessInfo * structs.MOST_PROCESSES)()
         count = ctypes.c_int(structs.MOST_PROCESSES)
-        self._ask(call, found, ctypes.byref(count))
+        self._ask(call, infos, ctypes.byref(count))
         number = _within(call, count.value, structs.MOST_PROCESSES + 1)
-        return tuple(sorted({p.proc_id for p in found[:number] if p.proc_id > 0}))
+        return tuple(sorted({p.proc_id for p in infos[:number] if p.proc_id > 0}))
 
     def address(self, card: int, device: int) -> str:
-        """The chip's address in the parameter plane; "" for none that is of use."""
+        """Return a chip's address in the parameter plane; "" for no usable one."""
         call = Call(function="dcmi_get_device_ip", card=card, device=device)
-        found, mask = structs.IpAddress(), structs.IpAddress()
+        address, mask = structs.IpAddress(), structs.IpAddress()
         port = (ctypes.c_int(_ROCE_PORT), ctypes.c_int(0))
-        self._ask(call, *port, ctypes.byref(found), ctypes.byref(mask))
-        octets = bytes(found.octets)
-        if not found.ip_type:
+        self._ask(call, *port, ctypes.byref(address), ctypes.byref(mask))
+        octets = bytes(address.octets)
+        if not address.ip_type:
             return socket.inet_ntop(socket.AF_INET, octets[:4]) if any(octets) else ""
         is_of_use = any(octets) and octets[:2] != _LINK_LOCAL
         return socket.inet_ntop(socket.AF_INET6, octets) if is_of_use else ""
 
     def memory_mb(self, card: int, device: int) -> int:
-        """How much memory of its own a chip has."""
-        found = structs.HbmInfo()
+        """Return the size of a chip's own memory. Unit: MB."""
+        memory = structs.HbmInfo()
         call = Call(function="dcmi_get_device_hbm_info", card=card, device=device)
-        self._ask(call, ctypes.byref(found))
-        return int(found.memory_size)
+        self._ask(call, ctypes.byref(memory))
+        return int(memory.memory_size)
 
     def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
-        """A chip's super device id, its SuperPoD, and its server's index in that."""
+        """Return a chip's super device id, SuperPoD id, and index of its server."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
-        found = structs.SuperPodInfo()
-        self._info(call, _SUPER_POD, found)
-        return int(found.sdid), int(found.super_pod_id), int(found.server_id)
+        superpod = structs.SuperPodInfo()
+        self._info(call, _SUPER_POD, superpod)
+        return int(superpod.sdid), int(superpod.super_pod_id), int(superpod.server_id)
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
-        """The virtual devices of a chip: (number, name of its template)."""
+        """Return (number, name of its template) of each virtual device of a chip."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         total = structs.TotalResource()
         self._info(call, _VIRTUAL_TOTAL, total)
         count = _within(call, total.vdev_num, structs.MOST_VIRTUAL + 1)
-        found = []
+        parts = []
         for number in total.vdev_id[:count]:
             query = structs.VirtualQuery(vdev_id=number)
             self._info(call, _VIRTUAL_ONE, query)
-            found.append((int(number), _text(query.query_info.name)))
-        return tuple(found)
+            parts.append((int(number), _text(query.query_info.name)))
+        return tuple(parts)
 
     def near_cpus(self, card: int, device: int) -> str:
-        """The CPUs next to a chip, as the kernel writes lists of them ("0-23")."""
+        """Return the CPUs next to a chip, in the kernel's list format ("0-23")."""
         function = "dcmi_get_affinity_cpu_info_by_device_id"
         call = Call(function=function, card=card, device=device)
         text, size = ctypes.create_string_buffer(_CPUS_BYTES), ctypes.c_int(_CPUS_BYTES)
@@ -277,7 +277,7 @@ class Library:
         return _text(text.value)
 
     def subscribe(self, on_event: Callable[[structs.FaultEvent], None]) -> None:
-        """Be told of faults of all chips as they come and go.
+        """Subscribe to events of faults that begin or end, on all chips.
 
         Args:
             on_event: Called in a thread of the library; must neither block nor raise.
@@ -286,27 +286,27 @@ class Library:
             lambda event: on_event(event.contents.event_t.dms_event)
         )
         call = Call(function="dcmi_subscribe_fault_event")
-        everything = structs.EventFilter()
+        no_filter = structs.EventFilter()
         self._call(
-            call, ctypes.c_int(_ALL), ctypes.c_int(_ALL), everything, self._callback
+            call, ctypes.c_int(_ALL), ctypes.c_int(_ALL), no_filter, self._callback
         )
 
     def _info(
-        self, call: Call, command: tuple[int, int], found: ctypes.Structure
+        self, call: Call, command: tuple[int, int], result: ctypes.Structure
     ) -> None:
-        """Call the one function that is many."""
+        """Call `dcmi_get_device_info` with a main and a sub command."""
         main, sub = command
-        size = ctypes.c_uint(ctypes.sizeof(found))
+        size = ctypes.c_uint(ctypes.sizeof(result))
         self._ask(
             call,
             ctypes.c_int(main),
             ctypes.c_uint(sub),
-            ctypes.byref(found),
+            ctypes.byref(result),
             ctypes.byref(size),
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call a function whose first arguments are the chip's place."""
+        """Call a function whose first arguments are the chip's card and device."""
         self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
 
     def _call(self, call: Call, *arguments: Any) -> None:
@@ -322,7 +322,7 @@ class Library:
 
 
 class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
-    """Notes a call while it is under way."""
+    """Note a call while it is under way."""
 
     __slots__ = ("_call", "_progress")
 
@@ -344,6 +344,6 @@ def _within(call: Call, value: int, limit: int) -> int:
 
 
 def _text(raw: bytes) -> str:
-    """What a name may be made of; anything else is left out."""
+    """Return the printable ASCII part of a name."""
     text = raw.decode("ascii", errors="ignore").strip()
     return "".join(letter for letter in text if letter.isprintable())

@@ -1,10 +1,10 @@
-"""Which server this is, by what its chips say of themselves. Pure.
+"""Find the rows of the product table for a server, from what its chips report. Pure.
 
-    what the chips say                               row of the table of products
+    what the chips report                            row of the product table
     -----------------------------------------------  ------------------------------
     board of an Atlas A3                             atlas-a3-16, atlas-a3-8; the row
                                                      of a SuperPoD where there is one
-    name begins Ascend950                            npu-flat-16, npu-flat-8
+    name begins with Ascend950                       npu-flat-16, npu-flat-8
     310P, and the card is sold as a Duo              atlas-300i-duo-chip
     310P                                             atlas-310p
     310, 310B                                        atlas-300i-chip
@@ -22,7 +22,7 @@ Source:
 import re
 from collections.abc import Iterable, Sequence
 
-from agent.devices.board_size import UnknownMachineError, ordered, sized
+from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
 from agent.devices.dcmi.values import Identity
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products import table
@@ -35,7 +35,7 @@ _310P = re.compile(r"310P\d?|I2\d?")
 _310 = re.compile(r"310")
 _910B = re.compile(r"910B\d|A2G\d")
 _910 = re.compile(r"910")
-#: What the driver says for a number that it does not have.
+#: The driver's value for a number that it does not have.
 _NONE = 0xFFFFFFFF
 _TEMPLATE = re.compile(r"vir(\d\d)(?:_(\d)c)?((?:_[0-9a-z]+)*)")
 _DUO = "Duo"
@@ -43,26 +43,26 @@ _300T = "300T"
 
 
 def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
-    """The rows of the table by which a server's chips are given out.
+    """Return the rows by which a server's chips are served, one for each product line.
 
-    One for each product line: the one with the most chips first, then by resource.
+    The row with the most chips comes first, then they are ordered by resource.
 
     Args:
         chips: At least one.
 
     Raises:
-        UnknownMachineError: Some are of no family that is served, or too many, or not
-            at the ids by which their connections are known.
+        UnknownMachineError: Some chips are of no served family, or too many, or their
+            ids do not show how they are connected.
     """
     lines: dict[str, list[Identity]] = {}
     for chip in chips:
         lines.setdefault(line_of(chip), []).append(chip)
-    every = chip_sets.mask_of(c.physical_id for line in lines.values() for c in line)
-    return ordered(_product_of(line, every) for line in lines.values())
+    all_ids = chip_sets.mask_of(c.physical_id for line in lines.values() for c in line)
+    return order_rows(_product_of(line, all_ids) for line in lines.values())
 
 
-def _product_of(line: Sequence[Identity], every: int) -> Product:
-    """The row of the chips of one line, on a server with all of these ids."""
+def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
+    """Return the row of the chips of one line, on a server with the ids `every`."""
     ids = [chip.physical_id for chip in line]
     is_in_superpod = any(_is_id(chip.super_pod_id) for chip in line)
     key = _key(line[0], max(ids), in_superpod=is_in_superpod)
@@ -71,9 +71,9 @@ def _product_of(line: Sequence[Identity], every: int) -> Product:
             f"chips {line[0].name!r} on board {line[0].board_id:#x} are of no family "
             "that is served; --product says how to treat them"
         )
-    row = sized(key, max(ids), every & ~chip_sets.mask_of(ids))
-    before = row.absent & ((1 << min(ids)) - 1)
-    if before and row.group_kind not in (GroupKind.CARD, GroupKind.NONE):
+    row = fit_row(key, max(ids), all_ids & ~chip_sets.mask_of(ids))
+    absent_before = row.absent & ((1 << min(ids)) - 1)
+    if absent_before and row.group_kind not in (GroupKind.CARD, GroupKind.NONE):
         raise UnknownMachineError(
             f"chips {line[0].name!r} have ids from {min(ids)} on, behind those of "
             "another product line, which does not tell how they are connected; "
@@ -83,13 +83,13 @@ def _product_of(line: Sequence[Identity], every: int) -> Product:
 
 
 def line_of(chip: Identity) -> str:
-    """The product line of a chip: the beginning of its row's names; "" for none."""
+    """Return the product line of a chip, as its device ids begin; "" for none."""
     key = _key(chip, 0, in_superpod=False)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 
 def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:
-    """The key of the row; "" for none."""
+    """Return the key of a chip's row; "" for none."""
     if chip.board_id in _A3_BOARDS:
         size = 16 if highest >= 8 else 8
         return f"atlas-a3-{size}" + ("-superpod" if in_superpod else "")
@@ -121,18 +121,18 @@ def _key_of_910(chip: Identity, highest: int) -> str:
     return "atlas-800-training-half" if highest < 4 else "atlas-800-training"
 
 
-def _is_id(said: int) -> bool:
-    return 0 <= said < _NONE
+def _is_id(number: int) -> bool:
+    return 0 <= number < _NONE
 
 
 def kind_of(template: str) -> str:
-    """What resources call the virtual devices of a template; "" for no template.
+    """Return the kind of a template's virtual devices; "" for no template.
 
     "vir04" is "4c", "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g".
     """
     parsed = _TEMPLATE.fullmatch(template)
     if parsed is None:
         return ""
-    cores, cpus, rest = parsed.groups()
+    cores, cpus, suffix = parsed.groups()
     kind = f"{int(cores)}c" + (f".{cpus}cpu" if cpus else "")
-    return kind + rest.replace("_", ".")
+    return kind + suffix.replace("_", ".")

@@ -1,8 +1,8 @@
-"""What the worker does with the library: who is there, and how each of them is.
+"""Read all chips through the library, in the worker.
 
-A chip whose codes cannot be read is not a chip without faults: it is told as unread,
-and the agent keeps what it knew. Everything else about a chip is worth having and
-never worth failing for.
+A chip with unreadable codes is not a chip without faults. It is reported as unread, and
+the agent keeps its last state. Every other value of a chip is optional, and a failure
+to read it is no failure of the chip.
 """
 
 from collections.abc import Callable, Container
@@ -16,32 +16,33 @@ from agent.devices.dcmi.library import (
     CallError,
     Library,
 )
-from agent.devices.dcmi.values import UNKNOWN, ChipLook, Code, Identity, Survey
+from agent.devices.dcmi.values import UNKNOWN, ChipState, Code, Identity, Survey
 
-#: A chip that is not ready has dropped off: the code that stands for that.
+#: Code of a chip that is not ready: it has dropped off.
 #: Source: MindCluster, `devmanager/dcmi/dcmi.go` (at 22bb3d98).
 DROPPED = 0x40F84E00
-#: The driver's check of the network waits for answers from the network.
+#: Time between two results of the driver's check of the network, which waits for
+#: answers from the network. Unit: seconds.
 NETWORK_EACH_S = 5.0
-#: Addresses change when somebody configures them.
+#: Time between two reads of identities; addresses can be reconfigured. Unit: seconds.
 IDENTITIES_EACH_S = 60.0
-#: Codes of events that are remembered for their severity.
+#: Highest number of codes whose severity is remembered.
 _MOST_SEVERITIES = 1024
 
 T = TypeVar("T")
 
 
-class Looker:
-    """Protects what the last looks have found, and what events have brought since."""
+class ChipReader:
+    """Results of the last survey, and the events since."""
 
     def __init__(
         self, library: Library, *, now_s: Callable[[], float], nodes: Path
     ) -> None:
-        """Ask nothing yet.
+        """Read nothing yet.
 
         Args:
-            library: The library, begun.
-            now_s: A clock that never goes back. Unit: seconds.
+            library: The library, after `init`.
+            now_s: A monotonic clock. Unit: seconds.
             nodes: Where the kernel describes NUMA nodes.
         """
         self._library = library
@@ -53,24 +54,24 @@ class Looker:
         self._version = ""
         self._networks: dict[int, int | None] = {}
         self._networks_at = float("-inf")
-        #: {(logic id, code): what its event said}
-        self._said: dict[tuple[int, int], Code] = {}
-        #: what events have brought since the last look
+        #: {(logic id, code): code with severity and time of its event}
+        self._event_codes: dict[tuple[int, int], Code] = {}
+        #: {(logic id, code): code} of events since the last survey
         self._pulses: dict[tuple[int, int], Code] = {}
 
-    def take_in(self, logic_id: int, code: Code, *, is_over: bool) -> None:
-        """Remember an event until the next look, and its severity for longer."""
+    def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
+        """Remember an event until the next survey, and its severity for longer."""
         key = (logic_id, code.code)
         if is_over:
             return
         self._pulses[key] = code
-        self._said.pop(key, None)
-        self._said[key] = code
-        if len(self._said) > _MOST_SEVERITIES:
-            del self._said[next(iter(self._said))]
+        self._event_codes.pop(key, None)
+        self._event_codes[key] = code
+        if len(self._event_codes) > _MOST_SEVERITIES:
+            del self._event_codes[next(iter(self._event_codes))]
 
-    def look(self) -> Survey:
-        """Look at every chip.
+    def read_chips(self) -> Survey:
+        """Return a survey of every chip.
 
         Raises:
             CallError: Not even the cards can be counted.
@@ -81,21 +82,22 @@ class Looker:
             self._identified_at = now
         if now - self._networks_at >= NETWORK_EACH_S:
             self._networks = {
-                each.logic_id: self._network(each) for each in self._identities
+                identity.logic_id: self._network(identity)
+                for identity in self._identities
             }
             self._networks_at = now
         pulses, self._pulses = self._pulses, {}
-        looks = (self._chip(each, pulses) for each in self._identities)
+        states = (self._chip(identity, pulses) for identity in self._identities)
         return Survey(
-            chips=tuple(look for look in looks if look is not None),
+            chips=tuple(state for state in states if state is not None),
             unidentified=self._unidentified,
             driver_version=self._version,
         )
 
     def _chip(
         self, identity: Identity, pulses: dict[tuple[int, int], Code]
-    ) -> ChipLook | None:
-        """Look at one chip; None when it is gone."""
+    ) -> ChipState | None:
+        """Read one chip; return None when it is gone."""
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._networks.get(logic_id)
         try:
@@ -103,16 +105,17 @@ class Looker:
         except CallError as error:
             if error.code == NOT_EXIST:
                 return None
-            return ChipLook(identity=identity, network=network, unread=str(error))
+            return ChipState(identity=identity, network=network, unread=str(error))
         codes = {
-            code: self._said.get((logic_id, code), Code(code=code)) for code in polled
+            code: self._event_codes.get((logic_id, code), Code(code=code))
+            for code in polled
         }
-        for (of, number), code in pulses.items():
-            if of == logic_id:
+        for (chip_id, number), code in pulses.items():
+            if chip_id == logic_id:
                 codes[number] = code
         self._forget(logic_id, codes.keys())
         pids, unread = self._pids(card, device)
-        return ChipLook(
+        return ChipState(
             identity=identity,
             codes=tuple(codes.values()),
             network=network,
@@ -121,7 +124,7 @@ class Looker:
         )
 
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
-        """The processes on a chip, and why they are not known."""
+        """Return the processes on a chip, and why they are unknown ("" if known)."""
         try:
             return self._library.pids(card, device), ""
         except CallError as error:
@@ -131,22 +134,24 @@ class Looker:
         if self._library.is_ready(card, device):
             return self._library.codes(card, device)
         none: tuple[int, ...] = ()
-        codes = _or(self._library.codes, none, card, device)
+        codes = _call_or(self._library.codes, none, card, device)
         return tuple(dict.fromkeys((*codes, DROPPED)))
 
     def _forget(self, logic_id: int, reported: Container[int]) -> None:
-        """Let go of events whose codes are no longer reported."""
+        """Drop remembered events whose codes are no longer reported."""
         stale = [
-            key for key in self._said if key[0] == logic_id and key[1] not in reported
+            key
+            for key in self._event_codes
+            if key[0] == logic_id and key[1] not in reported
         ]
         for key in stale:
-            del self._said[key]
+            del self._event_codes[key]
 
     def _network(self, identity: Identity) -> int | None:
-        return _or(self._library.network, None, identity.card, identity.device)
+        return _call_or(self._library.network, None, identity.card, identity.device)
 
     def _identify(self) -> None:
-        found: list[Identity] = []
+        identities: list[Identity] = []
         problems: list[tuple[int, int, str]] = []
         for card in self._library.cards():
             try:
@@ -156,11 +161,13 @@ class Looker:
                 continue
             for device in devices:
                 try:
-                    found.append(self._identity(card, device))
+                    identities.append(self._identity(card, device))
                 except CallError as error:
                     if error.code != NOT_EXIST:
                         problems.append((card, device, str(error)))
-        self._identities = tuple(sorted(found, key=lambda each: each.physical_id))
+        self._identities = tuple(
+            sorted(identities, key=lambda identity: identity.physical_id)
+        )
         self._unidentified = tuple(problems)
         try:
             self._version = self._library.version()
@@ -168,23 +175,25 @@ class Looker:
             self._version = ""
 
     def _identity(self, card: int, device: int) -> Identity:
-        ask = self._library
-        logic_id = ask.logic_id(card, device)
-        name, ai_core_count = _or(ask.chip_info, ("", 0), card, device)
-        nowhere = (UNKNOWN, UNKNOWN, UNKNOWN)
-        super_device_id, super_pod_id, index = _or(ask.super_pod, nowhere, card, device)
+        library = self._library
+        logic_id = library.logic_id(card, device)
+        name, ai_core_count = _call_or(library.chip_info, ("", 0), card, device)
+        no_superpod = (UNKNOWN, UNKNOWN, UNKNOWN)
+        super_device_id, super_pod_id, index = _call_or(
+            library.super_pod, no_superpod, card, device
+        )
         return Identity(
             card=card,
             device=device,
-            physical_id=ask.physical_id(card, device, logic_id),
+            physical_id=library.physical_id(card, device, logic_id),
             logic_id=logic_id,
             name=name,
-            board_id=_or(ask.board_id, 0, card, device),
+            board_id=_call_or(library.board_id, 0, card, device),
             ai_core_count=ai_core_count,
-            product_type=_or(ask.product_type, "", card, device),
-            numa=self._numa(_or(ask.near_cpus, "", card, device)),
-            ip=_or(ask.address, "", card, device),
-            memory_mb=_or(ask.memory_mb, 0, card, device),
+            product_type=_call_or(library.product_type, "", card, device),
+            numa=self._numa(_call_or(library.near_cpus, "", card, device)),
+            ip=_call_or(library.address, "", card, device),
+            memory_mb=_call_or(library.memory_mb, 0, card, device),
             super_device_id=super_device_id,
             super_pod_id=super_pod_id,
             server_index=index,
@@ -192,26 +201,28 @@ class Looker:
         )
 
     def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
-        """The parts of a chip; None when they are not known: it may have some."""
+        """Return the parts of a chip; None when unknown, as it may have some."""
         try:
             return self._library.virtual(card, device)
         except CallError as error:
             return () if error.code in (NOT_SUPPORTED, NO_FUNCTION) else None
 
     def _numa(self, cpus: str) -> int | None:
-        """The NUMA node that has exactly these CPUs."""
+        """Return the NUMA node with exactly these CPUs; None if there is none."""
         for node in sorted(self._nodes.glob("node[0-9]*")) if cpus else ():
             try:
-                found = (node / "cpulist").read_text().strip()
+                cpu_list = (node / "cpulist").read_text().strip()
             except OSError:
                 continue
-            if found == cpus:
+            if cpu_list == cpus:
                 return int(node.name.removeprefix("node"))
         return None
 
 
-def _or(function: Callable[[int, int], T], otherwise: T, card: int, device: int) -> T:
-    """What a function says of a chip, or something else where it fails."""
+def _call_or(
+    function: Callable[[int, int], T], otherwise: T, card: int, device: int
+) -> T:
+    """Return the result of a function for a chip, or `otherwise` if it fails."""
     try:
         return function(card, device)
     except CallError:

@@ -1,7 +1,8 @@
-"""The C structures of libdcmi that we read, as ctypes.
+"""The C structures of libdcmi that the worker reads, as ctypes.
 
-Natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), which is all that
-Ascend drivers exist for. The tests' C compares each size and offset with a compiler's.
+Natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), the only platform of
+Ascend drivers. A C program in the tests compares each size and offset with a
+compiler's.
 
 Source:
     MindCluster, `dcmi_interface_api.h` (at 22bb3d98).
@@ -10,16 +11,16 @@ Source:
 import ctypes
 
 CHIP_TEXT = 32
-#: Codes that one call can return.
+#: Highest number of codes that one call returns.
 MOST_CODES = 128
-#: Processes that one call can return.
+#: Highest number of processes that one call returns.
 MOST_PROCESSES = 32
-#: Cards that one call can return.
+#: Highest number of cards that one call returns.
 MOST_CARDS = 64
 
 
 class ChipInfo(ctypes.Structure):
-    """`struct dcmi_chip_info_v2`: what a chip is called."""
+    """`struct dcmi_chip_info_v2`: the names of a chip."""
 
     _fields_ = (
         ("chip_type", ctypes.c_char * CHIP_TEXT),
@@ -42,7 +43,7 @@ class BoardInfo(ctypes.Structure):
 
 
 class IpAddress(ctypes.Structure):
-    """`struct dcmi_ip_addr`: four or sixteen bytes, and which of them."""
+    """`struct dcmi_ip_addr`: four or sixteen bytes, and the type that says which."""
 
     _fields_ = (
         ("octets", ctypes.c_ubyte * 16),
@@ -107,7 +108,7 @@ class FaultEvent(ctypes.Structure):
 
 
 class EventUnion(ctypes.Union):
-    """What an event carries; faults are all that we subscribe to."""
+    """Content of an event; the worker subscribes to faults only."""
 
     _fields_ = (("dms_event", FaultEvent),)
 
@@ -122,7 +123,7 @@ class Event(ctypes.Structure):
 
 
 class EventFilter(ctypes.Structure):
-    """`struct dcmi_event_filter`; all zeros let everything through."""
+    """`struct dcmi_event_filter`; all zeros filter nothing."""
 
     _fields_ = (
         ("filter_flag", ctypes.c_ulonglong),
@@ -172,12 +173,12 @@ class MediaResource(ctypes.Structure):
     )
 
 
-#: Virtual devices of one chip.
+#: Highest number of virtual devices of one chip.
 MOST_VIRTUAL = 32
 
 
 class TotalResource(ctypes.Structure):
-    """`struct dcmi_soc_total_resource`: of interest are the chip's virtual devices."""
+    """`struct dcmi_soc_total_resource`: only the chip's virtual devices are used."""
 
     _fields_ = (
         ("vdev_num", ctypes.c_uint),
@@ -191,7 +192,7 @@ class TotalResource(ctypes.Structure):
 
 
 class VirtualInfo(ctypes.Structure):
-    """`struct dcmi_vdev_query_info`: of interest is the template's name."""
+    """`struct dcmi_vdev_query_info`: only the name of the template is used."""
 
     _fields_ = (
         ("name", ctypes.c_char * 16),

@@ -1,9 +1,9 @@
-"""What the worker tells the agent: one look at every chip, as the library said it."""
+"""The survey of all chips, which the worker sends to the agent."""
 
 from dataclasses import dataclass
 from typing import Any
 
-#: The library said nothing usable where it was asked for a number.
+#: Number that the library did not give in usable form.
 UNKNOWN = -2
 
 
@@ -12,21 +12,21 @@ class Code:
     """A fault code that a chip reports."""
 
     code: int
-    #: 0 to 3, from the event that brought it; None when only polling has
+    #: 0 to 3, from its event; None when only polling showed the code
     severity: int | None = None
-    #: when the event came; None when only polling has. Unit: Unix milliseconds
+    #: time of its event; None when only polling showed it. Unit: Unix milliseconds
     at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Where a chip sits and what it is. Hardly ever changes."""
+    """Place and type of a chip, which hardly ever change."""
 
     card: int
     device: int
-    #: what users, /dev/davinciN and annotations count by
+    #: number used by people, /dev/davinciN and annotations
     physical_id: int
-    #: the driver's own order; fault events count by it
+    #: number in the driver's own order, used by fault events
     logic_id: int
     #: "910B3"; "" when unknown
     name: str = ""
@@ -36,44 +36,44 @@ class Identity:
     product_type: str = ""
     #: NUMA node; None when unknown
     numa: int | None = None
-    #: of the parameter plane; "" when there is none
+    #: address in the parameter plane; "" when there is none
     ip: str = ""
-    #: of the chip's own memory; 0 when unknown
+    #: size of the chip's own memory; 0 when unknown. Unit: MB
     memory_mb: int = 0
     super_device_id: int = UNKNOWN
     super_pod_id: int = UNKNOWN
     server_index: int = UNKNOWN
-    #: parts of it: (number, name of the template); None when that could not be read
+    #: (number, name of the template) of its parts; None when they could not be read
     virtual: tuple[tuple[int, str], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChipLook:
-    """One look at one chip."""
+class ChipState:
+    """State of one chip in one survey."""
 
     identity: Identity
     codes: tuple[Code, ...] = ()
-    #: what the driver's check of the network says; None when it does not check
+    #: result of the driver's check of the network; None when it does not check
     network: int | None = None
     pids: tuple[int, ...] = ()
-    #: why the codes are not from this look; "" when they are
+    #: why the codes are not from this survey; "" when they are
     unread: str = ""
-    #: why the processes are not; "" when they are
+    #: why the processes are not from this survey; "" when they are
     unread_pids: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """One look at the machine."""
+    """State of all chips of the machine at one time."""
 
-    chips: tuple[ChipLook, ...]
-    #: (card, device, why): places where a chip is, but not which
+    chips: tuple[ChipState, ...]
+    #: (card, device, reason) of places with a chip that could not be identified
     unidentified: tuple[tuple[int, int, str], ...] = ()
     driver_version: str = ""
 
 
-def of_message(message: dict[str, Any]) -> Survey:
-    """Read what `dataclasses.asdict` and JSON have made of one.
+def parse_survey(message: dict[str, Any]) -> Survey:
+    """Return the survey in a message made by `dataclasses.asdict` and JSON.
 
     Raises:
         KeyError, TypeError, ValueError: It is no survey.
@@ -81,15 +81,15 @@ def of_message(message: dict[str, Any]) -> Survey:
     return Survey(
         chips=tuple(_chip(chip) for chip in message["chips"]),
         unidentified=tuple(
-            (int(card), int(device), str(why))
-            for card, device, why in message["unidentified"]
+            (int(card), int(device), str(reason))
+            for card, device, reason in message["unidentified"]
         ),
         driver_version=message["driver_version"],
     )
 
 
-def _chip(chip: dict[str, Any]) -> ChipLook:
-    return ChipLook(
+def _chip(chip: dict[str, Any]) -> ChipState:
+    return ChipState(
         identity=_identity(chip["identity"]),
         codes=tuple(Code(**code) for code in chip["codes"]),
         network=chip["network"],
@@ -99,9 +99,9 @@ def _chip(chip: dict[str, Any]) -> ChipLook:
     )
 
 
-def _identity(found: dict[str, Any]) -> Identity:
-    said = found["virtual"]
+def _identity(fields: dict[str, Any]) -> Identity:
+    virtual = fields["virtual"]
     parts = None
-    if said is not None:
-        parts = tuple((int(number), str(name)) for number, name in said)
-    return Identity(**{**found, "virtual": parts})
+    if virtual is not None:
+        parts = tuple((int(number), str(name)) for number, name in virtual)
+    return Identity(**{**fields, "virtual": parts})

@@ -1,4 +1,4 @@
-"""One worker process, as the agent has it: what it says, and whether it still works."""
+"""The worker process from the agent's side: its messages, and whether it works."""
 
 import asyncio
 import os
@@ -15,19 +15,20 @@ from agent.devices.dcmi import frames
 from agent.devices.dcmi.progress import Call, Progress
 from service import clock
 
-#: Messages that may wait for us.
+#: Highest number of messages that wait for the agent.
 _MOST_WAITING = 64
-#: How long a worker that was killed may take to go. One within a system call that
-#: cannot be interrupted goes when that has ended, and is nobody's concern meanwhile.
+#: Longest wait for the end of a killed worker. Unit: seconds. A worker within an
+#: uninterruptible system call ends after that call; until then the agent ignores it.
 _END_S = 1.0
-#: So long it may be silent between two calls: it rests there, up to two seconds.
+#: Longest silence between two calls, where the worker sleeps up to 2 s. Unit: seconds.
 _REST_S = 3.0
-#: A pause of our own that is longer than this says nothing about the worker.
+#: Longest pause of the agent itself that counts as silence of the worker. Unit:
+#: seconds.
 _LONGEST_STEP_S = 1.0
 
 
 class Worker:
-    """Protects a process, the socket to it, and what it has said."""
+    """The worker process, the socket to it, and its messages."""
 
     def __init__(
         self,
@@ -35,11 +36,11 @@ class Worker:
         progress: Progress,
         sock: socket.socket,
     ) -> None:
-        """Take over a process that was just started; `start` is the way here."""
+        """Take over a process that was just started; callers use `start`."""
         self.started_s = clock.loop_s()
-        #: what it has said and nobody has taken, the oldest first
+        #: messages that the driver has not taken yet, the oldest first
         self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
-        #: the call that it was in when it was last found not to work
+        #: the call under way when the worker was last found not to work
         self.last_call: Call | None = None
         self._process = process
         self._progress = progress
@@ -47,8 +48,8 @@ class Worker:
         self._beats = -1
         self._silent_s = 0.0
         self._checked_s = self.started_s
-        self._news = asyncio.Event()
-        self._ended = ""
+        self._message_event = asyncio.Event()
+        self._end_reason = ""
         self._listening = asyncio.create_task(self._listen())
 
     @classmethod
@@ -58,67 +59,67 @@ class Worker:
         environment: Mapping[str, str],
         leave_out: Sequence[Sequence[object]],
     ) -> "Worker":
-        """Start a process of our own interpreter: a fresh one, never a fork of us.
+        """Start a new process of our own interpreter: never a fork of the agent.
 
         Args:
-            library: What it loads.
-            environment: Its environment variables.
-            leave_out: (function, card, device, seconds) of calls not to make.
+            library: Path of the library to load.
+            environment: Environment variables of the process.
+            leave_out: (function, card, device, seconds) of calls that it must not make.
         """
-        ours, theirs = socket.socketpair()
+        agent_socket, worker_socket = socket.socketpair()
         page = Progress.create()
         try:
             process = subprocess.Popen(  # noqa: S603  # our own program
                 [
                     *(sys.executable, "-m", "agent.devices.dcmi"),
-                    *(str(theirs.fileno()), str(page)),
+                    *(str(worker_socket.fileno()), str(page)),
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # drivers print there what nobody asked for
-                pass_fds=(theirs.fileno(), page),
+                stdout=subprocess.DEVNULL,  # drivers print there unasked
+                pass_fds=(worker_socket.fileno(), page),
                 env=dict(environment),
             )
             progress = Progress(page)
         except BaseException:
-            ours.close()
+            agent_socket.close()
             raise
         finally:
-            theirs.close()
+            worker_socket.close()
             os.close(page)
-        told = {"library": library, "leave_out": leave_out}
-        ours.sendall(frames.encode(told))  # fits into the socket: nobody waits
-        ours.setblocking(False)  # noqa: FBT003  # the standard library's signature
-        return cls(process, progress, ours)
+        order = {"library": library, "leave_out": leave_out}
+        agent_socket.sendall(frames.encode(order))  # fits into the socket: no wait
+        agent_socket.setblocking(False)  # noqa: FBT003  # the standard library's signature
+        return cls(process, progress, agent_socket)
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the worker."""
         return self._process.pid
 
-    async def news(self, within_s: float) -> None:
-        """Wait until it has said something or has ended, or for so long."""
-        if self.waiting or self._ended:
+    async def wait_for_news(self, within_s: float) -> None:
+        """Wait for a message or the end of the worker, at most `within_s`."""
+        if self.waiting or self._end_reason:
             await asyncio.sleep(0)
             return
-        self._news.clear()
+        self._message_event.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._news.wait()
+                await self._message_event.wait()
 
     def problem(self, call_s: float) -> str:
-        """Say what is wrong with it; "" while it works.
+        """Return why the worker does not work; "" while it does.
 
-        Only time that we were there to see counts as silence: an agent that was
-        itself kept from running must not take its worker for the one that hung.
+        Only time in which the agent ran counts as silence. An agent that was itself
+        kept from running must not take its worker for a hanging one.
 
         Args:
-            call_s: How long one call may take; what is between two may take longer.
+            call_s: Longest duration of one call; a pause between two may be longer.
                 Unit: seconds.
         """
-        if self._ended:
+        if self._end_reason:
             self.last_call = self._progress.call
             where = f" in {self.last_call}" if self.last_call else ""
-            return f"the driver worker {self._ended}{where}"
+            return f"the driver worker {self._end_reason}{where}"
         now = clock.loop_s()
         step_s, self._checked_s = now - self._checked_s, now
         beats = self._progress.beats
@@ -127,15 +128,15 @@ class Worker:
             return ""
         self._silent_s += min(step_s, _LONGEST_STEP_S)
         call = self._progress.call
-        patience_s = call_s if call else max(call_s, _REST_S)
-        if self._silent_s < patience_s:
+        limit_s = call_s if call else max(call_s, _REST_S)
+        if self._silent_s < limit_s:
             return ""
         self.last_call = call
         where = str(call) if call else "the driver worker"
-        return f"{where} has not come back for {patience_s:g} s"
+        return f"{where} has not come back for {limit_s:g} s"
 
     async def end(self) -> None:
-        """Kill it; returns also if that takes it long."""
+        """Kill the worker; return even if that takes it long."""
         self._listening.cancel()
         await asyncio.wait({self._listening})
         self._process.kill()
@@ -147,27 +148,27 @@ class Worker:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                head = await self._received(loop, frames.LENGTH.size)
-                body = await self._received(loop, frames.length_of(head))
+                head = await self._receive(loop, frames.LENGTH.size)
+                body = await self._receive(loop, frames.length_of(head))
                 self.waiting.append(frames.decode(body))
-                self._news.set()
+                self._message_event.set()
         except (OSError, EOFError):
-            self._ended = await self._how()
+            self._end_reason = await self._describe_end()
         except frames.FrameError as error:
-            self._ended = f"talks nonsense: {error}"
-        self._news.set()
+            self._end_reason = f"talks nonsense: {error}"
+        self._message_event.set()
 
-    async def _received(self, loop: asyncio.AbstractEventLoop, count: int) -> bytes:
+    async def _receive(self, loop: asyncio.AbstractEventLoop, count: int) -> bytes:
         received = bytearray()
         while len(received) < count:
-            some = await loop.sock_recv(self._sock, count - len(received))
-            if not some:
+            chunk = await loop.sock_recv(self._sock, count - len(received))
+            if not chunk:
                 raise EOFError
-            received += some
+            received += chunk
         return bytes(received)
 
-    async def _how(self) -> str:
-        """Say how it has ended; its socket is closed a moment before it is gone."""
+    async def _describe_end(self) -> str:
+        """Return how the worker ended; its socket closes just before its process."""
         code = await self._exit_code()
         if code is None:
             return "has closed its socket"
@@ -176,7 +177,7 @@ class Worker:
         return f"has ended with exit code {code}"
 
     async def _exit_code(self) -> int | None:
-        """Wait until it is gone, but not for long; None if it is not."""
+        """Return the exit code, after at most _END_S; None if it still runs."""
         until = clock.loop_s() + _END_S
         while (code := self._process.poll()) is None:
             if clock.loop_s() > until:

@@ -1,24 +1,24 @@
 """Parse the YAML file that describes a simulated machine. Pure.
 
     product: atlas-800-training     # key of a row of the product table
-    faults:                         # optional; without a level the code says it
+    faults:                         # optional; without a level the code decides
       - {chip: 3, code: "80E01801", level: SeparateNPU}
       - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
       - {chip: 2, code: "80E18005", severity: 3}
     unreachable: [4]                # optional: the driver's check of the network fails
-    processes:                      # optional: who uses a chip though no pod does
+    processes:                      # optional: processes on a chip without a pod
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
-    virtual:                        # optional: parts of chips, cut beforehand
+    virtual:                        # optional: parts of chips, created beforehand
       - {chip: 7, number: 100, kind: 4c.3cpu}
-    stand_in: /dev/null             # optional: what containers get as /dev/davinciN
+    stand_in: /dev/null             # optional: device given instead of /dev/davinciN
     numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
     beside:                         # optional: further product lines; each chip has
-      - product: atlas-310p         # an id of its own, by which all of the above
-        chips: [8, 9]               # name it
+      - product: atlas-310p         # an id of its own, used in all keys above
+        chips: [8, 9]
 
-Strict: what is not understood is an error, because a mistyped key would otherwise
-be a chip that is silently healthy. All errors of one file are reported at once.
+Parsing is strict: a mistyped key would make a faulty chip look healthy. All errors of
+one file are reported at once.
 """
 
 import re
@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeGuard, TypeVar
 
-from agent.devices.board_size import UnknownMachineError, ordered, sized
+from agent.devices.board_size import UnknownMachineError, fit_row, order_rows
 from agent.devices.driver import Flaw
 from agent.devices.reading import (
     ChipFault,
@@ -39,7 +39,7 @@ from scheduler_core.node import chips as chip_sets
 from scheduler_core.products import table
 from scheduler_core.products.table import Product
 from service import yaml_files
-from service.quote import shown, shown_key
+from service.quote import quote_key, quote_value
 from service.yaml_files import YamlError
 
 #: Error codes are 32 bits in hexadecimal, some with one leading digit more
@@ -49,7 +49,7 @@ _CODE = re.compile(r"[0-9A-Fa-f]{8,9}")
 #: A device of the host, wherever below /dev it lies.
 _DEVICE = re.compile(r"/dev(/[\w-][\w.-]*)+")
 
-#: What the chips of a product call themselves: (name, AI cores).
+#: {key of a product: (name of its chips, AI cores)}
 _CHIPS = {"atlas-800-training": ("910A", 32)}
 
 _KEYS = (
@@ -61,47 +61,48 @@ _FAULT_KEYS = ("chip", "code", "level", "severity", "network")
 #: The driver's severities: warning, minor, major, critical.
 _CRITICAL = 3
 
-#: How much of a chip a virtual device is: AI cores, then perhaps CPUs and more.
+#: Share of a chip that a virtual device has: AI cores, then perhaps CPUs and more.
 _KIND = re.compile(r"[0-9]+c(\.[0-9a-z.]+)?")
 
 #: The first and the last number that a driver gives a virtual device.
 VIRTUAL_NUMBERS = (100, 1123)
 
-#: Of one server, all product lines together.
+#: Highest number of chips of one server, all product lines together.
 _MOST_CHIPS = 128
 
-#: Linux counts at most 1,024 of them (MAX_NUMNODES).
+#: Linux has at most 1,024 NUMA nodes (MAX_NUMNODES).
 _LAST_NUMA_NODE = 1023
 
-#: Flaws of one file that are told: more nobody reads at once.
+#: Highest number of reported flaws of one file.
 _MOST_FLAWS = 100
 
 T = TypeVar("T")
 
 
 class FlawsError(ValueError):
-    """The text is not a usable description; carries every flaw."""
+    """The text is no usable description; `flaws` has every error."""
 
     def __init__(self, flaws: tuple[Flaw, ...]) -> None:
-        """Keep the facts; the text is made from them."""
         self.flaws = flaws
         super().__init__("; ".join(str(flaw) for flaw in flaws))
 
 
 def parse(text: str) -> Reading:
-    """Read a description; `since_ms` of the faults is left at 0.
+    """Return the reading of a description, with `since_ms` of the faults at 0.
 
     Args:
         text: The whole file. May be empty, which is an error.
 
     Raises:
-        FlawsError: Something is wrong, with every place.
+        FlawsError: At least one error; it has all of them.
     """
     reader = _Reader()
     reading = reader.reading(_load(text))
-    more = reader.count - len(reader.flaws)
-    if more:
-        reader.flaws.append(Flaw(at="", expected="no more flaws", found=f"{more} more"))
+    unreported = reader.count - len(reader.flaws)
+    if unreported:
+        reader.flaws.append(
+            Flaw(at="", expected="no more flaws", found=f"{unreported} more")
+        )
     if reading is None or reader.flaws:
         raise FlawsError(tuple(reader.flaws))
     return reading
@@ -115,18 +116,18 @@ def _load(text: str) -> object:
     try:
         return yaml_files.parse(text)
     except YamlError as error:
-        flaw = Flaw(at=error.at, expected="YAML", found=error.found)
+        flaw = Flaw(at=error.position, expected="YAML", found=error.problem)
         raise FlawsError((flaw,)) from error
 
 
 class _Reader:
-    """Collects flaws while it walks a document, so that all come at once."""
+    """Parser of a document, which collects all flaws before they are reported."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
-        #: How many there were, those that are not told included.
+        #: Number of flaws, including those above _MOST_FLAWS.
         self.count = 0
-        #: Ids of all chips, ascending; None while they are not known.
+        #: Ids of all chips, ascending; None until the product is known.
         self._chips: tuple[int, ...] | None = None
 
     def reading(self, document: object) -> Reading | None:
@@ -136,8 +137,8 @@ class _Reader:
         product = self._product("product", fields.get("product"))
         rows = () if product is None else self._rows(product, fields.get("beside"))
         if product is not None:
-            every = {c for row in rows for c in chip_sets.ids_of(row.all_chips)}
-            self._chips = tuple(sorted(every))
+            all_ids = {c for row in rows for c in chip_sets.ids_of(row.all_chips)}
+            self._chips = tuple(sorted(all_ids))
         faults = self._list("faults", fields.get("faults"), self._fault)
         unreachable = self._list("unreachable", fields.get("unreachable"), self._chip)
         processes = self._list("processes", fields.get("processes"), self._process)
@@ -152,7 +153,7 @@ class _Reader:
         numa = self._numa(fields.get("numa"))
         if product is None:
             return None
-        first, *beside = (
+        first, *others = (
             _of_line(
                 row,
                 Reading(
@@ -170,7 +171,7 @@ class _Reader:
             )
             for row in rows
         )
-        return replace(first, beside=tuple(beside))
+        return replace(first, other_lines=tuple(others))
 
     def _product(self, at: str, value: object) -> Product | None:
         keys = {product.key: product for product in table.PRODUCTS}
@@ -180,14 +181,14 @@ class _Reader:
         return None
 
     def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
-        """The rows of all product lines, those beside the first cut to their chips."""
-        rows = [first, *self._list("beside", value, self._beside)]
+        """Return the rows of all product lines, further ones fitted to their chips."""
+        rows = [first, *self._list("beside", value, self._further_line)]
         self._distinct("beside", [row.resource for row in rows], "resource")
-        every = [chip for row in rows for chip in chip_sets.ids_of(row.all_chips)]
-        self._distinct("beside", every, "chip")
-        return ordered(rows)
+        all_ids = [chip for row in rows for chip in chip_sets.ids_of(row.all_chips)]
+        self._distinct("beside", all_ids, "chip")
+        return order_rows(rows)
 
-    def _beside(self, at: str, value: object) -> Product | None:
+    def _further_line(self, at: str, value: object) -> Product | None:
         fields = self._mapping(at, value, ("product", "chips"))
         if fields is None:
             return None
@@ -200,7 +201,7 @@ class _Reader:
             return None
         mask = chip_sets.mask_of(chips)
         try:
-            row = sized(product.key, max(chips), (1 << max(chips)) - 1 & ~mask)
+            row = fit_row(product.key, max(chips), (1 << max(chips)) - 1 & ~mask)
         except UnknownMachineError as error:
             self._add(Flaw(at=f"{at}.chips", expected="its ids", found=str(error)))
             return None
@@ -219,7 +220,7 @@ class _Reader:
         return ""
 
     def _fault(self, at: str, value: object) -> ChipFault | None:
-        before = self.count
+        count_before = self.count
         fields = self._mapping(at, value, _FAULT_KEYS)
         if fields is None:
             return None
@@ -230,7 +231,7 @@ class _Reader:
         network = fields.get("network", False)
         if not isinstance(network, bool):
             self._flaw(f"{at}.network", "true or false", network)
-        if self.count > before or chip is None:
+        if self.count > count_before or chip is None:
             return None
         return ChipFault(
             chip=chip,
@@ -272,9 +273,9 @@ class _Reader:
         nodes = self._list("numa", value, self._numa_node)
         count = None if self._chips is None else self._chips[-1] + 1
         if nodes and count not in (None, len(nodes)):
-            found = f"{len(nodes)} of them"
+            actual = f"{len(nodes)} of them"
             expected = f"a NUMA node for each of {count} chips"
-            self._add(Flaw(at="numa", expected=expected, found=found))
+            self._add(Flaw(at="numa", expected=expected, found=actual))
         return tuple(nodes)
 
     def _numa_node(self, at: str, value: object) -> int | None:
@@ -319,10 +320,10 @@ class _Reader:
             return None
         for key in value:
             if key not in keys:
-                name = shown_key(key)
+                name = quote_key(key)
                 place = f"{at}.{name}" if at else name
                 expected = f"one of the keys {', '.join(keys)}"
-                self._add(Flaw(at=place, expected=expected, found=shown(key)))
+                self._add(Flaw(at=place, expected=expected, found=quote_value(key)))
         return {key: value[key] for key in keys if key in value}
 
     def _list(
@@ -333,41 +334,43 @@ class _Reader:
         if not isinstance(value, list):
             self._flaw(at, "a list", value)
             return []
-        found = [item(f"{at}[{index}]", each) for index, each in enumerate(value)]
-        return [each for each in found if each is not None]
+        items = [item(f"{at}[{index}]", element) for index, element in enumerate(value)]
+        return [element for element in items if element is not None]
 
-    def _distinct(self, at: str, keys: list[Any], what: str) -> None:
-        known = set()
+    def _distinct(self, at: str, keys: list[Any], what_is_unique: str) -> None:
+        earlier = set()
         for key in keys:
-            if key in known:
-                self._flaw(at, f"each {what} once", key)
-            known.add(key)
+            if key in earlier:
+                self._flaw(at, f"each {what_is_unique} once", key)
+            earlier.add(key)
 
     def _flaw(self, at: str, expected: str, value: object) -> None:
-        found = "nothing" if value is None else shown(value)
+        found = "nothing" if value is None else quote_value(value)
         self._add(Flaw(at=at, expected=expected, found=found))
 
     def _add(self, flaw: Flaw) -> None:
-        """Keep a flaw; of too many, that there are more."""
+        """Count a flaw, and keep it unless there are too many."""
         self.count += 1
         if self.count <= _MOST_FLAWS:
             self.flaws.append(flaw)
 
 
-def _of_line(row: Product, every: Reading) -> Reading:
-    """What a reading of all chips says of those of one product line."""
-    ours = set(chip_sets.ids_of(row.all_chips))
+def _of_line(row: Product, reading: Reading) -> Reading:
+    """Return the part of a reading of all chips that concerns one product line."""
+    line_chips = set(chip_sets.ids_of(row.all_chips))
     chip_name, ai_core_count = _CHIPS.get(row.key, ("", 0))
     return replace(
-        every,
+        reading,
         chip_name=chip_name,
         ai_core_count=ai_core_count,
-        chips=tuple(chip for chip in every.chips if chip in ours),
-        numa=every.numa[: row.chip_count],
-        faults=tuple(fault for fault in every.faults if fault.chip in ours),
-        unreachable=tuple(chip for chip in every.unreachable if chip in ours),
-        processes=tuple(use for use in every.processes if use.chip in ours),
-        virtual=tuple(device for device in every.virtual if device.chip in ours),
+        chips=tuple(chip for chip in reading.chips if chip in line_chips),
+        numa=reading.numa[: row.chip_count],
+        faults=tuple(fault for fault in reading.faults if fault.chip in line_chips),
+        unreachable=tuple(chip for chip in reading.unreachable if chip in line_chips),
+        processes=tuple(use for use in reading.processes if use.chip in line_chips),
+        virtual=tuple(
+            device for device in reading.virtual if device.chip in line_chips
+        ),
     )
 
 
@@ -378,5 +381,5 @@ def _any_of(chips: tuple[int, ...]) -> str:
 
 
 def _is_int(value: object) -> TypeGuard[int]:
-    # To Python True is the number 1; to a reader of the file it is not.
+    # to Python True is the number 1; in the file it is not
     return isinstance(value, int) and not isinstance(value, bool)

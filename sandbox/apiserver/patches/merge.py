@@ -1,4 +1,7 @@
-"""JSON merge patch: maps merge, null removes, all else replaces (RFC 7386)."""
+"""JSON merge patch: maps merge, null removes, all else replaces (RFC 7386).
+
+A module of its own: each kind of patch has one, named after its specification.
+"""
 
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The columns of workloads, which the sandbox lists but never has.
 
+A module of its own: the columns of each family of resources have one.
+
 Source: Kubernetes v1.36.3, `pkg/printers/internalversion/printers.go`.
 """
 

@@ -1,4 +1,7 @@
-"""Step 7: the sum of it all, as a table."""
+"""Step 7: the sum of it all, as a table.
+
+A module of its own: each step of the demo has one.
+"""
 
 from sandbox.demo.measurements import in_ms, quantile
 from sandbox.demo.stage import Stage

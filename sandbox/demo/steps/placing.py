@@ -1,4 +1,7 @@
-"""Step 2: pods of one, two, four and eight chips are placed."""
+"""Step 2: pods of one, two, four and eight chips are placed.
+
+A module of its own: each step of the demo has one.
+"""
 
 from sandbox.demo import picture
 from sandbox.demo.stage import Stage

@@ -1,4 +1,7 @@
-"""Step 1: the nodes register, and report their chips."""
+"""Step 1: the nodes register, and report their chips.
+
+A module of its own: each step of the demo has one.
+"""
 
 from sandbox.demo import kubectl, picture
 from sandbox.demo.stage import Stage

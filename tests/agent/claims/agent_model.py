@@ -22,8 +22,8 @@ from agent.claims.events import (
     Granted,
     Identity,
     PassEnded,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     PreferenceAsked,
     Preferred,
     Refused,
@@ -41,10 +41,10 @@ _BOOT = "boot-1"
 
 def read_again(holds: tuple[Hold, ...]) -> tuple[Hold, ...]:
     """What the next agent reads of holds that were written."""
-    entries = [writer.entry(hold, _BOOT) for hold in holds]
+    entries = [writer.make_entry(hold, _BOOT) for hold in holds]
     content = file.encode(entries, boot_id=_BOOT, node=NODE)
     found = file.decode(content, boot_id=_BOOT, node=NODE)
-    return tuple(map(writer.hold, found))
+    return tuple(map(writer.restore_hold, found))
 
 
 class AgentDiedError(PluginError):
@@ -82,7 +82,7 @@ class Agent:
     died_in_admission: bool = False
     _kubelet: Kubelet | None = None
     _asked: bool = False  # a preference was asked for, its Allocate is to come
-    _traffic: int = 0
+    _activity: int = 0
     _swap_patches: int = -1  # sent since an exchange began; -1: none under way
 
     @property
@@ -103,7 +103,7 @@ class Agent:
         self.look()
         self.cluster.watch.clear()
         for pod in self.cluster.pods.values():
-            self.take(PodSeen(pod))
+            self.take(PodUpdated(pod))
         self.ledger = ledgers.resume(self.ledger)
         self.pass_(thorough=True)
         self.stream()
@@ -153,7 +153,7 @@ class Agent:
             self.tick()
             # what a reading or the next Allocate tells again is not written
             self.journal = tuple(
-                replace(hold, freed=False, misses=0)
+                replace(hold, reoffered=False, misses=0)
                 for hold in self.ledger.holds.values()
             )
         self.tick()
@@ -176,10 +176,10 @@ class Agent:
         self.cluster.watch.clear()
         self.unsure.clear()
         for uid in sorted(self.ledger.pods.keys() - self.cluster.pods.keys()):
-            self.take(PodGone(uid))
+            self.take(PodDeleted(uid))
         for pod in tuple(self.cluster.pods.values()):
             if self.ledger.pods.get(pod.uid) != pod:
-                self.take(PodSeen(pod))
+                self.take(PodUpdated(pod))
 
     def look(self) -> None:
         self.take(ChipsRead(unhealthy=self.unhealthy(), busy=self.kubelet.busy()))
@@ -191,7 +191,7 @@ class Agent:
     ) -> tuple[str, ...]:
         self._alive()
         self._asked = True
-        self._traffic += 1
+        self._activity += 1
         self.look()  # the driver is read all the time
         while True:
             (answer,) = self.take(PreferenceAsked(available, taken, size))
@@ -202,9 +202,9 @@ class Agent:
 
     def allocate(self, ids: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
         self._alive()
-        self._traffic += 1
+        self._activity += 1
         answer = self._decide(ids)
-        self._traffic += 1
+        self._activity += 1
         self._asked = False
         if isinstance(answer, Refused):
             self.seen["refused"] += 1
@@ -220,7 +220,7 @@ class Agent:
             self.seen["claim awaited"] += 1
             self.look()
             for pod in tuple(self.kubelet.known.values()):  # the kubelet's own list
-                self.take(PodSeen(pod, by_kubelet=True))
+                self.take(PodUpdated(pod, by_kubelet=True))
             answer = self._ask(AllocateAsked(ids, last_call=True))
         assert isinstance(answer, Granted | Refused)
         return answer
@@ -247,7 +247,7 @@ class Agent:
 
     def stream(self) -> None:
         """Send the device list."""
-        devices = occupancy.devices(self.ledger)
+        devices = occupancy.list_devices(self.ledger)
         self.kubelet.healthy = frozenset(name for name, healthy in devices if healthy)
 
     def pass_(self, *, thorough: bool) -> None:
@@ -255,20 +255,20 @@ class Agent:
         mark = self._mark()
         self._read_each(thorough=thorough)
         in_use = None
-        if release.lingers(self.ledger) and mark >= 0:
+        if release.needs_full_list(self.ledger) and mark >= 0:
             in_use = self.kubelet.list()
             self._read_each(thorough=False)
         self.look()
         self.take(PassEnded(quiet=self._is_quiet_since(mark), in_use=in_use))
 
     def _read_each(self, *, thorough: bool) -> None:
-        for uid, _, name in confirm.wants_reading(self.ledger, thorough=thorough):
+        for uid, _, name in confirm.pods_to_read(self.ledger, thorough=thorough):
             self._begin(uid, name)
             self.end_reading()
 
     def begin_reading(self, position: int) -> None:
         """Send a request whose answer will come later."""
-        wanted = confirm.wants_reading(self.ledger, thorough=True)
+        wanted = confirm.pods_to_read(self.ledger, thorough=True)
         if wanted:
             uid, _, name = wanted[position % len(wanted)]
             self._begin(uid, name)
@@ -295,15 +295,17 @@ class Agent:
             )
 
     def _mark(self) -> int:
-        return -1 if self._asked else self._traffic
+        return -1 if self._asked else self._activity
 
     def _is_quiet_since(self, mark: int) -> bool:
-        return mark == self._traffic and not self._asked
+        return mark == self._activity and not self._asked
 
     # what it writes
 
     def wanted(self) -> tuple[Patch, ...]:
-        return annotations.patches(self.ledger, host_ip=HOST_IP, unsure=self.unsure)
+        return annotations.plan_patches(
+            self.ledger, host_ip=HOST_IP, unsure=self.unsure
+        )
 
     def send(
         self, *, last: bool = False, lands: bool = True, told: bool = True
@@ -340,11 +342,11 @@ class Agent:
         if told:
             self.unsure.discard(patch.uid)
         if pod is not None and told:
-            self.take(PodSeen(pod))
+            self.take(PodUpdated(pod))
 
     def publish(self) -> None:
         """Write the ConfigMap."""
         if self.cluster.is_up:
-            self.cluster.affinity = annotations.affinity(self.ledger)
+            self.cluster.affinity = annotations.make_affinity(self.ledger)
             self.cluster.unhealthy = self.ledger.unhealthy
             self.cluster.allocatable = len(self.kubelet.healthy)

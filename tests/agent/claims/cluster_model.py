@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agent.claims.events import PodGone, PodSeen
+from agent.claims.events import PodDeleted, PodUpdated
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.wire import annotations as keys
@@ -96,7 +96,7 @@ class Cluster:
     """API server and scheduler of one node."""
 
     pods: dict[str, NpuPod] = field(default_factory=dict)  # by uid
-    watch: deque[PodSeen | PodGone] = field(default_factory=deque)
+    watch: deque[PodUpdated | PodDeleted] = field(default_factory=deque)
     is_up: bool = True
     affinity: Affinity = field(default_factory=lambda: Affinity(sequence=0))
     unhealthy: int = 0  # as the agent last published it
@@ -107,11 +107,11 @@ class Cluster:
 
     def put(self, pod: NpuPod) -> None:
         self.pods[pod.uid] = pod
-        self.watch.append(PodSeen(pod))
+        self.watch.append(PodUpdated(pod))
 
     def remove(self, uid: str) -> None:
         del self.pods[uid]
-        self.watch.append(PodGone(uid))
+        self.watch.append(PodDeleted(uid))
 
     def patch(self, uid: str, wanted: Mapping[str, str]) -> NpuPod | None:
         """Merge annotations into the pod of this uid; None if it is gone."""

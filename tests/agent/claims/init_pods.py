@@ -1,6 +1,6 @@
 """Pods that need a chip first to prepare, and who has what of theirs."""
 
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, holds, pod
 from tests.agent.rules.kubelet import app, init, mounts, shows
@@ -13,7 +13,7 @@ def train(name: str, chip: int, time: int, phase: str = "Pending") -> NpuPod:
     return pod(name, [chip], time, containers=NEEDS, phase=phase)
 
 
-def confirmed() -> Current:
+def confirmed() -> LedgerStore:
     """A node where such a pod runs, with both its holds."""
     now = current(train("train", 0, 1, phase="Running"))
     mounts(now, 5)
@@ -22,6 +22,6 @@ def confirmed() -> Current:
     return now
 
 
-def owners(now: Current) -> dict[int, str]:
+def owners(now: LedgerStore) -> dict[int, str]:
     """{sequence of a hold: whose it is (pod/container)}."""
     return {sequence: owner for sequence, (owner, _, _) in holds(now).items()}

@@ -9,12 +9,12 @@ from agent.claims.events import (
     Counted,
     Granted,
     Identity,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     PreferenceAsked,
     Preferred,
 )
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Ledger
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -34,27 +34,29 @@ from tests.agent.rules.kubelet import (
 EVERY_ID = ids(*range(8))
 
 
-def standalone(*pods: NpuPod) -> Current:
+def standalone(*pods: NpuPod) -> LedgerStore:
     """A node without a scheduler of ours."""
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
+    )
     for each in pods:
-        now.apply(PodSeen(replace(each, annotations={})))
+        now.apply(PodUpdated(replace(each, annotations={})))
     return now
 
 
 def steered(
-    now: Current, available: tuple[str, ...], must: tuple[str, ...], size: int
+    now: LedgerStore, available: tuple[str, ...], must: tuple[str, ...], size: int
 ) -> Preferred:
     (preferred,) = now.apply(PreferenceAsked(available, must, size))
     assert isinstance(preferred, Preferred)
     return preferred
 
 
-def lost(*names: str) -> Current:
+def lost(*names: str) -> LedgerStore:
     """A node of running pods whose devices the kubelet has lost, from chip 0 on."""
     now = current()
     for chip, name in enumerate(names):
-        now.apply(PodSeen(pod(name, [chip], chip + 1, phase="Running")))
+        now.apply(PodUpdated(pod(name, [chip], chip + 1, phase="Running")))
         mounts(now, chip)
         shows(now, name, main=(chip,))
     for name in names:
@@ -123,7 +125,7 @@ def test_a_preference_takes_back_only_the_ids_that_it_offers() -> None:
 
     prefers(now, ids(0, 6), 1)
 
-    assert {n: hold.freed for n, hold in now.ledger.holds.items()} == {
+    assert {n: hold.reoffered for n, hold in now.ledger.holds.items()} == {
         1: True,
         2: False,
     }
@@ -131,7 +133,7 @@ def test_a_preference_takes_back_only_the_ids_that_it_offers() -> None:
 
 def test_ids_are_kept_in_the_order_of_their_chips() -> None:
     row = table.by_key("atlas-a2-box16")
-    now = Current(Ledger(product=row, node=NODE, standalone=True), Effects().append)
+    now = LedgerStore(Ledger(product=row, node=NODE, standalone=True), Effects().append)
     prefix = row.chip_prefix
 
     now.apply(AllocateAsked((f"{prefix}10", f"{prefix}9"), last_call=True))
@@ -206,7 +208,7 @@ def test_a_lost_container_of_a_pod_served_long_ago_gets_its_own() -> None:
     before = lost("train")
     now = current()
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
-    now.apply(PodSeen(pod("train", [0], annotations.SERVED, phase="Running")))
+    now.apply(PodUpdated(pod("train", [0], annotations.SERVED, phase="Running")))
 
     assert slots(now) == {}
     assert mounts(now, 6) == (0,)
@@ -254,7 +256,7 @@ def test_a_bare_pod_of_another_count_is_not_the_one_who_asks() -> None:
     now = current(pod("pair", [2, 3], 1, phase="Running"), pod("gone", [5], 2))
     shows(now, "pair", main=())
 
-    now.apply(PodGone("uid-gone"))
+    now.apply(PodDeleted("uid-gone"))
 
     assert "no pod on this node has a claim" in refusal(now, 6)
 
@@ -262,7 +264,7 @@ def test_a_bare_pod_of_another_count_is_not_the_one_who_asks() -> None:
 def test_a_served_pod_without_a_slot_is_not_taken_for_one_without_a_claim() -> None:
     now = lost("train")
     served = pod("served", [5], annotations.SERVED, phase="Running")
-    now.apply(PodSeen(served))
+    now.apply(PodUpdated(served))
     shows(now, "served", main=(5,))
 
     assert mounts(now, 6) == (0,)
@@ -271,8 +273,8 @@ def test_a_served_pod_without_a_slot_is_not_taken_for_one_without_a_claim() -> N
 def test_nor_one_that_has_ended_or_asks_for_another_count() -> None:
     now = lost("train")
     ended = replace(pod("ended", [5], phase="Failed"), annotations={})
-    now.apply(PodSeen(ended))
-    now.apply(PodSeen(replace(pod("pair", [5, 6]), annotations={})))
+    now.apply(PodUpdated(ended))
+    now.apply(PodUpdated(replace(pod("pair", [5, 6]), annotations={})))
 
     assert mounts(now, 6) == (0,)
 
@@ -282,6 +284,6 @@ def test_a_pod_that_has_gone_gives_its_slot_to_nobody() -> None:
     mounts(now, 5)
     shows(now, "gone", main=(5,))
 
-    now.apply(PodGone("uid-gone"))
+    now.apply(PodDeleted("uid-gone"))
 
     assert mounts(now, 6) == (1,)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.claims import occupancy
-from agent.claims.annotations import Patch, patches
-from agent.claims.events import PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import Patch, plan_patches
+from agent.claims.events import PodUpdated
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Ledger, Owner
 from scheduler_core.node import chips as chip_sets
 from tests.agent.node import RESOURCE, current, pod
@@ -28,7 +28,7 @@ class Case:
     is_served: bool  #: and mounted already
 
 
-def node(*cases: Case) -> Current:
+def node(*cases: Case) -> LedgerStore:
     """A ledger in the middle of a correction."""
     now = current(
         *(
@@ -71,24 +71,24 @@ def chips(chip: int) -> str:
     return f"Ascend910-{chip}"
 
 
-def batch(now: Current, unsure: Iterable[str] = ()) -> tuple[Patch, ...]:
-    return patches(now.ledger, host_ip="10.0.0.1", unsure=frozenset(unsure))
+def batch(now: LedgerStore, unsure: Iterable[str] = ()) -> tuple[Patch, ...]:
+    return plan_patches(now.ledger, host_ip="10.0.0.1", unsure=frozenset(unsure))
 
 
-def land(now: Current, patch: Patch) -> None:
+def land(now: LedgerStore, patch: Patch) -> None:
     known = now.ledger.pods[patch.uid]
     merged = {**known.annotations, **patch.annotations}
-    now.apply(PodSeen(replace(known, annotations=merged)))
+    now.apply(PodUpdated(replace(known, annotations=merged)))
 
 
 def covered(ledger: Ledger) -> int:
     mask = 0
     for each in ledger.pods.values():
-        mask |= occupancy.annotated(ledger, each)
+        mask |= occupancy.annotated_chips(ledger, each)
     return mask
 
 
-def told(now: Current) -> list[dict[str, str]]:
+def told(now: LedgerStore) -> list[dict[str, str]]:
     """What the batch of this moment would write, of claims and AscendReal."""
     return [
         {
@@ -100,7 +100,7 @@ def told(now: Current) -> list[dict[str, str]]:
     ]
 
 
-def correct(now: Current, data: st.DataObject) -> None:
+def correct(now: LedgerStore, data: st.DataObject) -> None:
     """Send what may be sent until there is nothing; some of it fails, at first."""
     wanted = chip_sets.mask_of(
         chip
@@ -117,7 +117,7 @@ def correct(now: Current, data: st.DataObject) -> None:
     assert batch(now) == ()
 
 
-def claims(now: Current) -> list[str]:
+def claims(now: LedgerStore) -> list[str]:
     return [each.annotations[RESOURCE] for each in now.ledger.pods.values()]
 
 

@@ -8,11 +8,11 @@ from agent.claims import confirm
 from agent.claims.events import (
     ChipsRead,
     Noted,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     ResourcesRead,
 )
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire import annotations
@@ -20,8 +20,8 @@ from tests.agent.node import NODE, RESOURCE, Effects, current, holds, ids, pod
 from tests.agent.rules.kubelet import app, init, knows_not, mounts, shows
 
 
-def asked(now: Current, *, thorough: bool) -> list[str]:
-    found = confirm.wants_reading(now.ledger, thorough=thorough)
+def asked(now: LedgerStore, *, thorough: bool) -> list[str]:
+    found = confirm.pods_to_read(now.ledger, thorough=thorough)
     assert all(uid == f"uid-{name}" for uid, _, name in found)
     assert {namespace for _, namespace, _ in found} <= {"default"}
     return [name for _, _, name in found]
@@ -29,16 +29,16 @@ def asked(now: Current, *, thorough: bool) -> list[str]:
 
 def test_while_something_is_nobodys_all_that_lack_something_are_asked_about() -> None:
     now = current(pod("b", [0], 1), pod("a", [1], 2), pod("c", [2], 3))
-    nothing_open = asked(now, thorough=False), confirm.is_open(now.ledger)
+    nothing_open = asked(now, thorough=False), confirm.has_open_holds(now.ledger)
     mounts(now, 0)
     mounts(now, 1)
     shows(now, "b", main=(0,))
-    now.apply(PodSeen(pod("ended", [4], 5, phase="Failed")))
+    now.apply(PodUpdated(pod("ended", [4], 5, phase="Failed")))
 
     assert nothing_open == ([], False)
     assert asked(now, thorough=False) == ["a", "c"]
     assert asked(now, thorough=True) == ["a", "b", "c"]
-    assert confirm.is_open(now.ledger)
+    assert confirm.has_open_holds(now.ledger)
 
 
 def test_when_all_is_known_a_thorough_pass_alone_asks() -> None:
@@ -48,7 +48,7 @@ def test_when_all_is_known_a_thorough_pass_alone_asks() -> None:
 
     assert asked(now, thorough=False) == []
     assert asked(now, thorough=True) == ["a", "waits"]
-    assert not confirm.is_open(now.ledger)
+    assert not confirm.has_open_holds(now.ledger)
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
@@ -60,13 +60,13 @@ def test_a_pod_that_has_ended_is_asked_about_until_its_chips_are_free(
     shows(now, "a", main=(0,))
 
     if is_gone:
-        now.apply(PodGone("uid-a"))
+        now.apply(PodDeleted("uid-a"))
     else:
-        now.apply(PodSeen(pod("a", [0], 1, phase="Succeeded")))
+        now.apply(PodUpdated(pod("a", [0], 1, phase="Succeeded")))
 
     assert asked(now, thorough=False) == ["a"]
     assert asked(now, thorough=True) == ["a"]
-    assert confirm.is_open(now.ledger)
+    assert confirm.has_open_holds(now.ledger)
 
 
 def test_unsettled_are_those_that_the_kubelet_has_admitted_and_nobody_found() -> None:
@@ -77,12 +77,16 @@ def test_unsettled_are_those_that_the_kubelet_has_admitted_and_nobody_found() ->
         pod("found", [3], 4),
         pod("ended", [4], 5, phase="Failed"),
     )
-    now.apply(PodSeen(pod("listed", [5], 6, admitted=False), by_kubelet=True))
+    now.apply(PodUpdated(pod("listed", [5], 6, admitted=False), by_kubelet=True))
     for chip in (6, 7, 0, 1):
         mounts(now, chip)
     shows(now, "found", main=(1,))
 
-    assert confirm.unsettled(now.ledger) == {"uid-runs", "uid-admitted", "uid-listed"}
+    assert confirm.unconfirmed_pods(now.ledger) == {
+        "uid-runs",
+        "uid-admitted",
+        "uid-listed",
+    }
 
 
 def test_what_the_kubelet_shows_is_kept_also_of_pods_that_it_does_not_know() -> None:
@@ -90,7 +94,7 @@ def test_what_the_kubelet_shows_is_kept_also_of_pods_that_it_does_not_know() -> 
 
     knows_not(now, "a", quiet=False)
 
-    (evidence,) = now.ledger.shown.values()
+    (evidence,) = now.ledger.evidence.values()
     assert (evidence.containers, evidence.quiet) == (None, False)
 
 
@@ -121,13 +125,13 @@ def test_what_was_found_is_no_longer_counted_as_missed_or_given_again() -> None:
     now = current(pod("a", [0], 1))
     mounts(now, 0)
     (hold,) = now.ledger.holds.values()
-    spoilt = replace(hold, misses=1, freed=True)
+    spoilt = replace(hold, misses=1, reoffered=True)
     now.replace(replace(now.ledger, holds={1: spoilt}))
 
     shows(now, "a", main=(0,))
 
     (found,) = now.ledger.holds.values()
-    assert (found.misses, found.freed) == (0, False)
+    assert (found.misses, found.reoffered) == (0, False)
 
 
 def test_a_pod_that_lost_its_devices_is_named() -> None:
@@ -151,7 +155,7 @@ def test_a_pod_that_is_being_deleted_lacks_nothing() -> None:
     mounts(now, 0)
     shows(now, "a", main=(0,))
     effects.clear()
-    now.apply(PodSeen(replace(a, deleting=True)))
+    now.apply(PodUpdated(replace(a, deleting=True)))
 
     shows(now, "a", main=())
 
@@ -250,7 +254,7 @@ def test_a_pod_of_the_kubelets_list_alone_is_forgotten_when_it_knows_it_no_more(
     None
 ):
     now = current()
-    now.apply(PodSeen(pod("a", [0], 1, admitted=False), by_kubelet=True))
+    now.apply(PodUpdated(pod("a", [0], 1, admitted=False), by_kubelet=True))
 
     knows_not(now, "a", quiet=False)
     during = set(now.ledger.pods)
@@ -269,13 +273,15 @@ def test_a_pod_of_the_api_server_stays_whatever_the_kubelet_knows() -> None:
     assert set(now.ledger.pods) == {"uid-a"}
 
 
-def apart() -> tuple[Current, Effects]:
+def apart() -> tuple[LedgerStore, Effects]:
     """A node without a scheduler, on which two chips of two rings are left."""
     effects = Effects()
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), effects.append)
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), effects.append
+    )
     now.apply(ChipsRead(unhealthy=0b1110_1110, busy=0))
     bare = pod("a", [0, 4], 1)
-    now.apply(PodSeen(replace(bare, annotations={})))
+    now.apply(PodUpdated(replace(bare, annotations={})))
     mounts(now, 0, 4)
     effects.clear()
     return now, effects
@@ -299,8 +305,10 @@ def test_a_pod_whose_chips_are_not_together_is_told_so_where_nobody_schedules() 
 
 def test_chips_that_are_together_are_nothing_to_tell() -> None:
     effects = Effects()
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), effects.append)
-    now.apply(PodSeen(replace(pod("a", [0, 1], 1), annotations={})))
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), effects.append
+    )
+    now.apply(PodUpdated(replace(pod("a", [0, 1], 1), annotations={})))
     mounts(now, 0, 1)
     effects.clear()
 

@@ -9,12 +9,12 @@ from agent.claims.events import (
     Granted,
     Noted,
     PassEnded,
-    PodGone,
-    PodSeen,
+    PodDeleted,
+    PodUpdated,
     PreferenceAsked,
     ResourcesRead,
 )
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.pods import NpuPod
 from scheduler_core.wire.shapes import ContainerKind
 from tests.agent.claims.cluster_model import claim, new_pod
@@ -23,14 +23,14 @@ from tests.agent.node import Effects, current, ids, pod
 APP, INIT = ContainerKind.APP, ContainerKind.INIT
 
 
-def asks(now: Current, *chips: int) -> tuple[int, ...]:
+def asks(now: LedgerStore, *chips: int) -> tuple[int, ...]:
     """The chips that an Allocate of these chips' ids is answered with."""
     granted, *_ = now.apply(AllocateAsked(ids(*chips), last_call=True))
     assert isinstance(granted, Granted), granted
     return granted.hold.chips
 
 
-def shows(now: Current, uid: str, **containers: tuple[str, ...]) -> None:
+def shows(now: LedgerStore, uid: str, **containers: tuple[str, ...]) -> None:
     """pod-resources shows these ids for a pod's containers."""
     sequence = now.ledger.sequence
     now.apply(
@@ -44,11 +44,11 @@ def shows(now: Current, uid: str, **containers: tuple[str, ...]) -> None:
     )
 
 
-def runs(now: Current, uid: str) -> None:
-    now.apply(PodSeen(replace(now.ledger.pods[uid], phase="Running")))
+def runs(now: LedgerStore, uid: str) -> None:
+    now.apply(PodUpdated(replace(now.ledger.pods[uid], phase="Running")))
 
 
-def held_by(now: Current) -> dict[int, str]:
+def held_by(now: LedgerStore) -> dict[int, str]:
     """{sequence of a hold: uid of its owner}."""
     return {
         hold.sequence: hold.owner.uid if hold.owner else ""
@@ -65,9 +65,9 @@ def test_a_name_that_the_kubelet_gives_to_a_newer_pod_is_the_old_ones_no_more() 
     new = created(pod("p", [0], uid="new"), 2)
     now = current(old)
 
-    now.apply(PodSeen(new, by_kubelet=True))
+    now.apply(PodUpdated(new, by_kubelet=True))
     after_the_kubelets_list = set(now.ledger.pods)
-    now.apply(PodSeen(created(pod("p", [1], uid="older"), 1)))  # a late watch event
+    now.apply(PodUpdated(created(pod("p", [1], uid="older"), 1)))  # a late watch event
 
     assert (after_the_kubelets_list, set(now.ledger.pods)) == ({"new"}, {"new"})
 
@@ -76,7 +76,7 @@ def test_of_two_pods_made_in_one_second_the_api_servers_counts() -> None:
     shown = created(pod("p", [0], uid="shown"), 1)
     now = current(shown)
 
-    now.apply(PodSeen(created(pod("p", [1], uid="listed"), 1), by_kubelet=True))
+    now.apply(PodUpdated(created(pod("p", [1], uid="listed"), 1), by_kubelet=True))
 
     assert set(now.ledger.pods) == {"shown"}
 
@@ -85,9 +85,9 @@ def test_the_api_servers_pod_takes_the_name_of_one_that_only_the_kubelet_showed(
     None
 ):
     now = current()
-    now.apply(PodSeen(created(pod("p", [1], uid="listed"), 1), by_kubelet=True))
+    now.apply(PodUpdated(created(pod("p", [1], uid="listed"), 1), by_kubelet=True))
 
-    now.apply(PodSeen(created(pod("p", [0], uid="shown"), 1)))
+    now.apply(PodUpdated(created(pod("p", [0], uid="shown"), 1)))
 
     assert set(now.ledger.pods) == {"shown"}
 
@@ -95,28 +95,28 @@ def test_the_api_servers_pod_takes_the_name_of_one_that_only_the_kubelet_showed(
 def test_the_watch_tells_of_pods_of_one_name_in_their_order() -> None:
     now = current(created(pod("p", [0], uid="old"), 2))
 
-    now.apply(PodSeen(created(pod("p", [1], uid="new"), 1)))  # clocks differ
+    now.apply(PodUpdated(created(pod("p", [1], uid="new"), 1)))  # clocks differ
 
     assert set(now.ledger.pods) == {"new"}
 
 
 def test_what_only_the_kubelet_showed_is_no_longer_so_when_it_has_gone() -> None:
     now = current()
-    now.apply(PodSeen(pod("p", [1]), by_kubelet=True))
-    during = now.ledger.unproven
+    now.apply(PodUpdated(pod("p", [1]), by_kubelet=True))
+    during = now.ledger.kubelet_only
 
-    now.apply(PodGone("uid-p"))
+    now.apply(PodDeleted("uid-p"))
 
-    assert [set(during), set(now.ledger.unproven)] == [{"uid-p"}, set()]
+    assert [set(during), set(now.ledger.kubelet_only)] == [{"uid-p"}, set()]
 
 
 def test_a_hold_lasts_while_a_second_container_has_its_id() -> None:
     now = current(pod("first", [0], 1))
     asks(now, 5)
     shows(now, "uid-first", main=ids(5))
-    now.apply(PodSeen(pod("second", [1], 2)))
+    now.apply(PodUpdated(pod("second", [1], 2)))
     asks(now, 5)  # the kubelet gives the id out again
-    now.apply(PodGone("uid-second"))  # or so the watch says
+    now.apply(PodDeleted("uid-second"))  # or so the watch says
     listed = {
         ("default", "first", "main"): frozenset(ids(5)),
         ("default", "unheard-of", "main"): frozenset(ids(5)),
@@ -124,11 +124,11 @@ def test_a_hold_lasts_while_a_second_container_has_its_id() -> None:
 
     for _ in range(3):
         now.apply(PassEnded(quiet=True, in_use=listed))
-    both = values.held(now.ledger)
+    both = values.held_chips(now.ledger)
     del listed["default", "unheard-of", "main"]
     now.apply(PassEnded(quiet=True, in_use=listed))
 
-    assert (both, values.held(now.ledger)) == (0b11, 0b01)
+    assert (both, values.held_chips(now.ledger)) == (0b11, 0b01)
 
 
 def test_what_an_init_container_got_from_another_slot_is_known_by_its_id() -> None:
@@ -138,7 +138,7 @@ def test_what_an_init_container_got_from_another_slot_is_known_by_its_id() -> No
     )
     asks(now, 7)  # p's init container, on the way to which "gone" had been deleted
     asks(now, 7)
-    now.apply(PodGone("uid-gone"))
+    now.apply(PodDeleted("uid-gone"))
 
     runs(now, "p")
     shows(now, "p", c1=ids(7))
@@ -168,9 +168,9 @@ def test_a_pod_that_has_gone_half_served_takes_no_place_in_the_queue() -> None:
     now = current(gone)
     asks(now, 0)
     asks(now, 1)
-    now.apply(PodGone("gone"))
+    now.apply(PodDeleted("gone"))
     now.apply(ChipsRead(unhealthy=0b1, busy=0))
-    now.apply(PodSeen(pod("next", [4], 2)))
+    now.apply(PodUpdated(pod("next", [4], 2)))
 
     # the kubelet offers id 1 again, and not id 0, whose chip is broken
     now.apply(PreferenceAsked(ids(1, 5), (), 1))
@@ -190,14 +190,14 @@ def test_what_a_container_had_before_it_was_made_anew_is_let_go_with_care() -> N
     shows(now, "uid-p", main=ids(5))
     now.apply(PassEnded(quiet=True, in_use={}))
     now.apply(PassEnded(quiet=True, in_use={}))
-    while_its_process_runs = values.held(now.ledger)
+    while_its_process_runs = values.held_chips(now.ledger)
     now.apply(ChipsRead(unhealthy=0, busy=0))
     now.apply(PassEnded(quiet=True, in_use={}))
     now.apply(PassEnded(quiet=True, in_use={}))
 
     assert anew != (0,)
     assert while_its_process_runs == 0b1 | 1 << anew[0]
-    assert values.held(now.ledger) == 1 << anew[0]
+    assert values.held_chips(now.ledger) == 1 << anew[0]
 
 
 def test_chips_chosen_for_one_lost_container_are_not_its_pods_whole_slot() -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.annotations import Patch, affinity, patches
-from agent.claims.events import ChipsRead, PodGone, PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import Patch, make_affinity, plan_patches
+from agent.claims.events import ChipsRead, PodDeleted, PodUpdated
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.products import table
 from scheduler_core.wire import annotations
@@ -17,22 +17,22 @@ from tests.agent.rules.kubelet import mounts, shows
 HOST = "10.0.0.1"
 
 
-def written(now: Current) -> dict[str, dict[str, str]]:
-    found = patches(now.ledger, host_ip=HOST)
+def written(now: LedgerStore) -> dict[str, dict[str, str]]:
+    found = plan_patches(now.ledger, host_ip=HOST)
     return {patch.name: dict(patch.annotations) for patch in found}
 
 
-def swapped(*others: NpuPod) -> Current:
+def swapped(*others: NpuPod) -> LedgerStore:
     """A node where "a" got what "gone" was to have, and chip 0 is nobody's."""
     now = current(pod("a", [0], 1), pod("gone", [1], 2), *others)
     mounts(now, 5)
     mounts(now, 6)
     shows(now, "a", main=(6,))
-    now.apply(PodGone("uid-gone"))
+    now.apply(PodDeleted("uid-gone"))
     return now
 
 
-def gives_up(now: Current) -> bool:
+def gives_up(now: LedgerStore) -> bool:
     """Whether "a" may say at once that chip 0 is its no more."""
     return RESOURCE in written(now)["a"]
 
@@ -65,12 +65,12 @@ def test_one_that_the_kubelet_has_lost_may_have_what_was_given_since(
     shows(now, "late", main=(7,))
     shows(now, "late", main=())
     if is_newer:
-        now.apply(PodSeen(pod("a", [0], 1)))
-        now.apply(PodSeen(pod("gone", [1], 2)))
+        now.apply(PodUpdated(pod("a", [0], 1)))
+        now.apply(PodUpdated(pod("gone", [1], 2)))
         mounts(now, 5)
         mounts(now, 6)
         shows(now, "a", main=(6,))
-        now.apply(PodGone("uid-gone"))
+        now.apply(PodDeleted("uid-gone"))
 
     assert gives_up(now) is not is_newer
 
@@ -81,12 +81,12 @@ def test_what_a_pod_of_its_name_may_have_taken_over_is_not_given_up() -> None:
     mounts(now, 6)
     shows(now, "a", main=(6,))
     shows(now, "b", main=(5,))
-    now.apply(PodGone("uid-b"))  # it held chip 0
+    now.apply(PodDeleted("uid-b"))  # it held chip 0
 
     alone = gives_up(now)
-    now.apply(PodSeen(pod("c", [3], 3)))
+    now.apply(PodUpdated(pod("c", [3], 3)))
     another = gives_up(now)
-    now.apply(PodSeen(pod("b", [2], 3, uid="uid-new", admitted=False)))
+    now.apply(PodUpdated(pod("b", [2], 3, uid="uid-new", admitted=False)))
 
     assert (alone, another, gives_up(now)) == (True, True, False)
 
@@ -99,7 +99,7 @@ def test_what_another_has_mounted_is_given_up_when_that_one_says_so() -> None:
     shows(now, "b", main=(5,))
     before = gives_up(now)
     real = {annotations.ASCEND_REAL: "Ascend910-0"}
-    now.apply(PodSeen(pod("b", [1], 2, annotations=real)))
+    now.apply(PodUpdated(pod("b", [1], 2, annotations=real)))
 
     assert (before, gives_up(now)) == (False, True)
 
@@ -109,7 +109,7 @@ def test_a_patch_names_its_pod_and_what_that_asks_for() -> None:
     mounts(now, 5)
     shows(now, "a", main=(5,))
 
-    (patch,) = patches(now.ledger, host_ip=HOST)
+    (patch,) = plan_patches(now.ledger, host_ip=HOST)
 
     assert replace(patch, annotations={}) == Patch(
         uid="uid-a", namespace="default", name="a", resource=RESOURCE, annotations={}
@@ -123,7 +123,7 @@ def test_a_pod_that_has_ended_is_not_written_to_but_those_after_it_are() -> None
     shows(now, "a", main=(5,))
     shows(now, "b", main=(6,))
 
-    now.apply(PodSeen(pod("a", [0], 1, phase="Failed")))
+    now.apply(PodUpdated(pod("a", [0], 1, phase="Failed")))
 
     assert set(written(now)) == {"b"}
 
@@ -131,7 +131,7 @@ def test_a_pod_that_has_ended_is_not_written_to_but_those_after_it_are() -> None
 def test_all_that_was_lost_is_published() -> None:
     now = current()
     for chip, name in enumerate(("a", "b", "c", "d")):
-        now.apply(PodSeen(pod(name, [chip], chip + 1, phase="Running")))
+        now.apply(PodUpdated(pod(name, [chip], chip + 1, phase="Running")))
     for chip, name in enumerate(("a", "b")):
         mounts(now, chip)
         shows(now, name, main=(chip,))
@@ -139,13 +139,13 @@ def test_all_that_was_lost_is_published() -> None:
     for name in ("c", "d"):
         shows(now, name, main=())
 
-    assert affinity(now.ledger).lost == (0, 1, 2, 3)
+    assert make_affinity(now.ledger).lost == (0, 1, 2, 3)
 
 
 def test_what_is_mounted_is_written_in_the_order_of_its_letters() -> None:
     row = table.by_key("atlas-a2-box16")
-    now = Current(Ledger(product=row, node=NODE), Effects().append)
-    now.apply(PodSeen(pod("a", [2, 9, 10], 1)))
+    now = LedgerStore(Ledger(product=row, node=NODE), Effects().append)
+    now.apply(PodUpdated(pod("a", [2, 9, 10], 1)))
     mounts(now, 2, 9, 10)
     shows(now, "a", main=(2, 9, 10))
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from agent.claims.annotations import patches
-from agent.claims.events import ChipsRead, Noted, PodGone, PodSeen
+from agent.claims.annotations import plan_patches
+from agent.claims.events import ChipsRead, Noted, PodDeleted, PodUpdated
 from scheduler_core.wire.annotations import PREDICATE_TIME, SERVED
 from tests.agent.claims.init_pods import confirmed, owners, train
 from tests.agent.node import RESOURCE, Effects, current, holds, pod, slots
@@ -32,9 +32,9 @@ def test_that_a_pod_has_more_than_it_asks_for_because_of_them_is_no_mistake() ->
     mounts(now, 7)
     mounts(now, 7)
     shows(now, "train", main=(7,))
-    (patch,) = [p for p in patches(now.ledger, host_ip="") if p.name == "train"]
+    (patch,) = [p for p in plan_patches(now.ledger, host_ip="") if p.name == "train"]
 
-    now.apply(PodSeen(replace(pods[1], annotations=patch.annotations)))
+    now.apply(PodUpdated(replace(pods[1], annotations=patch.annotations)))
 
     assert patch.annotations[RESOURCE] == "Ascend910-0,Ascend910-1"
     assert not [effect for effect in effects if isinstance(effect, Noted)]
@@ -43,7 +43,7 @@ def test_that_a_pod_has_more_than_it_asks_for_because_of_them_is_no_mistake() ->
 def test_what_was_given_under_other_ids_is_not() -> None:
     now = current(train("train", 0, 1))
     mounts(now, 5)  # it was rejected after this
-    now.apply(PodSeen(train("next", 1, 2)))
+    now.apply(PodUpdated(train("next", 1, 2)))
     prefers(now, ("Ascend910-5", "Ascend910-6"), 1)
     mounts(now, 6)
     mounts(now, 6)
@@ -104,7 +104,7 @@ def test_each_of_several_that_ask_for_as_many_has_its_own_hold() -> None:
 def test_also_if_they_came_from_other_slots() -> None:
     needs = [init("fetch", 1), init("prepare", 1), app("main", 1)]
     now = current(pod("one", [0], 1), pod("other", [1], 2))
-    now.apply(PodSeen(pod("train", [2], 3, containers=needs)))
+    now.apply(PodUpdated(pod("train", [2], 3, containers=needs)))
     given = [mounts(now, 6) for _ in needs]
 
     shows(now, "train", main=(6,))
@@ -138,7 +138,7 @@ def test_with_the_devices_that_the_kubelet_loses_go_those_of_init_containers() -
     shows(now, "train", main=())
 
     assert owners(now) == {1: "", 2: "train/main"}
-    assert [now.ledger.holds[n].freed for n in (1, 2)] == [True, False]
+    assert [now.ledger.holds[n].reoffered for n in (1, 2)] == [True, False]
     assert [now.ledger.holds[n].lost for n in (1, 2)] == [False, True]
 
 
@@ -172,7 +172,7 @@ def test_they_are_not_its_when_it_was_given_others_since() -> None:
 
 def test_nor_when_it_was_admitted_again_since() -> None:
     now = confirmed()
-    now.apply(PodSeen(train("other", 1, 2)))
+    now.apply(PodUpdated(train("other", 1, 2)))
     mounts(now, 6)  # the kubelet has lost its checkpoint, and admits them all
     mounts(now, 6)
 
@@ -187,9 +187,9 @@ def test_what_they_got_follows_the_pod_of_their_name() -> None:
     mounts(now, 5)
     mounts(now, 5)
     shows(now, "train", main=(5,))  # of its successor, which no watch has told yet
-    now.apply(PodGone("uid-train"))
+    now.apply(PodDeleted("uid-train"))
     successor = replace(train("train", 1, 2, phase="Running"), uid="uid-successor")
-    now.apply(PodSeen(successor))
+    now.apply(PodUpdated(successor))
 
     shows(now, "successor", main=(5,))
 
@@ -201,13 +201,13 @@ def test_what_they_got_follows_the_pod_of_their_name() -> None:
 
 def test_what_a_namesake_had_is_let_go_with_its_init_containers() -> None:
     now = confirmed()
-    now.apply(PodSeen(pod("other", [3], 2)))
+    now.apply(PodUpdated(pod("other", [3], 2)))
     mounts(now, 6)
 
     shows(now, "train", main=(6,))  # it is another's hold now
 
     assert owners(now) == {1: "", 2: "", 3: "train/main"}
-    assert [now.ledger.holds[n].freed for n in (1, 2, 3)] == [True, True, False]
+    assert [now.ledger.holds[n].reoffered for n in (1, 2, 3)] == [True, True, False]
 
 
 WIDER = [init("prepare", 1), app("main", 2)]
@@ -245,7 +245,7 @@ def test_several_of_them_and_what_lasts_are_chosen_again_as_far_as_they_must() -
 
 def test_what_a_pod_that_has_gone_had_for_them_holds_up_no_settled_pods_claim() -> None:
     now = confirmed()
-    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
+    now.apply(PodUpdated(train("other", 1, 2, phase="Running")))
     mounts(now, 6)
     mounts(now, 6)
     shows(now, "other", main=(6,))
@@ -254,19 +254,21 @@ def test_what_a_pod_that_has_gone_had_for_them_holds_up_no_settled_pods_claim() 
     mounts(now, 7)  # made anew, on another chip, without its init container
     shows(now, "other", main=(7,))
     shows(now, "train", main=())
-    now.apply(PodGone("uid-train"))  # by force: it still runs on chip 0
-    now.apply(PodSeen(pod("heir", [0], 3, phase="Running")))
+    now.apply(PodDeleted("uid-train"))  # by force: it still runs on chip 0
+    now.apply(PodUpdated(pod("heir", [0], 3, phase="Running")))
     assert mounts(now, 4) != (0,)
     shows(now, "heir", main=(4,))
 
     assert now.ledger.holds[1].owner is None
-    (patch,) = [each for each in patches(now.ledger, host_ip="") if each.name == "heir"]
+    (patch,) = [
+        each for each in plan_patches(now.ledger, host_ip="") if each.name == "heir"
+    ]
     assert patch.annotations[PREDICATE_TIME] == str(SERVED)
 
 
 def test_nor_what_another_got_when_what_lasts_is_made_anew_by_itself() -> None:
     now = confirmed()
-    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
+    now.apply(PodUpdated(train("other", 1, 2, phase="Running")))
     mounts(now, 6)
     mounts(now, 6)
     shows(now, "other", main=(6,))
@@ -274,7 +276,7 @@ def test_nor_what_another_got_when_what_lasts_is_made_anew_by_itself() -> None:
     shows(now, "train", main=())
     shows(now, "other", main=())
     mounts(now, 7)  # train's, which ends before anybody has asked
-    now.apply(PodSeen(train("train", 0, 1, phase="Failed")))
+    now.apply(PodUpdated(train("train", 0, 1, phase="Failed")))
     (chip,) = mounts(now, 7)
 
     shows(now, "other", main=(7,))

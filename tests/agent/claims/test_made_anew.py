@@ -1,7 +1,7 @@
 """Containers that are made anew by themselves, since the kubelet lost their devices."""
 
-from agent.claims.events import AllocateAsked, AwaitClaim, ChipsRead, PodSeen
-from agent.claims.store import Current
+from agent.claims.events import AllocateAsked, AwaitClaim, ChipsRead, PodUpdated
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.annotations import ASCEND_REAL, SERVED
 from tests.agent.claims.init_pods import confirmed, owners, train
 from tests.agent.node import current, holds, ids, pod
@@ -11,9 +11,9 @@ from tests.agent.rules.kubelet import app, init, mounts, passes, refusal, shows
 def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() -> None:
     now = confirmed()
     shows(now, "train", main=())
-    now.apply(PodSeen(pod("rejected", [4], 2)))
+    now.apply(PodUpdated(pod("rejected", [4], 2)))
     mounts(now, 6)
-    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
+    now.apply(PodUpdated(pod("rejected", [4], 2, phase="Failed")))
     assert mounts(now, 6) == (0,)
 
     shows(now, "train", main=(6,))
@@ -24,7 +24,7 @@ def test_one_that_gets_its_own_chips_again_has_no_init_containers_before_it() ->
 PAIR = [init("prepare", 2), app("one", 1), app("two", 1)]
 
 
-def one_of_two_made_anew() -> Current:
+def one_of_two_made_anew() -> LedgerStore:
     """A node whose kubelet has lost a pod's devices, and given one container others."""
     now = current(pod("train", [4, 5], containers=PAIR, phase="Running"))
     mounts(now, 4, 5)
@@ -68,7 +68,7 @@ def test_the_chips_that_a_pod_made_anew_has_no_more_are_its_claim_no_more() -> N
     passes(now, 2)
     assert holds(now) == {3: ("train/main", "train", (6,))}
 
-    now.apply(PodSeen(pod("next", [4, 5], 2)))
+    now.apply(PodUpdated(pod("next", [4, 5], 2)))
 
     assert mounts(now, 4, 5) == (4, 5)
 
@@ -86,9 +86,9 @@ def test_while_one_waits_to_be_found_anew_no_init_container_of_its_pod_asks() ->
 def test_what_ran_without_devices_had_none_for_its_init_containers() -> None:
     now = current(train("train", 0, 1, phase="Running"))
     shows(now, "train", main=())
-    now.apply(PodSeen(pod("rejected", [4], 2)))
+    now.apply(PodUpdated(pod("rejected", [4], 2)))
     mounts(now, 6)
-    now.apply(PodSeen(pod("rejected", [4], 2, phase="Failed")))
+    now.apply(PodUpdated(pod("rejected", [4], 2, phase="Failed")))
     assert mounts(now, 6) == (0,)
 
     shows(now, "train", main=(6,))
@@ -98,7 +98,7 @@ def test_what_ran_without_devices_had_none_for_its_init_containers() -> None:
 
 def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> None:
     now = confirmed()
-    now.apply(PodSeen(train("other", 1, 2, phase="Running")))
+    now.apply(PodUpdated(train("other", 1, 2, phase="Running")))
     mounts(now, 6)
     mounts(now, 6)
     shows(now, "other", main=(6,))
@@ -106,14 +106,14 @@ def test_who_was_taken_for_one_made_anew_but_was_just_admitted_has_them() -> Non
     shows(now, "other", main=())
     mounts(now, 7)  # of a pod that no watch has shown yet
     mounts(now, 7)
-    now.apply(PodSeen(train("late", 3, 3)))
+    now.apply(PodUpdated(train("late", 3, 3)))
 
     shows(now, "late", main=(7,))
 
     assert {n: owners(now)[n] for n in (5, 6)} == {5: "late/prepare", 6: "late/main"}
 
 
-def found_and_lost() -> Current:
+def found_and_lost() -> LedgerStore:
     """A node whose journal was lost, and then its kubelet's: one id, and two chips."""
     needs = [init("prepare", 2), app("main", 1)]
     real = {ASCEND_REAL: "Ascend910-4,Ascend910-5"}

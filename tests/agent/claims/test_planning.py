@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import standalone, values
-from agent.claims.events import ChipsRead, PodSeen
+from agent.claims.events import ChipsRead, PodUpdated
 from agent.claims.standalone import Plan, Wish
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.claims.values import Hold, Ledger
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product, by_key
 from scheduler_core.wire.shapes import ContainerKind
@@ -19,23 +19,23 @@ APP, INIT = ContainerKind.APP, ContainerKind.INIT
 ALL = ATLAS_800_TRAINING.all_chips
 
 
-def node(product: Product = ATLAS_800_TRAINING) -> Current:
-    return Current(
+def node(product: Product = ATLAS_800_TRAINING) -> LedgerStore:
+    return LedgerStore(
         Ledger(product=product, node=NODE, standalone=True), Effects().append
     )
 
 
-def comes(now: Current, *needs: tuple[ContainerKind, int]) -> None:
+def comes(now: LedgerStore, *needs: tuple[ContainerKind, int]) -> None:
     """A pod, admitted by the kubelet."""
     made = new_pod("uid-p", needs, name="p", annotations={})
-    now.apply(PodSeen(replace(made, admitted=True)))
+    now.apply(PodUpdated(replace(made, admitted=True)))
 
 
 def planned(slot_chips: int, wished: Wish, *places: int, free: int = ALL) -> Plan:
     """What is chosen for a container of a pod that has plans for these chips."""
     now = node()
     now.apply(ChipsRead(unhealthy=ALL & ~free, busy=0))
-    slot = standalone.slot_of_nobody(now.ledger, wished.now)
+    slot = standalone.make_ownerless_slot(now.ledger, wished.count_now)
     chosen = replace(slot, chips=slot_chips)
     return standalone.plan(now.ledger, chosen, wished, places or (ALL,))
 
@@ -45,59 +45,83 @@ def planned(slot_chips: int, wished: Wish, *places: int, free: int = ALL) -> Pla
 
 def test_what_was_planned_for_a_container_is_what_it_gets() -> None:
     # chip 1 would be nearer
-    assert planned(0b1001, Wish(given=0b1, now=1, later=0)) == Plan(
-        now=0b1000, whole=0b1000
+    assert planned(0b1001, Wish(chips_held=0b1, count_now=1, count_later=0)) == Plan(
+        for_container=0b1000, for_pod=0b1000
     )
 
 
 def test_of_what_was_planned_each_container_gets_its_part() -> None:
-    assert planned(0b1010, Wish(given=0, now=1, later=1)) == Plan(
-        now=0b0010, whole=0b1010
+    assert planned(0b1010, Wish(chips_held=0, count_now=1, count_later=1)) == Plan(
+        for_container=0b0010, for_pod=0b1010
     )
 
 
 def test_an_id_of_what_was_planned_is_followed_and_no_other() -> None:
-    wished = Wish(given=0, now=1, later=1)
+    wished = Wish(chips_held=0, count_now=1, count_later=1)
 
-    assert planned(0b1010, wished, 0b1000, ALL).now == 0b1000
-    assert planned(0b1010, wished, 0b0001, ALL).now == 0b0010
+    assert planned(0b1010, wished, 0b1000, ALL).for_container == 0b1000
+    assert planned(0b1010, wished, 0b0001, ALL).for_container == 0b0010
 
 
 def test_plans_of_another_size_are_made_anew() -> None:
-    assert planned(0b1000, Wish(given=0, now=1, later=1)) == Plan(now=0b1, whole=0b11)
+    assert planned(0b1000, Wish(chips_held=0, count_now=1, count_later=1)) == Plan(
+        for_container=0b1, for_pod=0b11
+    )
 
 
 def test_plans_with_a_chip_that_broke_since_are_made_anew() -> None:
-    found = planned(0b1010, Wish(given=0, now=1, later=1), free=ALL & ~0b1000)
+    found = planned(
+        0b1010, Wish(chips_held=0, count_now=1, count_later=1), free=ALL & ~0b1000
+    )
 
-    assert found == Plan(now=1 << 4, whole=0b11 << 4)
+    assert found == Plan(for_container=1 << 4, for_pod=0b11 << 4)
 
 
 def test_who_gets_all_from_init_containers_leaves_the_plans_as_they_are() -> None:
-    assert planned(0b1001, Wish(given=0b1, now=0, later=1)) == Plan(now=0, whole=0b1000)
+    assert planned(0b1001, Wish(chips_held=0b1, count_now=0, count_later=1)) == Plan(
+        for_container=0, for_pod=0b1000
+    )
 
 
 # what is planned anew
 
 
 def test_the_rest_of_a_pod_is_looked_for_beyond_what_the_kubelet_offers() -> None:
-    assert planned(0, Wish(given=0, now=1, later=1), 1 << 7) == Plan(
-        now=1 << 7, whole=1 << 7 | 1 << 4
+    assert planned(0, Wish(chips_held=0, count_now=1, count_later=1), 1 << 7) == Plan(
+        for_container=1 << 7, for_pod=1 << 7 | 1 << 4
     )
 
 
 def test_an_unusual_count_comes_from_the_group_that_it_fills_best() -> None:
-    found = planned(0, Wish(given=0, now=3, later=0), free=0b0111_1111)
+    found = planned(0, Wish(chips_held=0, count_now=3, count_later=0), free=0b0111_1111)
 
-    assert found == Plan(now=0b0111_0000, whole=0b0111_0000)
+    assert found == Plan(for_container=0b0111_0000, for_pod=0b0111_0000)
 
 
 @pytest.mark.parametrize(
     ("needs", "count", "lasting", "reusable", "expected"),
     [
-        (((INIT, 2), (APP, 1), (APP, 1)), 1, 0, 0b11, Wish(given=0b11, now=0, later=0)),
-        (((INIT, 1), (APP, 2), (APP, 2)), 2, 0, 0b1, Wish(given=0b1, now=1, later=2)),
-        (((INIT, 1), (APP, 2), (APP, 2)), 2, 3, 0b1, Wish(given=0b11, now=2, later=0)),
+        (
+            ((INIT, 2), (APP, 1), (APP, 1)),
+            1,
+            0,
+            0b11,
+            Wish(chips_held=0b11, count_now=0, count_later=0),
+        ),
+        (
+            ((INIT, 1), (APP, 2), (APP, 2)),
+            2,
+            0,
+            0b1,
+            Wish(chips_held=0b1, count_now=1, count_later=2),
+        ),
+        (
+            ((INIT, 1), (APP, 2), (APP, 2)),
+            2,
+            3,
+            0b1,
+            Wish(chips_held=0b11, count_now=2, count_later=0),
+        ),
     ],
 )
 def test_a_container_needs_what_its_pods_init_containers_did_not_have(
@@ -107,7 +131,8 @@ def test_a_container_needs_what_its_pods_init_containers_did_not_have(
     comes(now, *needs)
 
     assert (
-        standalone.wish(now.ledger.slots["uid-p"], count, lasting, reusable) == expected
+        standalone.split_wish(now.ledger.slots["uid-p"], count, lasting, reusable)
+        == expected
     )
 
 
@@ -134,7 +159,7 @@ def test_pods_are_served_in_the_order_of_their_creation_whatever_their_uids() ->
     now = node()
     for uid, second in (("a", 2), ("c", 1), ("b", 1)):
         made = new_pod(uid, ((APP, 1),), annotations={})
-        now.apply(PodSeen(replace(made, created=f"2026-01-01T00:00:0{second}Z")))
+        now.apply(PodUpdated(replace(made, created=f"2026-01-01T00:00:0{second}Z")))
 
     for chip in range(3):
         mounts(now, chip)
@@ -156,8 +181,8 @@ def test_chips_are_apart_in_more_groups_than_they_would_have_to_be(
     product: str, chips: tuple[int, ...], *, are_apart: bool
 ) -> None:
     pod = new_pod("p", ((APP, len(chips)),), annotations={})
-    owner = values.owner_of(pod, "c0")
+    owner = values.make_owner(pod, "c0")
     hold = Hold(sequence=1, kubelet_ids=(), chips=chips, slot="p", need=0, owner=owner)
-    ledger = values.with_hold(node(by_key(product)).ledger, hold)
+    ledger = values.put_hold(node(by_key(product)).ledger, hold)
 
-    assert standalone.are_apart(ledger, pod) is are_apart
+    assert standalone.has_scattered_chips(ledger, pod) is are_apart

@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.events import AllocateAsked, ChipsRead, PodGone, PodSeen, Refused
-from agent.claims.store import Current
+from agent.claims.events import (
+    AllocateAsked,
+    ChipsRead,
+    PodDeleted,
+    PodUpdated,
+    Refused,
+)
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 from scheduler_core.wire.pods import NpuPod
@@ -25,10 +31,12 @@ ELSEWHERE = (
 )
 
 
-def standalone(*pods: NpuPod) -> Current:
-    now = Current(Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append)
+def standalone(*pods: NpuPod) -> LedgerStore:
+    now = LedgerStore(
+        Ledger(product=PRODUCT, node=NODE, standalone=True), Effects().append
+    )
     for each in pods:
-        now.apply(PodSeen(replace(each, annotations={})))
+        now.apply(PodUpdated(replace(each, annotations={})))
     return now
 
 
@@ -84,9 +92,9 @@ def test_one_that_has_gone_is_not_and_the_others_still_are() -> None:
         pod("b", [0], annotations={"predicate-time": "late"}),
     )
 
-    now.apply(PodGone("uid-a"))
+    now.apply(PodDeleted("uid-a"))
     one_left = refusal(now, 0, 1)
-    now.apply(PodGone("uid-b"))
+    now.apply(PodDeleted("uid-b"))
 
     assert one_left.startswith("the claim of default/b: ")
     assert refusal(now, 0, 1) == NO_CLAIM
@@ -96,7 +104,7 @@ def test_one_that_has_ended_is_not() -> None:
     spoilt = pod("b", [0], annotations={"predicate-time": "soon"})
     now = current(spoilt)
 
-    now.apply(PodSeen(replace(spoilt, phase="Failed")))
+    now.apply(PodUpdated(replace(spoilt, phase="Failed")))
 
     assert refusal(now, 0, 1) == NO_CLAIM
 
@@ -104,7 +112,7 @@ def test_one_that_has_ended_is_not() -> None:
 def test_a_pod_that_can_be_read_again_is_no_longer_named() -> None:
     now = current(pod("b", [0], annotations={"predicate-time": "soon"}))
 
-    now.apply(PodSeen(pod("b", [0])))
+    now.apply(PodUpdated(pod("b", [0])))
 
     assert refusal(now, 0, 1) == NO_CLAIM
 
@@ -147,7 +155,7 @@ def test_several_containers_have_lost_what_they_had() -> None:
     for chip, name in enumerate(("a", "b")):
         reader = pod(name, [chip], chip + 1, phase="Running")
         shape = replace(reader.shape, reads_annotation=True)
-        now.apply(PodSeen(replace(reader, shape=shape)))
+        now.apply(PodUpdated(replace(reader, shape=shape)))
         mounts(now, chip)
         shows(now, name, main=(chip,))
         shows(now, name, main=())

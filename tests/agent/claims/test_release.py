@@ -5,8 +5,14 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import release, values
-from agent.claims.events import ChipsRead, PassEnded, PodGone, PodSeen, ResourcesRead
-from agent.claims.store import Current
+from agent.claims.events import (
+    ChipsRead,
+    PassEnded,
+    PodDeleted,
+    PodUpdated,
+    ResourcesRead,
+)
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, holds, ids, pod
 from tests.agent.rules.kubelet import app, init, knows_not, mounts, passes, shows
@@ -14,21 +20,21 @@ from tests.agent.rules.kubelet import app, init, knows_not, mounts, passes, show
 TRAIN = pod("train", [0])
 
 
-def rejected(*pods: NpuPod) -> Current:
+def rejected(*pods: NpuPod) -> LedgerStore:
     """A node where the pod of an Allocate was rejected after it."""
     now = current(TRAIN, *pods)
     mounts(now, 0)
-    now.apply(PodSeen(replace(TRAIN, phase="Failed")))
+    now.apply(PodUpdated(replace(TRAIN, phase="Failed")))
     return now
 
 
-def ends(now: Current) -> bool:
+def ends(now: LedgerStore) -> bool:
     """Whether two passes are enough for it to end."""
     passes(now, 2)
     return 1 not in now.ledger.holds
 
 
-def confirmed() -> Current:
+def confirmed() -> LedgerStore:
     now = current(TRAIN)
     mounts(now, 0)
     shows(now, "train", main=(0,))
@@ -73,7 +79,7 @@ def test_a_pod_that_was_seen_before_it_was_given_may_own_it() -> None:
     now = current(TRAIN, pod("late", [1], 2))
     shows(now, "late", main=())
     mounts(now, 0)
-    now.apply(PodSeen(replace(TRAIN, phase="Failed")))
+    now.apply(PodUpdated(replace(TRAIN, phase="Failed")))
 
     assert not ends(now)
 
@@ -115,7 +121,7 @@ def test_a_pod_that_is_shown_with_ids_of_it_may_own_it() -> None:
 
     shows(now, "late", main=(0,))
     during = ends(now)
-    now.apply(PodGone("uid-late"))
+    now.apply(PodDeleted("uid-late"))
 
     assert (during, ends(now)) == (False, True)
 
@@ -129,13 +135,13 @@ def test_its_own_ids_are_no_sign_of_it() -> None:
     assert ends(now)
 
 
-def prepared(*pods: NpuPod) -> Current:
+def prepared(*pods: NpuPod) -> LedgerStore:
     """A node where what an init container was given is nobody's."""
     needs = [init("prepare", 1), app("main", 2)]
     train = pod("train", [0, 1], containers=needs)
     now = current(train, *pods)
     mounts(now, 0)
-    now.apply(PodSeen(replace(train, phase="Failed")))
+    now.apply(PodUpdated(replace(train, phase="Failed")))
     return now
 
 
@@ -177,9 +183,9 @@ def test_once_it_runs_it_is_not_on_its_way() -> None:
 def test_one_miss_is_forgotten_when_somebody_may_own_it_again() -> None:
     now = rejected()
     passes(now)
-    now.apply(PodSeen(pod("late", [1], 2)))
+    now.apply(PodUpdated(pod("late", [1], 2)))
     passes(now)
-    now.apply(PodGone("uid-late"))
+    now.apply(PodDeleted("uid-late"))
 
     passes(now)
 
@@ -201,16 +207,16 @@ def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
     mounts(now, 5)
     mounts(now, 5)
     shows(now, "train", main=(5,))
-    let_go = replace(now.ledger.holds[1], owner=None, freed=True)
-    now.replace(values.with_hold(now.ledger, let_go))
+    let_go = replace(now.ledger.holds[1], owner=None, reoffered=True)
+    now.replace(values.put_hold(now.ledger, let_go))
     now.apply(ChipsRead(unhealthy=0, busy=0b1))
     passes(now)
     misses = now.ledger.holds[1].misses
 
-    now.apply(PodGone("uid-train"))  # then it explains nothing
+    now.apply(PodDeleted("uid-train"))  # then it explains nothing
     passes(now)
     kept = set(now.ledger.holds)
-    now.apply(PodSeen(pod("train", [0], 1, phase="Running", containers=needs)))
+    now.apply(PodUpdated(pod("train", [0], 1, phase="Running", containers=needs)))
     passes(now)
 
     assert (misses, kept, set(now.ledger.holds)) == (1, {1, 2}, {2})
@@ -218,11 +224,11 @@ def test_a_container_with_the_same_chips_explains_the_process_on_them() -> None:
 
 def test_all_pods_are_listed_for_what_nobody_has_before_it_ends() -> None:
     now = rejected()
-    told = [release.lingers(now.ledger)]
+    told = [release.needs_full_list(now.ledger)]
     passes(now)
-    told.append(release.lingers(now.ledger))
+    told.append(release.needs_full_list(now.ledger))
     passes(now)
-    told.append(release.lingers(now.ledger))
+    told.append(release.needs_full_list(now.ledger))
 
     assert told == [False, True, False]
 
@@ -232,31 +238,31 @@ def test_not_while_somebody_may_own_it_or_a_process_is_on_it() -> None:
     passes(now)
 
     now.apply(ChipsRead(unhealthy=0, busy=0b1))
-    busy = release.lingers(now.ledger)
+    busy = release.needs_full_list(now.ledger)
     now.apply(ChipsRead(unhealthy=0, busy=0))
-    now.apply(PodSeen(pod("late", [1], 2)))
+    now.apply(PodUpdated(pod("late", [1], 2)))
 
-    assert (busy, release.lingers(now.ledger)) == (False, False)
+    assert (busy, release.needs_full_list(now.ledger)) == (False, False)
 
 
 def test_all_pods_are_listed_while_the_kubelet_shows_a_pod_that_has_ended() -> None:
     now = confirmed()
-    told = [release.lingers(now.ledger)]
-    now.apply(PodGone("uid-train"))
-    told.append(release.lingers(now.ledger))
+    told = [release.needs_full_list(now.ledger)]
+    now.apply(PodDeleted("uid-train"))
+    told.append(release.needs_full_list(now.ledger))
     shows(now, "train", main=())
-    told.append(release.lingers(now.ledger))
+    told.append(release.needs_full_list(now.ledger))
 
     assert told == [False, True, False]
 
 
 def test_a_pod_that_was_never_looked_at_needs_no_listing() -> None:
     now = confirmed()
-    now.replace(replace(now.ledger, shown={}))
+    now.replace(replace(now.ledger, evidence={}))
 
-    now.apply(PodGone("uid-train"))
+    now.apply(PodDeleted("uid-train"))
 
-    assert not release.lingers(now.ledger)
+    assert not release.needs_full_list(now.ledger)
 
 
 @pytest.mark.parametrize(("shown", "is_held"), [(ids(0), False), (ids(0, 7), True)])
@@ -266,8 +272,8 @@ def test_an_id_that_a_new_pod_of_its_name_got_is_not_shown_for_the_old_one(
     now = current(pod("train", [0, 1]))
     mounts(now, 0, 7)
     shows(now, "train", main=(0, 7))
-    now.apply(PodGone("uid-train"))
-    now.apply(PodSeen(pod("train", [2], 2, uid="uid-new")))
+    now.apply(PodDeleted("uid-train"))
+    now.apply(PodUpdated(pod("train", [2], 2, uid="uid-new")))
     mounts(now, 0)
 
     now.apply(
@@ -286,13 +292,13 @@ def test_an_id_that_a_new_pod_of_its_name_got_is_not_shown_for_the_old_one(
 
 def test_what_was_read_of_a_pod_that_has_gone_is_dropped_with_its_last_hold() -> None:
     now = confirmed()
-    now.apply(PodGone("uid-train"))
+    now.apply(PodDeleted("uid-train"))
     knows_not(now, "train")
 
     passes(now)
-    with_its_hold = set(now.ledger.shown)
+    with_its_hold = set(now.ledger.evidence)
     passes(now)
 
-    assert (with_its_hold, set(now.ledger.shown)) == ({"uid-train"}, set())
+    assert (with_its_hold, set(now.ledger.evidence)) == ({"uid-train"}, set())
     assert now.ledger.holds == {}
     assert now.ledger.slots == {}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.claims.events import PodGone, PodSeen
+from agent.claims.events import PodDeleted, PodUpdated
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import current, holds, pod, restarted, slots
@@ -210,7 +210,7 @@ def test_what_is_not_certain_is_given_up_for_nothing() -> None:
     now = current(pod("train", [0], 1, phase="Running"))
     shows(now, "train", main=(6,))  # its Allocate stands in no journal
     shows(now, "train", main=())
-    now.apply(PodSeen(pod("next", [2], 2)))
+    now.apply(PodUpdated(pod("next", [2], 2)))
     assert mounts(now, 5) == (2,)
 
     shows(now, "train", main=(5,))
@@ -228,7 +228,7 @@ def test_a_container_made_anew_from_an_equals_slot_gives_that_one_its_old_chip()
     mounts(now, 1)
     shows(now, "first", one=(0,), two=(1,))
     shows(now, "first", one=(), two=(1,))  # lost
-    now.apply(PodSeen(pair("second", [2, 3], 2)))
+    now.apply(PodUpdated(pair("second", [2, 3], 2)))
     assert mounts(now, 6) == (2,)  # first's, asked for by its worker
 
     shows(now, "first", one=(6,), two=(1,))
@@ -267,7 +267,7 @@ def test_a_pod_served_long_ago_gives_up_what_its_container_had() -> None:
     shows(before, "train", main=(0,))
     now = restarted(before, served)
     shows(now, "train", main=())
-    now.apply(PodSeen(pod("next", [2], 2)))
+    now.apply(PodUpdated(pod("next", [2], 2)))
     assert mounts(now, 6) == (2,)
 
     shows(now, "train", main=(6,))
@@ -281,6 +281,6 @@ def test_the_slot_of_a_pod_that_has_gone_lasts_as_long_as_something_is_held() ->
     mounts(now, 0)
     shows(now, "train", main=(0,))
 
-    now.apply(PodGone("uid-train"))
+    now.apply(PodDeleted("uid-train"))
 
     assert slots(now) == {"train": (0,)}

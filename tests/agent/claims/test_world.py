@@ -69,7 +69,7 @@ def test_a_chip_may_be_chosen_again_while_a_patch_that_gives_it_up_is_on_its_way
     world.agent.send()
 
     assert not world.cluster.annotated() >> chip & 1
-    assert values.held(world.agent.ledger) >> chip & 1
+    assert values.held_chips(world.agent.ledger) >> chip & 1
     while world.agent.send():
         pass
     assert annotated(world.cluster.pods[late.uid]) == 1 << chip

@@ -151,14 +151,14 @@ class World:
 
     def _check_devices(self) -> None:
         ledger = self.agent.ledger
-        told = dict(occupancy.devices(ledger))
+        told = dict(occupancy.list_devices(ledger))
         assert tuple(told) == IDS
         readers = {pod.uid for pod in self._readers()}
         for (uid, _), container in self.kubelet.lasting().items():
             for kubelet_id, chip in container.mounted:
                 if ledger.unhealthy >> chip & 1 and uid not in readers:
                     assert not told[kubelet_id], f"{kubelet_id} hides a broken chip"
-        bad = ledger.unhealthy | values.releasing(ledger)
+        bad = ledger.unhealthy | values.releasing_chips(ledger)
         behind: dict[str, int] = {}
         for hold in ledger.holds.values():
             for kubelet_id, chip in zip(hold.kubelet_ids, hold.chips, strict=False):
@@ -259,7 +259,7 @@ class World:
 
     def _check_rest(self) -> None:
         ledger, kubelet = self.agent.ledger, self.kubelet
-        held = values.held(ledger)
+        held = values.held_chips(ledger)
         leaked = 0
         for hold in ledger.holds.values():
             if hold.owner is not None and self._is_ambiguous(hold.owner.uid):
@@ -268,7 +268,10 @@ class World:
                 leaked |= hold.mask & ~kubelet.mounted()
         assert not leaked, f"{chips_text(leaked)} is held for nobody"
         usable = (
-            ~held & ~ledger.unhealthy & ~values.releasing(ledger) & PRODUCT.all_chips
+            ~held
+            & ~ledger.unhealthy
+            & ~values.releasing_chips(ledger)
+            & PRODUCT.all_chips
         )
         kubelet.free_ended()
         in_use = {i for ids in kubelet.devices.values() for i in ids}

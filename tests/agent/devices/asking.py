@@ -53,7 +53,7 @@ async def reading_with(
                 else:
                     if is_met(seen):
                         return seen
-                await driver.news(0.02)
+                await driver.wait_for_news(0.02)
     except TimeoutError:
         raise AssertionError(f"never seen; last: {seen}") from None
 
@@ -70,6 +70,6 @@ async def problem_with(driver: DcmiDriver, part: str) -> str:
                     seen = str(error)
                     if part in seen:
                         return seen
-                await driver.news(0.02)
+                await driver.wait_for_news(0.02)
     except TimeoutError:
         raise AssertionError(f"never said; last: {seen}") from None

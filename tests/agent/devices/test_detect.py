@@ -4,12 +4,12 @@ from pathlib import Path
 
 from agent.devices import detect
 from agent.devices.dcmi.driver import DcmiDriver
-from agent.devices.detect import Wish, choose
+from agent.devices.detect import DriverSettings, choose_driver
 from agent.devices.simulated.driver import SimulatedDriver
 
 
-def wish(kind: str, library: Path | None = None) -> Wish:
-    return Wish(
+def wish(kind: str, library: Path | None = None) -> DriverSettings:
+    return DriverSettings(
         kind=kind,
         file=Path("npu.yaml"),
         poll_s=0.2,
@@ -19,11 +19,11 @@ def wish(kind: str, library: Path | None = None) -> Wish:
     )
 
 
-def chosen(told: Wish, folder: Path) -> tuple[type, str, str]:
-    choice = choose(
+def chosen(told: DriverSettings, folder: Path) -> tuple[type, str, str]:
+    choice = choose_driver(
         told, wall_ms=lambda: 0, environment={"LD_LIBRARY_PATH": str(folder)}
     )
-    return type(choice.driver), choice.kind, choice.why.partition(", ")[0]
+    return type(choice.driver), choice.kind, choice.reason.partition(", ")[0]
 
 
 def test_auto_takes_the_library_where_there_is_one(tmp_path: Path) -> None:

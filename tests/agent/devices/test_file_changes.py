@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from agent.devices.file_changes import Edits
+from agent.devices.file_changes import FileWatch
 
 #: Longer than a test may take.
 NEVER_S = 30.0
@@ -37,9 +37,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("edit", [written, renamed, relinked])
 def test_an_edit_ends_the_wait(path: Path, edit: Callable[[Path], None]) -> None:
-    edits = Edits(path)
+    edits = FileWatch(path)
 
-    assert edits.tell()
+    assert edits.arm()
     edit(path)
 
     assert edits.wait(NEVER_S)
@@ -49,36 +49,36 @@ def test_an_edit_ends_the_wait(path: Path, edit: Callable[[Path], None]) -> None
 def test_so_does_one_where_a_link_leads(path: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "link").symlink_to(path)
-    edits = Edits(tmp_path / "folder" / "link")
+    edits = FileWatch(tmp_path / "folder" / "link")
 
-    assert edits.tell()
+    assert edits.arm()
     written(path)
 
     assert edits.wait(NEVER_S)
 
 
 def test_the_next_file_is_watched_as_the_first_was(path: Path) -> None:
-    edits = Edits(path)
+    edits = FileWatch(path)
     for edit in (renamed, written, renamed):
-        assert edits.tell()
+        assert edits.arm()
         edit(path)
 
         assert edits.wait(NEVER_S)
 
 
 def test_a_file_that_is_not_there_is_told_of_by_nobody(path: Path) -> None:
-    edits = Edits(path)
+    edits = FileWatch(path)
     path.unlink()
 
-    assert not edits.tell()
+    assert not edits.arm()
 
 
 def test_nobody_waits_after_the_end(path: Path) -> None:
-    edits, outcomes = Edits(path), list[bool]()
+    edits, outcomes = FileWatch(path), list[bool]()
     waiting = Thread(target=lambda: outcomes.append(edits.wait(NEVER_S)))
     waiting.start()
 
-    edits.end()
+    edits.stop()
     waiting.join()
 
     assert [*outcomes, edits.wait(NEVER_S)] == [False, False]

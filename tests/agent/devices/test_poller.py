@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.devices.driver import DriverError
-from agent.devices.poller import Observation, Source
+from agent.devices.poller import Observation, Poller
 from agent.devices.reading import Reading, Unread
 from agent.devices.simulated import file
 
@@ -23,7 +23,7 @@ class FakeDriver:
         self.takes_s = 0.0
         self.has_news = True
 
-    async def news(self, within_s: float) -> bool:
+    async def wait_for_news(self, within_s: float) -> bool:
         await asyncio.sleep(within_s)
         return self.has_news
 
@@ -44,20 +44,20 @@ def loop_s() -> float:
 
 @pytest.mark.looptime
 async def test_a_good_answer_is_fresh() -> None:
-    source = Source(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+    poller = Poller(FakeDriver(), poll_s=0.2, deadline_s=1.0)
 
-    assert await source.look() == Observation(reading=READING, read_at=loop_s())
+    assert await poller.poll() == Observation(reading=READING, read_at=loop_s())
 
 
 @pytest.mark.looptime
 async def test_after_an_error_the_last_good_reading_stays_and_is_stale() -> None:
     driver = FakeDriver()
-    source = Source(driver, poll_s=0.2, deadline_s=1.0)
-    good = await source.look()
+    poller = Poller(driver, poll_s=0.2, deadline_s=1.0)
+    good = await poller.poll()
     driver.answer = DriverError("npu.yaml: torn")
     await asyncio.sleep(5)
 
-    seen = await source.look()
+    seen = await poller.poll()
 
     assert seen == Observation(
         reading=READING, read_at=good.read_at, problem="npu.yaml: torn"
@@ -69,10 +69,10 @@ async def test_single_chips_that_cannot_be_read_are_said_and_the_rest_is_fresh()
     None
 ):
     driver = FakeDriver()
-    unread = (Unread(chip=3, why="timed out"), Unread(chip=5, why="busy"))
+    unread = (Unread(chip=3, reason="timed out"), Unread(chip=5, reason="busy"))
     driver.answer = replace(READING, unread=unread)
 
-    seen = await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+    seen = await Poller(driver, poll_s=0.2, deadline_s=1.0).poll()
 
     assert (seen.problem, seen.is_stale) == ("chip 3: timed out; chip 5: busy", False)
 
@@ -81,7 +81,7 @@ async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
     driver = FakeDriver()
     driver.answer = DriverError("no file")
 
-    seen = await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+    seen = await Poller(driver, poll_s=0.2, deadline_s=1.0).poll()
 
     assert seen == Observation(problem="no file")
 
@@ -89,19 +89,19 @@ async def test_an_error_at_the_very_beginning_leaves_nothing_known() -> None:
 @pytest.mark.looptime
 async def test_a_call_that_hangs_is_marked_stale_and_not_called_again() -> None:
     driver = FakeDriver()
-    source = Source(driver, poll_s=0.2, deadline_s=1.0)
-    good = await source.look()
+    poller = Poller(driver, poll_s=0.2, deadline_s=1.0)
+    good = await poller.poll()
     driver.takes_s = 2.5
     driver.answer = OTHER
 
-    seen = [await source.look() for _ in range(2)]
+    seen = [await poller.poll() for _ in range(2)]
 
     stale = Observation(
         reading=READING, read_at=good.read_at, problem="no answer within 1 s"
     )
     assert seen == [stale, stale]
     assert driver.calls == 2
-    assert await source.look() == Observation(reading=OTHER, read_at=loop_s())
+    assert await poller.poll() == Observation(reading=OTHER, read_at=loop_s())
 
 
 @pytest.mark.looptime
@@ -110,11 +110,11 @@ async def test_an_unknown_failure_is_not_swallowed() -> None:
     driver.answer = ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError):
-        await Source(driver, poll_s=0.2, deadline_s=1.0).look()
+        await Poller(driver, poll_s=0.2, deadline_s=1.0).poll()
 
 
 async def collected(
-    source: Source,
+    poller: Poller,
     for_s: float,
     seen: list[Observation] | None = None,
     *,
@@ -128,7 +128,7 @@ async def collected(
             seen.append(each)
         return is_wanted
 
-    task = asyncio.create_task(source.run(deliver))
+    task = asyncio.create_task(poller.run(deliver))
     await asyncio.sleep(for_s)
     task.cancel()
     await asyncio.wait({task})
@@ -138,9 +138,9 @@ async def collected(
 @pytest.mark.looptime
 async def test_run_looks_each_period_whether_or_not_something_changed() -> None:
     started = loop_s()
-    source = Source(FakeDriver(), poll_s=0.2, deadline_s=1.0)
+    poller = Poller(FakeDriver(), poll_s=0.2, deadline_s=1.0)
 
-    moments = await collected(source, 0.5, is_wanted=True)
+    moments = await collected(poller, 0.5, is_wanted=True)
 
     assert [round(moment - started, 3) for moment in moments] == [0.0, 0.2, 0.4]
 
@@ -153,9 +153,9 @@ async def test_run_looks_less_often_while_nothing_is_to_be_expected(
     poll_s: float, calm: list[float]
 ) -> None:
     started = loop_s()
-    source = Source(FakeDriver(), poll_s=poll_s, deadline_s=1.0)
+    poller = Poller(FakeDriver(), poll_s=poll_s, deadline_s=1.0)
 
-    moments = await collected(source, 2.5)
+    moments = await collected(poller, 2.5)
 
     assert [round(moment - started, 3) for moment in moments] == calm
 
@@ -165,7 +165,7 @@ async def test_a_driver_without_news_is_not_asked_and_all_is_as_it_was() -> None
     driver, seen = FakeDriver(), list[Observation]()
     driver.has_news = False
 
-    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 3.5, seen)
+    await collected(Poller(driver, poll_s=0.2, deadline_s=1.0), 3.5, seen)
 
     assert [each.reading for each in seen] == [READING] * 4
     assert seen[-1].read_at == pytest.approx(loop_s() - 0.5)
@@ -177,7 +177,7 @@ async def test_a_driver_that_could_not_be_read_is_asked_again_without_news() -> 
     driver = FakeDriver()
     driver.has_news, driver.answer = False, DriverError("torn")
 
-    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), 3.5)
+    await collected(Poller(driver, poll_s=0.2, deadline_s=1.0), 3.5)
 
     assert driver.calls == 4
 
@@ -188,7 +188,7 @@ async def test_no_call_is_left_behind_at_the_end(after_s: float) -> None:
     driver = FakeDriver()
     driver.takes_s = 1000.0
 
-    await collected(Source(driver, poll_s=0.2, deadline_s=1.0), after_s)
+    await collected(Poller(driver, poll_s=0.2, deadline_s=1.0), after_s)
 
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}

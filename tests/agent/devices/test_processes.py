@@ -35,8 +35,8 @@ def proc(tmp_path: Path) -> Path:
 async def test_the_processes_of_a_pod_are_found_by_its_group(proc: Path) -> None:
     processes = Processes(proc)
 
-    assert await processes.of_pods([ONE, "none"]) == {ONE: (9, 11)}
-    assert await processes.of_pods([ONE, TWO]) == {ONE: (9, 11), TWO: (12,)}
+    assert await processes.pids_of_pods([ONE, "none"]) == {ONE: (9, 11)}
+    assert await processes.pids_of_pods([ONE, TWO]) == {ONE: (9, 11), TWO: (12,)}
 
 
 async def test_who_cannot_be_told_in_time_may_have_some(proc: Path) -> None:
@@ -44,8 +44,8 @@ async def test_who_cannot_be_told_in_time_may_have_some(proc: Path) -> None:
     os.mkfifo(proc / "15" / "cgroup")  # never answers
     processes = Processes(proc, deadline_s=0.05)
 
-    found = [await processes.of_pods([TWO]) for _ in range(2)]
-    named = await processes.known([os.getpid()])
+    found = [await processes.pids_of_pods([TWO]) for _ in range(2)]
+    named = await processes.describe([os.getpid()])
 
     assert found == [{TWO: ()}, {TWO: ()}]
     assert named == {os.getpid(): Occupant(pid=os.getpid())}
@@ -53,7 +53,7 @@ async def test_who_cannot_be_told_in_time_may_have_some(proc: Path) -> None:
 
 async def test_a_process_has_a_name_and_a_user() -> None:
     process = await asyncio.create_subprocess_exec("sleep", "600")
-    found = await Processes().known([process.pid])
+    found = await Processes().describe([process.pid])
     process.kill()
     await process.wait()
 
@@ -66,6 +66,6 @@ async def test_one_that_cannot_be_seen_has_its_number() -> None:
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
 
-    found = await Processes().known([gone.pid])
+    found = await Processes().describe([gone.pid])
 
     assert [str(who) for who in found.values()] == [str(gone.pid)]

@@ -14,7 +14,7 @@ from agent.health.conditions import (
     Condition,
     Finding,
     Health,
-    Look,
+    ReadingTaken,
     Transition,
 )
 
@@ -43,7 +43,9 @@ def conditions_of_3(*looks: tuple[float, Reading]) -> list[Condition]:
     """The condition of chip 3 after each look, hold-off one second."""
     state, seen = Health(), []
     for now, reading in looks:
-        state, _ = conditions.step(state, Look(reading=reading, recover_s=1.0), now)
+        state, _ = conditions.step(
+            state, ReadingTaken(reading=reading, recover_s=1.0), now
+        )
         seen.append(state.chips[3].condition)
     return seen
 
@@ -69,9 +71,9 @@ def test_nothing_comes_of_a_settled_look_later_whatever_pods_do(
     for reading in (GOOD, GONE, *ONE_FAULT):
         before = Health(chips={3: ChipHealth(condition=was, found_since=0.0)})
         used = frozenset({3}) if is_used else frozenset()
-        look = Look(reading=reading, in_use=used, recover_s=1.0)
+        look = ReadingTaken(reading=reading, in_use=used, recover_s=1.0)
         state, _ = conditions.step(before, look, 0.5)
-        if not conditions.is_settled(state, reading):
+        if not conditions.is_stable(state, reading):
             continue
         settled += 1
         for now, used in product((0.6, 9.0), (frozenset(), frozenset({3}))):
@@ -85,9 +87,9 @@ def test_a_good_machine_is_settled_and_a_chip_that_recovers_is_not() -> None:
     readings = (GOOD, BAD, GOOD, GOOD)
     state, found = Health(), []
     for now, reading in enumerate(readings):
-        look = Look(reading=reading, recover_s=0.5)
+        look = ReadingTaken(reading=reading, recover_s=0.5)
         state, _ = conditions.step(state, look, float(now))
-        found.append(conditions.is_settled(state, reading))
+        found.append(conditions.is_stable(state, reading))
 
     assert found == [True, True, False, True]
 
@@ -155,7 +157,7 @@ def test_each_condition_has_a_way_back_to_healthy() -> None:
 def test_the_level_of_a_fault_decides(
     level: Level, *, in_use: bool, condition: Condition
 ) -> None:
-    look = Look(
+    look = ReadingTaken(
         reading=with_faults(fault(level)),
         in_use=frozenset({3} if in_use else ()),
     )
@@ -169,7 +171,7 @@ def test_the_level_of_a_fault_decides(
 def test_a_network_fault_never_takes_the_chip_itself_out_of_service(
     level: Level,
 ) -> None:
-    look = Look(reading=with_faults(fault(level, network=True)))
+    look = ReadingTaken(reading=with_faults(fault(level, network=True)))
 
     state, _ = conditions.step(Health(), look, 0.0)
 
@@ -188,7 +190,7 @@ def test_the_worst_of_several_faults_decides() -> None:
         fault(Level.NOT_HANDLED, code="80CB8006"), fault(Level.SEPARATE)
     )
 
-    state, transitions = conditions.step(Health(), Look(reading=reading), 0.0)
+    state, transitions = conditions.step(Health(), ReadingTaken(reading=reading), 0.0)
 
     assert transitions == (
         Transition(
@@ -231,9 +233,9 @@ def test_a_chip_whose_own_fault_goes_before_its_networks_recovers_to_that() -> N
 
 
 def test_a_vanished_chip_is_unhealthy_and_never_forgotten() -> None:
-    state, _ = conditions.step(Health(), Look(reading=GOOD), 0.0)
+    state, _ = conditions.step(Health(), ReadingTaken(reading=GOOD), 0.0)
 
-    state, transitions = conditions.step(state, Look(reading=GONE), 1.0)
+    state, transitions = conditions.step(state, ReadingTaken(reading=GONE), 1.0)
 
     assert transitions == (
         Transition(chip=3, before=HEALTHY, after=UNHEALTHY, reason="vanished"),
@@ -250,10 +252,10 @@ def test_a_vanished_chip_is_unhealthy_and_never_forgotten() -> None:
 def test_a_chip_with_a_tolerated_fault_leaves_service_with_its_pod() -> None:
     reading = with_faults(fault(Level.PRE_SEPARATE))
     state, _ = conditions.step(
-        Health(), Look(reading=reading, in_use=frozenset({3})), 0.0
+        Health(), ReadingTaken(reading=reading, in_use=frozenset({3})), 0.0
     )
 
-    _, transitions = conditions.step(state, Look(reading=reading), 1.0)
+    _, transitions = conditions.step(state, ReadingTaken(reading=reading), 1.0)
 
     assert transitions == (
         Transition(
@@ -264,9 +266,9 @@ def test_a_chip_with_a_tolerated_fault_leaves_service_with_its_pod() -> None:
 
 def test_a_return_to_service_is_not_blamed_on_a_fault_that_is_tolerated() -> None:
     mild = with_faults(fault(Level.NOT_HANDLED))
-    state, _ = conditions.step(Health(), Look(reading=BAD), 0.0)
+    state, _ = conditions.step(Health(), ReadingTaken(reading=BAD), 0.0)
 
-    _, transitions = conditions.step(state, Look(reading=mild), 1.0)
+    _, transitions = conditions.step(state, ReadingTaken(reading=mild), 1.0)
 
     assert transitions == (
         Transition(chip=3, before=UNHEALTHY, after=RECOVERING, reason="faults cleared"),
@@ -274,8 +276,8 @@ def test_a_return_to_service_is_not_blamed_on_a_fault_that_is_tolerated() -> Non
 
 
 def test_the_state_says_what_was_found_and_since_when() -> None:
-    state, _ = conditions.step(Health(), Look(reading=BAD), 1.0)
-    state, transitions = conditions.step(state, Look(reading=BAD), 2.0)
+    state, _ = conditions.step(Health(), ReadingTaken(reading=BAD), 1.0)
+    state, transitions = conditions.step(state, ReadingTaken(reading=BAD), 2.0)
 
     assert transitions == ()
     assert state.chips[3] == ChipHealth(
@@ -288,9 +290,9 @@ def test_the_state_says_what_was_found_and_since_when() -> None:
 
 def test_a_step_leaves_its_input_alone() -> None:
     before = Health()
-    state, _ = conditions.step(before, Look(reading=GOOD), 0.0)
+    state, _ = conditions.step(before, ReadingTaken(reading=GOOD), 0.0)
     kept = dict(state.chips)
 
-    conditions.step(state, Look(reading=BAD), 1.0)
+    conditions.step(state, ReadingTaken(reading=BAD), 1.0)
 
     assert (dict(state.chips), dict(before.chips)) == (kept, {})

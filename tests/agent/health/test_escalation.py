@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from agent.devices.reading import Level
 from agent.health import escalation
 from agent.health.escalation import (
-    Course,
-    Eased,
+    CodeHistory,
     Effect,
+    FaultsRead,
     Kind,
-    Looked,
-    Pardoned,
-    Restored,
+    SeparationLifted,
     State,
     Upgrade,
-    Upgraded,
+    UpgradeEnded,
+    UpgradesRestored,
+    UpgradeStarted,
 )
 from agent.health.rules import DEFAULT, Duration, Frequency
 
@@ -38,8 +38,8 @@ CONFIG = replace(
 )
 
 
-def looked(*codes: str, chips: frozenset[int] = ALL, now: float = 0) -> Looked:
-    return Looked(
+def looked(*codes: str, chips: frozenset[int] = ALL, now: float = 0) -> FaultsRead:
+    return FaultsRead(
         chips=chips,
         present=frozenset((3, code) for code in codes),
         config=CONFIG,
@@ -78,7 +78,9 @@ def test_a_code_without_a_rule_is_not_followed() -> None:
 
 
 def test_a_code_that_returns_within_its_window_separates_the_chip() -> None:
-    assert told((0, HBM), (10, ""), (20, HBM), (21, HBM)) == [(20, Upgraded(TWICE))]
+    assert told((0, HBM), (10, ""), (20, HBM), (21, HBM)) == [
+        (20, UpgradeStarted(TWICE))
+    ]
 
 
 def test_a_code_that_stays_has_come_once() -> None:
@@ -91,7 +93,7 @@ def test_a_code_that_returns_after_its_window_has_come_once() -> None:
 
 def test_without_a_release_window_time_does_not_release() -> None:
     assert told((0, HBM), (10, ""), (20, HBM), (30, ""), (1e6, "")) == [
-        (20, Upgraded(TWICE))
+        (20, UpgradeStarted(TWICE))
     ]
 
 
@@ -101,24 +103,26 @@ def test_with_one_a_code_that_stays_away_for_longer_releases() -> None:
     assert told(
         *((0, LINK), (10, ""), (20, LINK), (30, ""), (40, LINK), (50, "")),
         *((250, ""), (250.1, "")),
-    ) == [(40, Upgraded(often)), (250.1, Eased(often))]
+    ) == [(40, UpgradeStarted(often)), (250.1, UpgradeEnded(often))]
 
 
 def test_a_code_that_stays_longer_than_its_time_out_grows_worse() -> None:
-    assert told((0, LINK), (20, LINK), (21, LINK), (30, LINK)) == [(21, Upgraded(LONG))]
+    assert told((0, LINK), (20, LINK), (21, LINK), (30, LINK)) == [
+        (21, UpgradeStarted(LONG))
+    ]
 
 
 def test_it_eases_when_the_code_is_gone_for_longer_than_its_way_back() -> None:
     assert told((0, LINK), (21, LINK), (30, ""), (90, ""), (91, "")) == [
-        (21, Upgraded(LONG)),
-        (91, Eased(LONG)),
+        (21, UpgradeStarted(LONG)),
+        (91, UpgradeEnded(LONG)),
     ]
 
 
 def test_a_code_that_comes_back_starts_its_way_back_anew() -> None:
     assert told(
         (0, LINK), (21, LINK), (30, ""), (80, LINK), (85, ""), (100, ""), (146, "")
-    ) == [(21, Upgraded(LONG)), (146, Eased(LONG))]
+    ) == [(21, UpgradeStarted(LONG)), (146, UpgradeEnded(LONG))]
 
 
 def test_of_a_chip_that_is_silent_nothing_is_learnt() -> None:
@@ -128,7 +132,9 @@ def test_of_a_chip_that_is_silent_nothing_is_learnt() -> None:
     state, effects = escalation.step(state, looked(HBM), 20.0)
 
     assert effects == ()
-    assert state.courses[KEY] == Course(is_present=True, since=0.0, came=(0.0,))
+    assert state.histories[KEY] == CodeHistory(
+        is_present=True, since=0.0, arrivals_s=(0.0,)
+    )
 
 
 def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
@@ -136,7 +142,7 @@ def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
     state, _ = escalation.step(state, looked(), 10.0)
     state, _ = escalation.step(state, looked(HBM, now=20), 20.0)
 
-    state, _ = escalation.step(state, Pardoned(3), 21.0)
+    state, _ = escalation.step(state, SeparationLifted(3), 21.0)
 
     assert state.upgrades == ()
     # the code that is still there is forgiven, its next coming is the first
@@ -147,14 +153,14 @@ def test_a_person_who_releases_the_chip_forgives_what_was() -> None:
     assert effects == ()
     state, _ = escalation.step(state, looked(), 25.0)
     _, effects = escalation.step(state, looked(HBM, now=26), 26.0)
-    assert effects == (Upgraded(replace(TWICE, at_ms=26000)),)
+    assert effects == (UpgradeStarted(replace(TWICE, at_ms=26000)),)
 
 
 def test_a_pardon_is_for_one_chip_and_for_separation_only() -> None:
     upgrades = (LONG, replace(TWICE, chip=4), TWICE)
-    state, _ = escalation.step(State(), Restored(upgrades), 0.0)
+    state, _ = escalation.step(State(), UpgradesRestored(upgrades), 0.0)
 
-    state, _ = escalation.step(state, Pardoned(3), 1.0)
+    state, _ = escalation.step(state, SeparationLifted(3), 1.0)
 
     assert state.upgrades == (LONG, replace(TWICE, chip=4))
 
@@ -162,31 +168,31 @@ def test_a_pardon_is_for_one_chip_and_for_separation_only() -> None:
 def test_what_was_in_force_before_a_restart_eases_as_if_its_code_had_just_gone() -> (
     None
 ):
-    state, _ = escalation.step(State(), Restored((LONG,)), 100.0)
+    state, _ = escalation.step(State(), UpgradesRestored((LONG,)), 100.0)
 
     state, effects = escalation.step(state, looked(), 160.0)
     assert (state.upgrades, effects) == ((LONG,), ())
     state, effects = escalation.step(state, looked(), 160.1)
-    assert (state, effects) == (State(), (Eased(LONG),))
+    assert (state, effects) == (State(), (UpgradeEnded(LONG),))
 
 
 def test_a_rule_that_is_taken_away_takes_its_level_with_it_but_releases_nobody() -> (
     None
 ):
     often = upgrade(LINK, Kind.FREQUENCY, 1, Level.SEPARATE)
-    state, _ = escalation.step(State(), Restored((LONG, often, TWICE)), 0.0)
+    state, _ = escalation.step(State(), UpgradesRestored((LONG, often, TWICE)), 0.0)
     bare = replace(looked(), config=replace(CONFIG, frequency={}, duration={}))
 
     state, effects = escalation.step(state, bare, 1.0)
 
     assert state.upgrades == (TWICE,)
-    assert effects == (Eased(LONG), Eased(often))
+    assert effects == (UpgradeEnded(LONG), UpgradeEnded(often))
 
 
 def test_nothing_is_remembered_of_a_code_from_which_nothing_can_follow() -> None:
     state, _ = escalation.step(State(), looked(HBM), 0.0)
     state, _ = escalation.step(state, looked(), 10.0)
-    assert KEY in state.courses
+    assert KEY in state.histories
 
     state, _ = escalation.step(state, looked(), 100.0)
 
@@ -208,16 +214,16 @@ def test_a_flapping_chip(steps: list[tuple[float, str]]) -> None:
         look = looked(*[code] if code else [], now=now)
         state, effects = escalation.step(state, look, now)
         for effect in effects:
-            if isinstance(effect, Upgraded):
+            if isinstance(effect, UpgradeStarted):
                 assert effect.upgrade not in in_force
                 in_force.add(effect.upgrade)
             else:
                 in_force.remove(effect.upgrade)
         assert in_force == set(state.upgrades)
-        assert len(state.courses) <= 2
+        assert len(state.histories) <= 2
         assert all(
-            sum(at > now - 100 for at in course.came) == len(course.came)
-            for course in state.courses.values()
+            sum(at > now - 100 for at in course.arrivals_s) == len(course.arrivals_s)
+            for course in state.histories.values()
         )
     # left alone, all that has a way back walks it
     for quiet in (1000.0, 2000.0):

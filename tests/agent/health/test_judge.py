@@ -5,8 +5,8 @@ from dataclasses import replace
 from agent.devices.reading import ChipFault, Level, Reading
 from agent.devices.simulated import file
 from agent.health.escalation import Kind, Upgrade
-from agent.health.judge import followed, judged
-from agent.health.table import BUILT_IN
+from agent.health.judge import apply_levels, keys_under_rules
+from agent.health.levels import BUILT_IN
 
 GOOD = file.parse("product: atlas-800-training\n")
 
@@ -20,11 +20,11 @@ def upgrade(code: str, level: Level) -> Upgrade:
 
 
 def test_a_good_reading_is_the_same_one() -> None:
-    assert judged(GOOD, BUILT_IN) is GOOD
+    assert apply_levels(GOOD, BUILT_IN) is GOOD
 
 
 def test_each_fault_gets_its_level_its_kind_and_its_spelling() -> None:
-    found = judged(
+    found = apply_levels(
         reading(
             ChipFault(chip=1, code="20001002", severity=3, since_ms=5),
             ChipFault(chip=2, code="81078603"),
@@ -41,7 +41,7 @@ def test_each_fault_gets_its_level_its_kind_and_its_spelling() -> None:
 
 
 def test_a_serious_unknown_code_is_not_masked_by_a_known_one() -> None:
-    found = judged(
+    found = apply_levels(
         reading(
             ChipFault(chip=1, code="80E21007"),
             ChipFault(chip=1, code="8FFFFFFF", severity=3),
@@ -56,7 +56,7 @@ def test_a_serious_unknown_code_is_not_masked_by_a_known_one() -> None:
 
 
 def test_a_network_that_the_driver_finds_broken_is_a_fault_without_a_code() -> None:
-    found = judged(
+    found = apply_levels(
         reading(ChipFault(chip=2, code="81078603"), unreachable=(2, 4)), BUILT_IN
     )
 
@@ -68,7 +68,7 @@ def test_a_network_that_the_driver_finds_broken_is_a_fault_without_a_code() -> N
 
 
 def test_an_upgrade_raises_its_fault() -> None:
-    found = judged(
+    found = apply_levels(
         reading(ChipFault(chip=3, code="81078603", since_ms=5)),
         BUILT_IN,
         upgrades=[upgrade("81078603", Level.PRE_SEPARATE)],
@@ -86,7 +86,7 @@ def test_an_upgrade_raises_its_fault() -> None:
 
 
 def test_an_upgrade_outlasts_its_code() -> None:
-    found = judged(GOOD, BUILT_IN, upgrades=[upgrade("20001002", Level.SEPARATE)])
+    found = apply_levels(GOOD, BUILT_IN, upgrades=[upgrade("20001002", Level.SEPARATE)])
 
     assert found.faults == (
         ChipFault(chip=3, code="020001002", level=Level.SEPARATE, since_ms=7),
@@ -94,7 +94,7 @@ def test_an_upgrade_outlasts_its_code() -> None:
 
 
 def test_an_upgrade_never_makes_a_fault_harmless() -> None:
-    found = judged(
+    found = apply_levels(
         reading(ChipFault(chip=3, code="80E3A201")),
         BUILT_IN,
         upgrades=[upgrade("80E3A201", Level.SUB_HEALTH)],
@@ -104,7 +104,7 @@ def test_an_upgrade_never_makes_a_fault_harmless() -> None:
 
 
 def test_a_network_that_flaps_too_often_takes_out_the_chip() -> None:
-    found = judged(
+    found = apply_levels(
         reading(ChipFault(chip=3, code="81078603")),
         BUILT_IN,
         upgrades=[upgrade("81078603", Level.MANUALLY_SEPARATE)],
@@ -118,13 +118,13 @@ def test_a_network_that_flaps_too_often_takes_out_the_chip() -> None:
 
 
 def test_a_chip_separated_by_hand_has_a_fault_without_a_code() -> None:
-    assert judged(GOOD, BUILT_IN, separated=[5]).faults == (
+    assert apply_levels(GOOD, BUILT_IN, separated=[5]).faults == (
         ChipFault(chip=5, code="", level=Level.MANUALLY_SEPARATE),
     )
 
 
 def test_rules_are_applied_to_codes_whose_level_nobody_gave() -> None:
-    found = followed(
+    found = keys_under_rules(
         reading(
             ChipFault(chip=1, code="020001002"),
             ChipFault(chip=2, code="80E01801", level=Level.SEPARATE),

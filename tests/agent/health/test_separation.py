@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from agent.health import separation
 from agent.health.separation import (
+    ChipsReleased,
+    ChipsSeparated,
     Effect,
     Event,
-    LetBack,
-    Named,
-    Released,
-    Separated,
+    NamesAbsent,
+    NamesRead,
+    RuleReleased,
+    RuleSeparated,
     State,
-    TakenOut,
-    Unnamed,
 )
 
 
-def named(*chips: int) -> Named:
-    return Named(frozenset(chips))
+def named(*chips: int) -> NamesRead:
+    return NamesRead(frozenset(chips))
 
 
 def after(*events: Event) -> tuple[set[int], list[Effect]]:
@@ -36,51 +36,60 @@ def after(*events: Event) -> tuple[set[int], list[Effect]]:
 def test_a_name_takes_its_chip_out_and_its_absence_lets_it_back() -> None:
     assert after(named(3, 5), named(5)) == (
         {5},
-        [TakenOut((3, 5)), LetBack((3,))],
+        [ChipsSeparated((3, 5)), ChipsReleased((3,))],
     )
 
 
 def test_a_chip_that_a_rule_separates_stays_while_nobody_has_read_its_name() -> None:
-    assert after(Separated(3), named(), named(7)) == ({3, 7}, [TakenOut((7,))])
+    assert after(RuleSeparated(3), named(), named(7)) == (
+        {3, 7},
+        [ChipsSeparated((7,))],
+    )
 
 
 def test_a_chip_that_a_rule_separated_is_released_by_a_person() -> None:
-    assert after(Separated(3), named(3), named()) == (set(), [LetBack((3,))])
+    assert after(RuleSeparated(3), named(3), named()) == (set(), [ChipsReleased((3,))])
 
 
 def test_a_chip_that_a_rule_lets_go_is_not_taken_for_separated_by_hand() -> None:
-    assert after(Separated(3), named(3), Released(3), named(3), named()) == (
+    assert after(RuleSeparated(3), named(3), RuleReleased(3), named(3), named()) == (
         set(),
         list[Effect](),
     )
 
 
 def test_a_chip_that_a_rule_let_go_can_be_separated_by_hand() -> None:
-    assert after(Separated(3), named(3), Released(3), named(), named(3)) == (
+    assert after(RuleSeparated(3), named(3), RuleReleased(3), named(), named(3)) == (
         {3},
-        [TakenOut((3,))],
+        [ChipsSeparated((3,))],
     )
 
 
 def test_a_chip_that_a_rule_let_go_can_be_separated_by_a_rule_again() -> None:
     assert after(
-        Separated(3), named(3), Released(3), Separated(3), named(3), named()
-    ) == (set(), [LetBack((3,))])
+        RuleSeparated(3), named(3), RuleReleased(3), RuleSeparated(3), named(3), named()
+    ) == (set(), [ChipsReleased((3,))])
 
 
 def test_what_a_rule_lets_go_that_was_released_already_is_no_news() -> None:
-    assert after(named(3), named(), Released(3)) == (
+    assert after(named(3), named(), RuleReleased(3)) == (
         set(),
-        [TakenOut((3,)), LetBack((3,))],
+        [ChipsSeparated((3,)), ChipsReleased((3,))],
     )
 
 
 def test_a_deleted_configmap_releases_nobody() -> None:
     # whether it comes back empty, or with the names that we write into it
-    assert after(named(3), Unnamed(), named()) == ({3}, [TakenOut((3,))])
+    assert after(named(3), NamesAbsent(), named()) == ({3}, [ChipsSeparated((3,))])
 
 
-EVENTS: tuple[Event, ...] = (named(), named(0), Unnamed(), Separated(0), Released(0))
+EVENTS: tuple[Event, ...] = (
+    named(),
+    named(0),
+    NamesAbsent(),
+    RuleSeparated(0),
+    RuleReleased(0),
+)
 
 
 def test_each_event_in_each_state_of_one_chip() -> None:
@@ -125,10 +134,10 @@ def test_each_event_in_each_state_of_one_chip() -> None:
 @given(
     st.lists(
         st.one_of(
-            st.frozensets(st.integers(0, 3)).map(Named),
-            st.just(Unnamed()),
-            st.integers(0, 3).map(Separated),
-            st.integers(0, 3).map(Released),
+            st.frozensets(st.integers(0, 3)).map(NamesRead),
+            st.just(NamesAbsent()),
+            st.integers(0, 3).map(RuleSeparated),
+            st.integers(0, 3).map(RuleReleased),
         ),
         max_size=12,
     )
@@ -140,9 +149,9 @@ def test_nobody_is_released_but_by_a_person_who_saw_the_name_or_by_a_rule(
     for event in events:
         before, (state, _) = state, separation.step(state, event)
         gone = before.separated - state.separated
-        if isinstance(event, Released):
+        if isinstance(event, RuleReleased):
             assert gone <= {event.chip}
-        elif isinstance(event, Named):
+        elif isinstance(event, NamesRead):
             assert gone == before.confirmed - event.chips
         else:
             assert not gone

@@ -18,7 +18,7 @@ from agent.journal.file import (
     JournalProblem,
     ProblemKind,
 )
-from agent.journal.writer import Holdbook
+from agent.journal.writer import JournalWriter
 from tests.agent.node import NODE, current, ids, pod
 
 BOOT = "boot-1"
@@ -74,16 +74,16 @@ def test_a_hold_is_read_back_as_it_was_written() -> None:
         reserved=(7,),
     )
     open_ = Hold(sequence=8, kubelet_ids=ids(2), chips=(2,), slot="v", need=1)
-    states = replace(confirmed, lost=True), replace(open_, anew=True)
+    states = replace(confirmed, lost=True), replace(open_, recreated=True)
 
     for hold in (confirmed, open_, *states):
-        assert writer.hold(writer.entry(hold, BOOT)) == hold
+        assert writer.restore_hold(writer.make_entry(hold, BOOT)) == hold
 
 
 async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
     now = current(pod("train", [3]))
     journal = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
-    book = Holdbook(
+    book = JournalWriter(
         journal, boot_id=BOOT, observe_s=lambda _: None, on_failure=pytest.fail
     )
     book.follow(now)
@@ -93,7 +93,7 @@ async def test_what_is_held_is_on_disk_after_writing(tmp_path: Path) -> None:
 
     read = journal.read()
     assert isinstance(read, JournalContents)
-    assert [writer.hold(each) for each in read.entries] == list(
+    assert [writer.restore_hold(each) for each in read.entries] == list(
         now.ledger.holds.values()
     )
 
@@ -102,7 +102,7 @@ async def test_a_disk_that_hangs_delays_allocate_only_so_long(
     slow: SlowJournal,
 ) -> None:
     now, failures = current(pod("train", [3])), list[str]()
-    book = Holdbook(
+    book = JournalWriter(
         slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
     book.follow(now)
@@ -119,7 +119,7 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
 ) -> None:
     train = [pod(f"train-{chip}", [chip], chip + 1) for chip in range(3)]
     now, failures = current(*train), list[str]()
-    book = Holdbook(
+    book = JournalWriter(
         slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
     book.follow(now)
@@ -139,7 +139,7 @@ async def test_writes_do_not_pile_up_behind_a_disk_that_hangs(
 
 async def test_a_full_disk_is_said_and_tried_again(slow: SlowJournal) -> None:
     now, failures = current(pod("train", [3])), list[str]()
-    book = Holdbook(
+    book = JournalWriter(
         slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
     book.follow(now)
@@ -160,9 +160,9 @@ async def test_a_journal_that_cannot_be_read_in_time_is_given_up_and_kept(
     slow: SlowJournal, tmp_path: Path
 ) -> None:
     before = Journal(tmp_path / "holds", boot_id=BOOT, node=NODE)
-    before.write([writer.entry(HOLD, BOOT)])
+    before.write([writer.make_entry(HOLD, BOOT)])
     now, failures = current(pod("train", [3])), list[str]()
-    book = Holdbook(
+    book = JournalWriter(
         slow, boot_id=BOOT, observe_s=lambda _: None, on_failure=failures.append
     )
     book.follow(now)

@@ -9,12 +9,12 @@ from agent.devices.poller import Observation
 from agent.devices.reading import ChipFault, Level, Reading
 from agent.devices.simulated import file
 from agent.health import fault_config
-from agent.health.findings import Findings, Separated
-from agent.monitor.chips import Clocks, Diagnosis
-from agent.observe.announcer import News
+from agent.health.findings import Findings, SeparatedNames
+from agent.monitor.chips import ChipMonitor, Clocks
+from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.events import Recorder
 from scheduler_core.node import chips as chip_sets
 from scheduler_core.wire.faults import UpgradeReason
@@ -25,18 +25,18 @@ HBM = "80E01801"
 
 
 class World:
-    """A diagnosis at work, at times that the test gives."""
+    """A monitor of chips at work, at times that the test gives."""
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
+        self.recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
         metrics = Metrics(CollectorRegistry())
-        self.current = current()
-        self.diagnosis = Diagnosis(
-            self.current,
+        self.store = current()
+        self.chip_monitor = ChipMonitor(
+            self.store,
             reading=GOOD,
             recover_s=1.0,
-            news=News(metrics, self.recorder, node="node-1"),
+            announcer=Announcer(metrics, self.recorder, node="node-1"),
             clocks=Clocks(
                 loop_s=lambda: self.now, wall_ms=lambda: int(self.now * 1000)
             ),
@@ -45,7 +45,7 @@ class World:
     def see(self, reading: Reading, after: float = 10.0) -> bool:
         self.now += after
         seen = Observation(reading=reading, read_at=self.now)
-        return self.diagnosis.observed(seen)
+        return self.chip_monitor.observe(seen)
 
     def hbm(self, *chips: int) -> bool:
         """Look, and find this code on these chips."""
@@ -53,14 +53,14 @@ class World:
         return self.see(replace(GOOD, faults=faults))
 
     def report(self, separated: str, reasons: str = "{}") -> None:
-        self.diagnosis.reported(
+        self.chip_monitor.apply_configmap(
             {"ManuallySeparateNPU": separated, "UpgradeFaultReason": reasons}
         )
 
     @property
     def out(self) -> tuple[int, ...]:
         """The chips that the kubelet is told not to give out."""
-        return chip_sets.ids_of(self.current.ledger.unhealthy)
+        return chip_sets.ids_of(self.store.ledger.unhealthy)
 
     @property
     def events(self) -> list[str]:
@@ -85,7 +85,7 @@ def test_the_next_look_is_wanted_soon_while_something_may_come_of_time(
     assert [world.see(GOOD), world.see(GOOD)] == [True, False]
     # a code that is counted, and the driver cannot be read
     assert [world.hbm(3), world.see(GOOD), world.see(GOOD)] == [True, True, True]
-    assert world.diagnosis.observed(Observation(reading=GOOD, problem="away"))
+    assert world.chip_monitor.observe(Observation(reading=GOOD, problem="away"))
 
 
 def test_a_chip_goes_out_with_its_name_and_comes_back_without(world: World) -> None:
@@ -114,8 +114,8 @@ def test_a_code_that_returns_is_named_and_a_person_lets_the_chip_back(
         world.hbm(*chips)
 
     assert (world.out, world.events) == ((3,), ["NpuSeparated"])
-    assert world.diagnosis.findings == Findings(
-        separated=Separated(text="Ascend910-3", read=""),
+    assert world.chip_monitor.findings == Findings(
+        separated=SeparatedNames(text="Ascend910-3", read=""),
         upgrades=(
             UpgradeReason(
                 chip=3,
@@ -131,7 +131,7 @@ def test_a_code_that_returns_is_named_and_a_person_lets_the_chip_back(
     world.report("")
     world.hbm()
     world.hbm()
-    assert (world.out, world.diagnosis.findings) == ((), Findings())
+    assert (world.out, world.chip_monitor.findings) == ((), Findings())
 
 
 def test_a_name_that_is_no_chip_changes_nothing_and_is_told(world: World) -> None:
@@ -141,25 +141,25 @@ def test_a_name_that_is_no_chip_changes_nothing_and_is_told(world: World) -> Non
 
     assert (world.out, world.events) == ((3,), ["NpuSeparationUnreadable"])
     # as it was read last, so that nothing is written over the mistake
-    assert world.diagnosis.findings.separated == Separated(
+    assert world.chip_monitor.findings.separated == SeparatedNames(
         text="Ascend910-3", read="Ascend910-3"
     )
-    assert world.diagnosis.findings.separated.read == "Ascend910-3"
+    assert world.chip_monitor.findings.separated.read == "Ascend910-3"
 
 
 def test_without_a_configmap_nobody_is_released(world: World) -> None:
     world.report("Ascend910-3, Ascend910-1")
 
-    world.diagnosis.reported(None)
+    world.chip_monitor.apply_configmap(None)
 
     assert world.out == (1, 3)
-    assert world.diagnosis.findings.separated.text == "Ascend910-1,Ascend910-3"
+    assert world.chip_monitor.findings.separated.text == "Ascend910-1,Ascend910-3"
 
 
 def test_a_list_that_is_right_stays_as_it_was_written(world: World) -> None:
     world.report("Ascend910-3, Ascend910-1")
 
-    assert world.diagnosis.findings.separated.text == "Ascend910-3, Ascend910-1"
+    assert world.chip_monitor.findings.separated.text == "Ascend910-3, Ascend910-1"
 
 
 BEFORE = (
@@ -174,7 +174,7 @@ def test_reasons_outlive_a_restart(world: World) -> None:
     world.report("Ascend910-3,Ascend910-5", BEFORE)
 
     manual = "ManuallySeparateNPU"
-    assert world.diagnosis.findings.upgrades == (
+    assert world.chip_monitor.findings.upgrades == (
         UpgradeReason(chip=3, code=HBM, level=manual, type="FaultFrequency", time_ms=5),
         UpgradeReason(chip=5, code="", level=manual, type="FaultAutofill", time_ms=6),
     )
@@ -183,7 +183,7 @@ def test_reasons_outlive_a_restart(world: World) -> None:
 def test_who_was_released_while_no_agent_was_there_is_released(world: World) -> None:
     world.report("", BEFORE)
 
-    assert (world.out, world.diagnosis.findings) == ((), Findings())
+    assert (world.out, world.chip_monitor.findings) == ((), Findings())
 
 
 def test_what_a_rule_separated_stays_so_if_the_names_cannot_be_read(
@@ -202,7 +202,7 @@ def test_chips_named_beside_one_of_a_line_that_has_gone_stay_out_over_a_restart(
     world.report("Ascend910-3,Ascend910-5,Ascend310P-8", gone)
 
     assert (world.out, world.events) == ((3, 5), ["NpuSeparationUnreadable"])
-    assert [each.chip for each in world.diagnosis.findings.upgrades] == [3, 5]
+    assert [each.chip for each in world.chip_monitor.findings.upgrades] == [3, 5]
 
     world.report("Ascend910-3")
     world.see(GOOD)
@@ -221,7 +221,7 @@ def test_another_configuration_counts_at_once(world: World) -> None:
     world.hbm(3)
     assert 3 in world.out
 
-    world.diagnosis.configured(
+    world.chip_monitor.apply_fault_config(
         fault_config.parse({"faultCode.json": '{"NotHandleFaultCodes": ["80E01801"]}'})
     )
     world.hbm(3)
@@ -234,7 +234,7 @@ def test_a_reading_that_is_stale_changes_nothing(world: World) -> None:
     world.hbm(3)
     stale = Observation(reading=GOOD, read_at=0.0, problem="no answer")
 
-    world.diagnosis.observed(stale)
+    world.chip_monitor.observe(stale)
 
     assert world.out == (3,)
 

@@ -8,10 +8,10 @@ import pytest
 
 from agent.health import fault_config
 from agent.health.rules import DEFAULT, FaultConfig
-from agent.monitor.fault_config import FaultWatch
+from agent.monitor.fault_config import FaultConfigWatch
 from kube import configmaps
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.objects import ConfigMap
 from sandbox.apiserver import ApiServer
 
@@ -30,11 +30,11 @@ class World:
         self.client = client
         self.applied: list[FaultConfig] = []
         self.told: list[str] = []
-        self.watch = FaultWatch(
+        self.watch = FaultConfigWatch(
             client,
             namespace=NAMESPACE,
             apply=self.applied.append,
-            complain=self.told.append,
+            on_problem=self.told.append,
         )
 
     async def create(self, data: dict[str, str]) -> ConfigMap:
@@ -61,7 +61,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     server = ApiServer()
     await server.start()
-    async with Client(direct(server.url)) as client:
+    async with Client(from_url(server.url)) as client:
         found = World(client)
         task = asyncio.create_task(found.watch.run())
         await found.until(lambda: found.watch.watch.synced)

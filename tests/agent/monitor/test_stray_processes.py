@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agent.claims.events import ChipsRead, LeftRead, PodGone
-from agent.claims.store import Current
+from agent.claims.events import ChipsRead, PodDeleted, StrayProcessesRead
+from agent.claims.store import LedgerStore
 from agent.devices.processes import Occupant, Processes
 from agent.devices.reading import Process, Reading
 from agent.devices.simulated import file
-from agent.monitor.stray_processes import STAYS_S, Leftovers
-from agent.observe.announcer import News
+from agent.monitor.stray_processes import STAYS_S, StrayProcesses
+from agent.observe.announcer import Announcer
 from agent.observe.metrics import Metrics
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.events import Recorder
 from tests.agent.node import current
 from tests.agent.rules.test_release import confirmed
@@ -31,21 +31,24 @@ pytestmark = pytest.mark.looptime
 class Known(Processes):
     """All processes are called the same."""
 
-    async def known(self, pids: Collection[int]) -> Mapping[int, Occupant]:
+    async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
         return {pid: Occupant(pid=pid, name="python3", user=1000) for pid in pids}
 
 
 class World:
     """Leftovers at work on a ledger, and what people and programs are told."""
 
-    def __init__(self, now: Current) -> None:
+    def __init__(self, now: LedgerStore) -> None:
         self.now = now
         self.reading: Reading = IDLE
         self.registry = CollectorRegistry()
-        self.recorder = Recorder(Client(direct("http://127.0.0.1:1")), component="x")
-        news = News(Metrics(self.registry), self.recorder, node="node-1")
-        self.leftovers = Leftovers(
-            now, hardware=lambda: self.reading, processes=Known(), news=news
+        self.recorder = Recorder(Client(from_url("http://127.0.0.1:1")), component="x")
+        announcer = Announcer(Metrics(self.registry), self.recorder, node="node-1")
+        self.stray_processes = StrayProcesses(
+            now,
+            last_reading=lambda: self.reading,
+            processes=Known(),
+            announcer=announcer,
         )
 
     def use(self, *chips: int) -> None:
@@ -73,13 +76,13 @@ async def passing(world: World, for_s: float) -> None:
     """Let so much time go by."""
     with suppress(TimeoutError):
         async with asyncio.timeout(for_s):
-            await world.leftovers.run()
+            await world.stray_processes.run()
 
 
 async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> None:
     world = World(confirmed())
     world.use(0)
-    world.now.apply(PodGone("uid-train"))
+    world.now.apply(PodDeleted("uid-train"))
 
     await passing(world, STAYS_S + 0.1)
     shown, told = world.shown, list(world.events)
@@ -100,7 +103,7 @@ async def test_one_that_stays_is_told_with_its_pod_and_when_it_has_ended() -> No
 async def test_one_that_ends_soon_is_shown_and_not_told() -> None:
     world = World(confirmed())
     world.use(0)
-    world.now.apply(PodGone("uid-train"))
+    world.now.apply(PodDeleted("uid-train"))
 
     await passing(world, STAYS_S - 0.1)
     shown = world.shown
@@ -126,8 +129,10 @@ async def test_one_of_nobodys_is_told_as_such() -> None:
 
 async def test_one_that_the_driver_does_not_see_is_told_too() -> None:
     world = World(confirmed())
-    world.now.apply(PodGone("uid-train"))
-    world.now.apply(LeftRead(uids=frozenset({"uid-train"}), found={"uid-train": ()}))
+    world.now.apply(PodDeleted("uid-train"))
+    world.now.apply(
+        StrayProcessesRead(uids=frozenset({"uid-train"}), pids={"uid-train": ()})
+    )
 
     await passing(world, STAYS_S + 0.1)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from agent.devices.reading import Reading
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.mounts import Mount, Mounting
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2_grpc
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
@@ -25,7 +25,7 @@ LOCALHOST = (("grpc.default_authority", "localhost"),)
 class Plugin:
     """A servicer on a real socket, and all that it is given."""
 
-    current: Current
+    store: LedgerStore
     stub: "api_pb2_grpc.DevicePluginAsyncStub"  # a name of the typed stubs alone
     servicer: Servicer
     sight: Sight
@@ -48,7 +48,9 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
             now = current(*pods)
             sight = Sight()
 
-            async def find_left(uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
+            async def find_stray_processes(
+                uids: frozenset[str],
+            ) -> dict[str, tuple[int, ...]]:
                 return {uid: made.left[uid] for uid in uids if uid in made.left}
 
             async def write_journal() -> None:
@@ -57,15 +59,15 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
 
             servicer = Servicer(
                 now,
-                traffic=Traffic(asyncio.get_running_loop().time),
+                activity=AllocateActivity(asyncio.get_running_loop().time),
                 pods=sight,
-                find_left=find_left,
+                find_stray_processes=find_stray_processes,
                 write_journal=write_journal,
                 observe_allocate_s=lambda seconds: made.allocate_s.append(seconds),  # noqa: PLW0108  # made comes later
                 numa=lambda: made.numa,
-                mounting=Mounting(
-                    Mount.RUNTIME,
-                    hardware=lambda: Reading(
+                mounts=Mounts(
+                    MountMethod.RUNTIME,
+                    last_reading=lambda: Reading(
                         product=PRODUCT, chips=(), stand_in=made.stand_in
                     ),
                     cdi_dir=tmp_path,
@@ -83,7 +85,7 @@ async def plugin(tmp_path: Path) -> AsyncIterator[MakePlugin]:
                 )
             )
             made = Plugin(
-                current=now,
+                store=now,
                 stub=api_pb2_grpc.DevicePluginStub(channel),
                 servicer=servicer,
                 sight=sight,

@@ -1,6 +1,6 @@
 import asyncio
 
-from agent.plugin.allocate_activity import PREFERENCE_LASTS_S, Traffic
+from agent.plugin.allocate_activity import PREFERENCE_LASTS_S, AllocateActivity
 
 
 class Clock:
@@ -12,71 +12,71 @@ class Clock:
 
 
 def test_it_is_quiet_when_nothing_was_asked() -> None:
-    traffic = Traffic(Clock())
+    activity = AllocateActivity(Clock())
 
-    assert traffic.was_quiet_since(traffic.mark())
+    assert activity.was_quiet_since(activity.mark())
 
 
 def test_an_allocate_disturbs_from_its_arrival_to_its_answer() -> None:
-    traffic = Traffic(Clock())
-    mark = traffic.mark()
+    activity = AllocateActivity(Clock())
+    mark = activity.mark()
 
-    with traffic.allocating():
-        during = (traffic.is_quiet, traffic.was_quiet_since(mark), traffic.mark())
+    with activity.allocating():
+        during = (activity.is_quiet, activity.was_quiet_since(mark), activity.mark())
 
     assert during == (False, False, -1)
-    assert traffic.is_quiet
-    assert not traffic.was_quiet_since(mark)
+    assert activity.is_quiet
+    assert not activity.was_quiet_since(mark)
 
 
 def test_a_mark_of_a_disturbed_moment_never_proves_quiet() -> None:
-    traffic = Traffic(Clock())
-    with traffic.allocating():
-        mark = traffic.mark()
+    activity = AllocateActivity(Clock())
+    with activity.allocating():
+        mark = activity.mark()
 
-    assert not traffic.was_quiet_since(mark)
+    assert not activity.was_quiet_since(mark)
 
 
 async def test_a_preference_disturbs_until_its_allocate_has_ended() -> None:
-    traffic = Traffic(Clock())
+    activity = AllocateActivity(Clock())
 
-    await traffic.prefer()
-    pending = traffic.is_quiet
-    with traffic.allocating():
+    await activity.prefer()
+    pending = activity.is_quiet
+    with activity.allocating():
         pass
 
     assert not pending
-    assert traffic.is_quiet
+    assert activity.is_quiet
 
 
 async def test_a_preference_without_an_allocate_stops_counting() -> None:
     clock = Clock()
-    traffic = Traffic(clock)
+    activity = AllocateActivity(clock)
 
-    await traffic.prefer()
+    await activity.prefer()
     clock.now_s += PREFERENCE_LASTS_S
 
-    assert traffic.is_quiet
+    assert activity.is_quiet
 
 
 async def test_no_listing_begins_while_a_preference_waits_for_another() -> None:
-    traffic = Traffic(Clock())
-    with traffic.listing():
-        asking = asyncio.create_task(traffic.prefer())
+    activity = AllocateActivity(Clock())
+    with activity.listing():
+        asking = asyncio.create_task(activity.prefer())
         await asyncio.sleep(0)
-        may_another_begin = traffic.is_quiet
+        may_another_begin = activity.is_quiet
     await asking
 
     assert not may_another_begin
 
 
 async def test_a_preference_waits_for_every_listing_that_is_under_way() -> None:
-    traffic = Traffic(Clock())
-    first, second = traffic.listing(), traffic.listing()
+    activity = AllocateActivity(Clock())
+    first, second = activity.listing(), activity.listing()
     with first:
         with second:
             pass
-        asking = asyncio.create_task(traffic.prefer())
+        asking = asyncio.create_task(activity.prefer())
         await asyncio.sleep(0)
         was_waiting = not asking.done()
     await asking

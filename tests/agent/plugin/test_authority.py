@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.pod_resources import Resources
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.pod_resources import PodResourcesClient
 from agent.pods.reconciler import ResourcesError
 from tests.agent.node import RESOURCE
 
@@ -43,8 +43,8 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[Kubelet]:
 async def test_the_kubelet_is_called_by_the_name_of_localhost(
     kubelet: Kubelet, tmp_path: Path
 ) -> None:
-    resources = Resources(
-        tmp_path / "r.sock", resource=RESOURCE, traffic=Traffic(lambda: 0.0)
+    resources = PodResourcesClient(
+        tmp_path / "r.sock", resource=RESOURCE, activity=AllocateActivity(lambda: 0.0)
     )
 
     with contextlib.suppress(ResourcesError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.plugin.rivals import LOOK_EACH_S, Own, Rivals
+from agent.plugin.rivals import LOOK_EACH_S, PluginState, Rivals
 
 OURS = frozenset({"Ascend910-0", "Ascend910-1"})
 THEIRS = frozenset({"npu-0"})
@@ -26,22 +26,26 @@ class Looking:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.offered = OURS
+        self.allocatable_ids = OURS
         #: seconds from the first look at which the kubelet was asked
         self.asked: list[int] = []
         self._second = 0
         self._rivals = Rivals(
-            directory / "Ascend910.sock", resource="huawei.com/Ascend910", offered=self
+            directory / "Ascend910.sock",
+            resource="huawei.com/Ascend910",
+            allocatable_ids=self,
         )
 
     async def __call__(self) -> frozenset[str]:
         self.asked.append(self._second)
-        return self.offered
+        return self.allocatable_ids
 
     async def look(self, for_s: int) -> int:
         """Look for so long; return after how many seconds a rival was seen, or 0."""
         for second in range(1, for_s + 1):
-            if await self._rivals.beside(Own(inode=0, listed=OURS)):
+            if await self._rivals.find_while_registered(
+                PluginState(inode=0, listed_ids=OURS)
+            ):
                 return second
             await asyncio.sleep(LOOK_EACH_S)
             self._second += 1
@@ -81,7 +85,7 @@ async def test_a_plugin_that_has_been_there_all_the_time_is_seen_as_well(
     looking = Looking(tmp_path)
     await looking.look(31)
 
-    looking.offered = THEIRS
+    looking.allocatable_ids = THEIRS
 
     assert await looking.look(30) == 17
 
@@ -93,11 +97,11 @@ async def test_a_plugin_for_another_line_or_for_parts_of_chips_is_no_rival(
     async def does_not_say() -> None:
         return None
 
-    own = Own(inode=0, listed=OURS)
+    own = PluginState(inode=0, listed_ids=OURS)
     rivals = Rivals(
         tmp_path / "Ascend910.sock",
         resource="huawei.com/Ascend910",
-        offered=does_not_say,
+        allocatable_ids=does_not_say,
     )
     with listening(tmp_path / name):
         with listening(tmp_path / "x.sock"):

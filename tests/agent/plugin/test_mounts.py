@@ -8,10 +8,10 @@ import pytest
 from google.protobuf import text_format
 
 from agent.claims.values import Hold
-from agent.devices.board_size import sized
+from agent.devices.board_size import fit_row
 from agent.devices.reading import Reading, VirtualDevice
 from agent.plugin import cdi, mounts
-from agent.plugin.mounts import Mount, Mounting
+from agent.plugin.mounts import MountMethod, Mounts
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING
 
@@ -30,10 +30,10 @@ BOX = Reading(
     chips=tuple(range(16)),
 )
 CARDS_310B = Reading(
-    product=sized("atlas-300i-chip", 3), chip_name="310B1", chips=(0, 1, 2, 3)
+    product=fit_row("atlas-300i-chip", 3), chip_name="310B1", chips=(0, 1, 2, 3)
 )
 SOC = Reading(
-    product=sized("atlas-310p", 0),
+    product=fit_row("atlas-310p", 0),
     chip_name="310P3",
     product_type="Atlas 200I SoC A1",
     chips=(0,),
@@ -60,9 +60,9 @@ def dev(root: Path, *names: str) -> Path:
     return root
 
 
-def mounting_of(mount: Mount, reading: Reading, root: Path) -> Mounting:
-    return Mounting(
-        mount, hardware=lambda: reading, cdi_dir=root / "cdi", dev=root / "dev"
+def mounting_of(mount: MountMethod, reading: Reading, root: Path) -> Mounts:
+    return Mounts(
+        mount, last_reading=lambda: reading, cdi_dir=root / "cdi", dev=root / "dev"
     )
 
 
@@ -77,19 +77,19 @@ def compare(name: str, text: str, config: pytest.Config) -> None:
 @pytest.mark.parametrize(
     ("name", "mount", "reading", "devices"),
     [
-        ("runtime", Mount.RUNTIME, TRAINING, ()),
-        ("runtime-310b", Mount.RUNTIME, CARDS_310B, ()),
-        ("runtime-simulated", Mount.RUNTIME, SIMULATED, ()),
-        ("native-910", Mount.NATIVE, BOX, EVERYTHING),
-        ("native-310b", Mount.NATIVE, CARDS_310B, (*EVERYTHING, *OF_310B)),
-        ("native-soc-a1", Mount.NATIVE, SOC, (*EVERYTHING, *OF_SOC)),
-        ("native-simulated", Mount.NATIVE, SIMULATED, ()),
-        ("cdi", Mount.CDI, BOX, EVERYTHING),
+        ("runtime", MountMethod.RUNTIME, TRAINING, ()),
+        ("runtime-310b", MountMethod.RUNTIME, CARDS_310B, ()),
+        ("runtime-simulated", MountMethod.RUNTIME, SIMULATED, ()),
+        ("native-910", MountMethod.NATIVE, BOX, EVERYTHING),
+        ("native-310b", MountMethod.NATIVE, CARDS_310B, (*EVERYTHING, *OF_310B)),
+        ("native-soc-a1", MountMethod.NATIVE, SOC, (*EVERYTHING, *OF_SOC)),
+        ("native-simulated", MountMethod.NATIVE, SIMULATED, ()),
+        ("cdi", MountMethod.CDI, BOX, EVERYTHING),
     ],
 )
 def test_the_answer_to_allocate(  # a case, and where it happens
     name: str,
-    mount: Mount,
+    mount: MountMethod,
     reading: Reading,
     devices: tuple[str, ...],
     tmp_path: Path,
@@ -104,9 +104,9 @@ def test_the_answer_to_allocate(  # a case, and where it happens
     compare(f"allocate-{name}.txt", answer, pytestconfig)
 
 
-@pytest.mark.parametrize("mount", list(Mount))
+@pytest.mark.parametrize("mount", list(MountMethod))
 def test_the_answer_to_allocate_for_a_part_of_a_chip(
-    mount: Mount, tmp_path: Path, pytestconfig: pytest.Config
+    mount: MountMethod, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     part = VirtualDevice(chip=7, number=100, kind="4c.3cpu")
     (tmp_path / "cdi").mkdir()
@@ -116,7 +116,7 @@ def test_the_answer_to_allocate_for_a_part_of_a_chip(
     assert asked.problem() is None
     answer = text_format.MessageToString(asked.answer_virtual(part))
     compare(f"allocate-virtual-{mount.value}.txt", answer, pytestconfig)
-    if mount is Mount.CDI:
+    if mount is MountMethod.CDI:
         spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
         assert spec["devices"][-1] == {
             "name": "v100",
@@ -135,7 +135,7 @@ def test_the_answer_to_allocate_for_a_part_of_a_chip(
 def test_the_spec_of_a_node(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
 
     assert asked.problem() is None
     path = tmp_path / "cdi" / cdi.FILE
@@ -147,7 +147,7 @@ def test_the_spec_of_a_node(tmp_path: Path, pytestconfig: pytest.Config) -> None
 def test_every_name_that_is_answered_is_in_the_spec(tmp_path: Path) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(Mount.CDI, BOX, tmp_path)
+    asked = mounting_of(MountMethod.CDI, BOX, tmp_path)
 
     assert asked.problem() is None
     spec = json.loads((tmp_path / "cdi" / cdi.FILE).read_text())
@@ -160,7 +160,7 @@ def test_every_name_that_is_answered_is_in_the_spec(tmp_path: Path) -> None:
 def test_a_spec_that_was_removed_or_changed_is_put_back(tmp_path: Path) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
     path = tmp_path / "cdi" / cdi.FILE
     asked.problem()
     first = path.read_text()
@@ -184,17 +184,17 @@ def test_the_spec_goes_with_the_agent_unless_a_container_may_need_it(
 ) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
     asked.problem()
 
-    asked.farewell(is_needed=is_needed)
+    asked.clean_up(is_needed=is_needed)
 
     assert (tmp_path / "cdi" / cdi.FILE).exists() is is_left
 
 
 def test_a_spec_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     dev(tmp_path / "dev", *EVERYTHING)
-    asked = mounting_of(Mount.CDI, TRAINING, tmp_path)
+    asked = mounting_of(MountMethod.CDI, TRAINING, tmp_path)
 
     said = asked.problem()
 
@@ -202,8 +202,10 @@ def test_a_spec_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert said.startswith(f"the CDI spec cannot be written to {tmp_path}/cdi: ")
 
 
-@pytest.mark.parametrize("mount", [Mount.NATIVE, Mount.CDI])
-def test_without_a_driver_nobody_gets_a_chip(tmp_path: Path, mount: Mount) -> None:
+@pytest.mark.parametrize("mount", [MountMethod.NATIVE, MountMethod.CDI])
+def test_without_a_driver_nobody_gets_a_chip(
+    tmp_path: Path, mount: MountMethod
+) -> None:
     (tmp_path / "cdi").mkdir()
     dev(tmp_path / "dev", "davinci0")
 
@@ -217,25 +219,25 @@ def test_without_a_driver_nobody_gets_a_chip(tmp_path: Path, mount: Mount) -> No
 @pytest.mark.parametrize(
     ("told", "environment", "reading", "devices", "found"),
     [
-        ("cdi", {}, TRAINING, (), Mount.CDI),
-        ("native", {"ASCEND_DOCKER_RUNTIME": "True"}, TRAINING, (), Mount.NATIVE),
+        ("cdi", {}, TRAINING, (), MountMethod.CDI),
+        ("native", {"ASCEND_DOCKER_RUNTIME": "True"}, TRAINING, (), MountMethod.NATIVE),
         (
             "auto",
             {"ASCEND_DOCKER_RUNTIME": "True"},
             TRAINING,
             EVERYTHING,
-            Mount.RUNTIME,
+            MountMethod.RUNTIME,
         ),
         (
             "auto",
             {"ASCEND_DOCKER_RUNTIME": "False"},
             TRAINING,
             EVERYTHING,
-            Mount.NATIVE,
+            MountMethod.NATIVE,
         ),
-        ("auto", {}, TRAINING, EVERYTHING, Mount.NATIVE),
-        ("auto", {}, TRAINING, (), Mount.RUNTIME),
-        ("auto", {}, SIMULATED, EVERYTHING, Mount.RUNTIME),
+        ("auto", {}, TRAINING, EVERYTHING, MountMethod.NATIVE),
+        ("auto", {}, TRAINING, (), MountMethod.RUNTIME),
+        ("auto", {}, SIMULATED, EVERYTHING, MountMethod.RUNTIME),
     ],
 )
 def test_who_mounts_is_found_out(  # a case, and where it happens
@@ -243,7 +245,7 @@ def test_who_mounts_is_found_out(  # a case, and where it happens
     environment: dict[str, str],
     reading: Reading,
     devices: tuple[str, ...],
-    found: Mount,
+    found: MountMethod,
     tmp_path: Path,
 ) -> None:
     root = dev(tmp_path, *devices)

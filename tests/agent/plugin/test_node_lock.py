@@ -1,7 +1,7 @@
 import asyncio
 from pathlib import Path
 
-from agent.plugin.node_lock import exclusive
+from agent.plugin.node_lock import lock_kubelet_dir
 
 
 async def test_the_second_agent_of_a_directory_says_so_and_waits(
@@ -11,10 +11,10 @@ async def test_the_second_agent_of_a_directory_says_so_and_waits(
     order: list[str] = []
 
     async def second() -> None:
-        async with exclusive(tmp_path, told.append):
+        async with lock_kubelet_dir(tmp_path, told.append):
             order.append("second")
 
-    async with exclusive(tmp_path, told.append):
+    async with lock_kubelet_dir(tmp_path, told.append):
         waiting = asyncio.create_task(second())
         while not told:
             await asyncio.sleep(0.01)

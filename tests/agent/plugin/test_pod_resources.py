@@ -6,8 +6,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.pod_resources import Resources
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.pod_resources import PodResourcesClient
 from agent.pods.reconciler import ResourcesError
 from kubelet_api.podresources.v1 import api_pb2, api_pb2_grpc
 from tests.agent.node import RESOURCE
@@ -89,15 +89,15 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[FakePodResources]:
 
 
 @pytest.fixture
-def traffic() -> Traffic:
-    return Traffic(lambda: 0.0)
+def activity() -> AllocateActivity:
+    return AllocateActivity(lambda: 0.0)
 
 
 @pytest.fixture
 async def resources(
-    kubelet: FakePodResources, tmp_path: Path, traffic: Traffic
-) -> AsyncIterator[Resources]:
-    made = Resources(tmp_path / "r.sock", resource=RESOURCE, traffic=traffic)
+    kubelet: FakePodResources, tmp_path: Path, activity: AllocateActivity
+) -> AsyncIterator[PodResourcesClient]:
+    made = PodResourcesClient(tmp_path / "r.sock", resource=RESOURCE, activity=activity)
     yield made
     await made.close()
 
@@ -106,7 +106,7 @@ HAS = {"main": frozenset({"Ascend910-0", "Ascend910-1"}), "sidecar": frozenset[s
 
 
 async def test_another_kubelet_is_told_from_the_one_before(
-    resources: Resources, kubelet: FakePodResources, tmp_path: Path
+    resources: PodResourcesClient, kubelet: FakePodResources, tmp_path: Path
 ) -> None:
     before = resources.kubelet
     await resources.read("default", "train")
@@ -124,20 +124,20 @@ async def test_another_kubelet_is_told_from_the_one_before(
 
 
 async def test_each_container_has_its_ids_of_our_resource_alone(
-    resources: Resources, kubelet: FakePodResources
+    resources: PodResourcesClient, kubelet: FakePodResources
 ) -> None:
     assert await resources.read("default", "train") == HAS
     assert kubelet.calls == ["Get"]
 
 
 async def test_a_pod_that_the_kubelet_does_not_know_is_none(
-    resources: Resources,
+    resources: PodResourcesClient,
 ) -> None:
     assert await resources.read("default", "other") is None
 
 
 async def test_where_get_is_off_all_pods_are_listed(
-    resources: Resources, kubelet: FakePodResources
+    resources: PodResourcesClient, kubelet: FakePodResources
 ) -> None:
     kubelet.get_is_off = True
 
@@ -147,7 +147,7 @@ async def test_where_get_is_off_all_pods_are_listed(
 
 
 async def test_a_kubelet_that_was_replaced_may_have_get(
-    resources: Resources, kubelet: FakePodResources
+    resources: PodResourcesClient, kubelet: FakePodResources
 ) -> None:
     kubelet.get_is_off = kubelet.is_ending = True
     with pytest.raises(ResourcesError, match="the kubelet ends"):
@@ -159,21 +159,23 @@ async def test_a_kubelet_that_was_replaced_may_have_get(
 
 
 async def test_nothing_is_listed_while_devices_are_given_out(
-    resources: Resources, kubelet: FakePodResources, traffic: Traffic
+    resources: PodResourcesClient, kubelet: FakePodResources, activity: AllocateActivity
 ) -> None:
     kubelet.get_is_off = True
 
-    with traffic.allocating(), pytest.raises(ResourcesError, match="given out"):
+    with activity.allocating(), pytest.raises(ResourcesError, match="given out"):
         await resources.read("default", "train")
-    with traffic.allocating(), pytest.raises(ResourcesError, match="given out"):
-        await resources.let_go()
+    with activity.allocating(), pytest.raises(ResourcesError, match="given out"):
+        await resources.forget_ended_pods()
 
     assert "List" not in kubelet.calls
 
 
-async def test_a_preference_waits_for_a_listing_to_end(traffic: Traffic) -> None:
-    with traffic.listing():
-        waiting = asyncio.create_task(traffic.prefer())
+async def test_a_preference_waits_for_a_listing_to_end(
+    activity: AllocateActivity,
+) -> None:
+    with activity.listing():
+        waiting = asyncio.create_task(activity.prefer())
         await asyncio.sleep(0.01)
         during = waiting.done()
     await waiting
@@ -182,7 +184,9 @@ async def test_a_preference_waits_for_a_listing_to_end(traffic: Traffic) -> None
 
 
 async def test_a_kubelet_that_is_away_is_an_error_of_our_own(tmp_path: Path) -> None:
-    away = Resources(tmp_path / "no.sock", resource=RESOURCE, traffic=Traffic(float))
+    away = PodResourcesClient(
+        tmp_path / "no.sock", resource=RESOURCE, activity=AllocateActivity(float)
+    )
 
     with pytest.raises(ResourcesError, match="UNAVAILABLE"):
         await away.read("default", "train")

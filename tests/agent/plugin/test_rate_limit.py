@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from agent.plugin.rate_limit import Pace
+from agent.plugin.rate_limit import RateLimit
 from service import clock
 
 
 @pytest.mark.looptime
 async def test_callers_take_turns_and_the_first_of_them_need_not_wait() -> None:
-    pace, asked = Pace(0.5), list[float]()
+    rate_limit, asked = RateLimit(0.5), list[float]()
     begun_s = clock.loop_s()
 
     async def ask() -> None:
-        await pace.turn()
+        await rate_limit.wait_for_turn()
         asked.append(round(clock.loop_s() - begun_s, 1))
 
     await asyncio.gather(ask(), ask(), ask())

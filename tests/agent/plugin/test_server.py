@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from agent.devices.reading import Reading
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.mounts import Mount, Mounting
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.server import FLUSH_S, Server
 from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2, api_pb2_grpc
@@ -121,28 +121,28 @@ async def serving(
     *,
     pods: Sequence[NpuPod] = (),
     write_journal: Callable[[], Awaitable[None]] = nothing,
-    offered: Callable[[], Awaitable[None]] = nothing,
+    allocatable_ids: Callable[[], Awaitable[None]] = nothing,
 ) -> AsyncIterator[Server]:
     now = current(*pods)
     server = Server(
         lambda: Servicer(
             now,
-            traffic=Traffic(asyncio.get_running_loop().time),
+            activity=AllocateActivity(asyncio.get_running_loop().time),
             pods=Sight(),
-            find_left=nobody,
+            find_stray_processes=nobody,
             write_journal=write_journal,
             observe_allocate_s=lambda _: None,
             numa=tuple,
-            mounting=Mounting(
-                Mount.RUNTIME,
-                hardware=lambda: Reading(product=PRODUCT, chips=()),
+            mounts=Mounts(
+                MountMethod.RUNTIME,
+                last_reading=lambda: Reading(product=PRODUCT, chips=()),
                 cdi_dir=Path(),
             ),
         ),
         product=PRODUCT,
         kubelet_dir=directory,
-        offered=offered,
-        tell=Told(registered),
+        allocatable_ids=allocatable_ids,
+        observer=Told(registered),
         backoff=backoff,
     )
     task = asyncio.create_task(server.run())
@@ -205,7 +205,7 @@ async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
 ) -> None:
     looked, looked_again = asyncio.Event(), asyncio.Event()
 
-    async def offered() -> None:
+    async def allocatable_ids() -> None:
         if looked.is_set():
             looked_again.set()
             return
@@ -214,7 +214,7 @@ async def test_a_kubelet_that_restarts_while_we_look_around_is_told_of_us_once(
         (tmp_path / "kubelet.sock").unlink(missing_ok=True)
         await kubelet.start()
 
-    async with serving(tmp_path, offered=offered) as server:
+    async with serving(tmp_path, allocatable_ids=allocatable_ids) as server:
         await looked_again.wait()
         while server.problem() is not None:
             await asyncio.sleep(0.01)

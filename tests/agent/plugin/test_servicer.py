@@ -3,7 +3,7 @@ import asyncio
 import grpc
 import pytest
 
-from agent.claims.events import ChipsRead, PodGone, PodSeen, ResourcesRead
+from agent.claims.events import ChipsRead, PodDeleted, PodUpdated, ResourcesRead
 from agent.plugin.servicer import CLAIM_WAIT_S
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
 from tests.agent.node import ids, pod
@@ -16,7 +16,7 @@ def asked(*chips: int) -> api_pb2.AllocateRequest:
     )
 
 
-def offered(
+def allocatable_ids(
     available: tuple[str, ...], size: int, must: tuple[str, ...] = ()
 ) -> api_pb2.PreferredAllocationRequest:
     return api_pb2.PreferredAllocationRequest(
@@ -56,11 +56,11 @@ async def test_the_device_list_says_what_is_when_the_stream_opens_and_when_it_ch
     plugin: MakePlugin,
 ) -> None:
     made = await plugin()
-    made.current.apply(ChipsRead(unhealthy=0b1, busy=0))
+    made.store.apply(ChipsRead(unhealthy=0b1, busy=0))
 
     stream = made.stub.ListAndWatch(api_pb2.Empty())
     first = health(await anext(aiter(stream)))
-    made.current.apply(ChipsRead(unhealthy=0, busy=0))
+    made.store.apply(ChipsRead(unhealthy=0, busy=0))
     second = health(await anext(aiter(stream)))
     stream.cancel()
 
@@ -94,7 +94,7 @@ async def test_a_slow_reader_of_the_device_list_gets_the_newest(
     await anext(aiter(stream))
 
     for unhealthy in (0b1, 0b11, 0b10):
-        made.current.apply(ChipsRead(unhealthy=unhealthy, busy=0))
+        made.store.apply(ChipsRead(unhealthy=unhealthy, busy=0))
     newest = health(await anext(aiter(stream)))
     stream.cancel()
 
@@ -120,7 +120,7 @@ async def test_the_kubelet_is_steered_to_the_chips_of_the_oldest_claim(
 ) -> None:
     made = await plugin(pod("late", [0, 1], 20), pod("early", [6, 7], 10))
 
-    answer = await made.stub.GetPreferredAllocation(offered(ids(*range(8)), 2))
+    answer = await made.stub.GetPreferredAllocation(allocatable_ids(ids(*range(8)), 2))
 
     assert tuple(answer.container_responses[0].deviceIDs) == ids(6, 7)
 
@@ -181,7 +181,7 @@ async def test_a_claim_that_comes_a_moment_later_is_waited_for(
 
     answer = asyncio.create_task(visible(made, 0))
     await asyncio.sleep(0.05)
-    made.current.apply(PodSeen(pod("late", [5], 10)))
+    made.store.apply(PodUpdated(pod("late", [5], 10)))
 
     assert await answer == "5"
     assert made.sight.kubelet_was_asked == 0
@@ -221,7 +221,7 @@ async def test_allocate_does_not_wait_again_for_what_the_preference_waited_for(
     now = asyncio.get_running_loop().time
 
     started = now()
-    await made.stub.GetPreferredAllocation(offered(ids(0), 1))
+    await made.stub.GetPreferredAllocation(allocatable_ids(ids(0), 1))
     with pytest.raises(grpc.aio.AioRpcError):
         await visible(made, 0)
 
@@ -244,7 +244,7 @@ async def test_the_chip_of_a_pod_deleted_by_force_waits_for_its_processes(
 ) -> None:
     made = await plugin(pod("train", [0]))
     assert await visible(made, 0) == "0"
-    made.current.apply(
+    made.store.apply(
         ResourcesRead(
             uid="uid-train",
             containers={"main": frozenset(ids(0))},
@@ -253,8 +253,8 @@ async def test_the_chip_of_a_pod_deleted_by_force_waits_for_its_processes(
             quiet=True,
         )
     )
-    made.current.apply(PodGone("uid-train"))
-    made.current.apply(PodSeen(pod("next", [0], 2)))
+    made.store.apply(PodDeleted("uid-train"))
+    made.store.apply(PodUpdated(pod("next", [0], 2)))
     made.left["uid-train"] = (4711,)
 
     assert await visible(made, 0) == "1"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.claims.events import PodSeen
-from agent.claims.store import Current
+from agent.claims.events import PodUpdated
+from agent.claims.store import LedgerStore
 from agent.devices.reading import Reading
-from agent.plugin.allocate_activity import Traffic
-from agent.plugin.mounts import Mount, Mounting
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.plugin.mounts import MountMethod, Mounts
 from agent.plugin.server import DRAIN_S
 from agent.plugin.servicer import Servicer
 from kubelet_api.deviceplugin.v1beta1 import api_pb2
@@ -37,22 +37,22 @@ async def nothing() -> None:
 
 
 def servicer(
-    now: Current,
+    now: LedgerStore,
     *,
     sight: Sight | None = None,
     write_journal: Callable[[], Awaitable[None]] = nothing,
 ) -> Servicer:
     return Servicer(
         now,
-        traffic=Traffic(now_s),
+        activity=AllocateActivity(now_s),
         pods=sight or Sight(),
-        find_left=nobody,
+        find_stray_processes=nobody,
         write_journal=write_journal,
         observe_allocate_s=lambda _: None,
         numa=tuple,
-        mounting=Mounting(
-            Mount.RUNTIME,
-            hardware=lambda: Reading(product=PRODUCT, chips=()),
+        mounts=Mounts(
+            MountMethod.RUNTIME,
+            last_reading=lambda: Reading(product=PRODUCT, chips=()),
             cdi_dir=Path(),
         ),
     )
@@ -98,7 +98,7 @@ async def test_without_a_claim_a_preference_is_answered_after_a_second() -> None
 async def test_a_claim_that_comes_within_the_second_is_served_as_it_comes() -> None:
     now = current()
     late = asyncio.get_running_loop().call_later(
-        0.9, now.apply, PodSeen(pod("late", [5]))
+        0.9, now.apply, PodUpdated(pod("late", [5]))
     )
 
     assert await allocate(servicer(now), 0) == "5"
@@ -108,7 +108,7 @@ async def test_a_claim_that_comes_within_the_second_is_served_as_it_comes() -> N
 
 async def test_a_claim_that_comes_within_the_second_is_preferred_as_it_comes() -> None:
     now = current()
-    asyncio.get_running_loop().call_later(0.9, now.apply, PodSeen(pod("late", [5])))
+    asyncio.get_running_loop().call_later(0.9, now.apply, PodUpdated(pod("late", [5])))
 
     assert await prefer(servicer(now), 1) == ids(5)
 
@@ -140,7 +140,7 @@ async def test_an_api_server_that_is_not_followed_is_asked_again_at_once() -> No
         """An API server that is back, and had a pod bound meanwhile."""
 
         def hurry(self) -> None:
-            now.apply(PodSeen(pod("train", [5])))
+            now.apply(PodUpdated(pod("train", [5])))
 
     assert await allocate(servicer(now, sight=Back()), 0) == "5"
     assert now_s() == pytest.approx(0.0, abs=0.01)
@@ -170,7 +170,7 @@ async def test_a_running_allocate_is_let_finish_for_twenty_seconds_at_most() -> 
     call = asyncio.create_task(allocate(asked, 0))
     await asyncio.sleep(0)
 
-    await asked.answered(DRAIN_S)
+    await asked.wait_until_answered(DRAIN_S)
 
     assert now_s() == pytest.approx(20.0, abs=0.01)
     call.cancel()
@@ -184,7 +184,7 @@ async def test_a_running_allocate_is_not_waited_for_longer_than_it_takes() -> No
     call = asyncio.create_task(allocate(asked, 0))
     await asyncio.sleep(0)
 
-    await asked.answered(DRAIN_S)
+    await asked.wait_until_answered(DRAIN_S)
 
     assert now_s() == pytest.approx(0.2, abs=0.01)
     assert await call == "0"

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from agent.claims.annotations import Patch, PatchError
-from agent.claims.events import AllocateAsked, PodGone, PodSeen, ResourcesRead
-from agent.claims.store import Current
-from agent.pods.annotator import LONGEST_PAUSE_S, Publisher, _PutOff
+from agent.claims.events import AllocateAsked, PodDeleted, PodUpdated, ResourcesRead
+from agent.claims.store import LedgerStore
+from agent.pods.annotator import LONGEST_PAUSE_S, Annotator, _Delay
 from scheduler_core.wire.pods import NpuPod
 from service.backoff import Backoff
 from tests.agent.node import RESOURCE, current, ids, pod
@@ -47,7 +47,7 @@ class FakeApi:
 KEYS = (RESOURCE, "predicate-time", "huawei.com/AscendReal", "huawei.com/kltDev")
 
 
-def allocated(now: Current, chips: tuple[int, ...], owner: str) -> None:
+def allocated(now: LedgerStore, chips: tuple[int, ...], owner: str) -> None:
     """The kubelet gave these ids to a pod, and pod-resources says so."""
     now.apply(AllocateAsked(ids(*chips), last_call=True))
     sequence = now.ledger.sequence
@@ -62,11 +62,11 @@ def allocated(now: Current, chips: tuple[int, ...], owner: str) -> None:
     )
 
 
-async def publish(now: Current, api: FakeApi) -> None:
-    publisher = Publisher(
+async def publish(now: LedgerStore, api: FakeApi) -> None:
+    annotator = Annotator(
         now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
     )
-    while await publisher.run_once():
+    while await annotator.run_once():
         pass
 
 
@@ -134,14 +134,14 @@ async def test_an_api_server_that_is_down_is_tried_until_it_is_back(seed: int) -
     api.is_down = True
     allocated(now, (0,), "train")
     jitter = random.Random(seed)  # noqa: S311  # no secret
-    publisher = Publisher(
+    annotator = Annotator(
         now,
         send=api.send,
         host_ip=lambda: "10.0.0.1",
         is_silent=lambda: False,
         new_backoff=lambda: Backoff(cap_s=LONGEST_PAUSE_S, rng=jitter),
     )
-    task = asyncio.create_task(publisher.run())
+    task = asyncio.create_task(annotator.run())
 
     await asyncio.sleep(60)
     api.is_down = False
@@ -159,10 +159,10 @@ async def test_a_pod_whose_patch_is_refused_holds_up_no_other() -> None:
     now, api = current(train, *others), FakeApi(train, *others)
     api.refused.add(train.name)
     allocated(now, (0,), train.name)
-    publisher = Publisher(
+    annotator = Annotator(
         now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
     )
-    task = asyncio.create_task(publisher.run())
+    task = asyncio.create_task(annotator.run())
     await asyncio.sleep(60)
 
     for chip, other in enumerate(others, start=1):
@@ -197,10 +197,10 @@ async def test_a_patch_that_hangs_is_not_overtaken_by_its_successor() -> None:
 
     allocated(now, (0,), "slow")
     allocated(now, (1,), "train")
-    publisher = Publisher(
+    annotator = Annotator(
         now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
     )
-    task = asyncio.create_task(publisher.run())
+    task = asyncio.create_task(annotator.run())
     await asyncio.sleep(30)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -219,12 +219,12 @@ async def test_an_answer_that_comes_late_does_not_bring_back_what_has_ended() ->
     async def send(patch: Patch) -> NpuPod | None:
         answer = await api.send(patch)
         if patch.name == "gone":
-            now.apply(PodGone("uid-gone"))
+            now.apply(PodDeleted("uid-gone"))
         else:
-            now.apply(PodSeen(replace(train, phase="Succeeded")))
+            now.apply(PodUpdated(replace(train, phase="Succeeded")))
         return answer
 
-    await Publisher(
+    await Annotator(
         now, send=send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
     ).run_once()
 
@@ -243,14 +243,14 @@ async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> Non
         for (uid, slot), chip in zip(now.ledger.slots.items(), (0, 2), strict=True)
     }
     now.replace(replace(now.ledger, slots=slots))
-    publisher = Publisher(
+    annotator = Annotator(
         now, send=api.send, host_ip=lambda: "10.0.0.1", is_silent=lambda: False
     )
-    publisher._put_off["uid-b"] = _PutOff(Backoff(), 5.0)
+    annotator._delays["uid-b"] = _Delay(Backoff(), 5.0)
 
-    at_once = await publisher.run_once()
+    at_once = await annotator.run_once()
     await asyncio.sleep(6)
-    later = await publisher.run_once()
+    later = await annotator.run_once()
 
     assert (at_once, later) == (0, 1)
 
@@ -258,20 +258,20 @@ async def test_no_pod_gives_a_chip_up_to_one_that_may_have_been_patched() -> Non
 async def test_what_was_right_is_written_again_once_it_is_not() -> None:
     train, other = pod("train", [0, 1]), pod("other", [2])
     now, api, host_ips = current(train, other), FakeApi(train, other), ["10.0.0.1"]
-    publisher = Publisher(
+    annotator = Annotator(
         now, send=api.send, host_ip=lambda: host_ips[-1], is_silent=lambda: False
     )
     allocated(now, (0, 1), "train")
-    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
 
     right = api.pods["uid-train"]
     edited = {**right.annotations, "huawei.com/kltDev": "Ascend910-7"}
-    now.apply(PodSeen(replace(right, annotations=edited)))
-    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    now.apply(PodUpdated(replace(right, annotations=edited)))
+    assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
     host_ips.append("10.0.0.2")
-    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
     allocated(now, (2,), "other")
-    assert [await publisher.run_once(), await publisher.run_once()] == [1, 0]
+    assert [await annotator.run_once(), await annotator.run_once()] == [1, 0]
 
     assert [(patch.name, len(patch.annotations)) for patch in api.patches] == [
         ("train", 4),

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.api_client import Api
-from agent.pods.informer import NodePods
+from agent.api_client import ApiClient
+from agent.pods.informer import PodInformer
 from agent.readiness import Readiness
 from kube.client import Client
 from kube.credentials import Credentials
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.looptime
 
 
 @asynccontextmanager
-async def followed(bed: Bed) -> AsyncIterator[NodePods]:
+async def followed(bed: Bed) -> AsyncIterator[PodInformer]:
     async with served(bed) as client:
         yield node_pods(client)
 
 
-def node_pods(client: Client) -> NodePods:
+def node_pods(client: Client) -> PodInformer:
     given = Credentials("http://bed")
-    pods = NodePods(
-        Api(client, Recorder(client, component="c"), given=given, url=""),
+    pods = PodInformer(
+        ApiClient(client, Recorder(client, component="c"), credentials=given, url=""),
         node=NODE,
         ready=Readiness(),
     )
-    pods.serve(current(), resource=RESOURCE, is_served=lambda: True)
+    pods.add_line(current(), resource=RESOURCE, is_served=lambda: True)
     return pods
 
 

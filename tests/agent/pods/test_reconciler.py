@@ -7,12 +7,17 @@ from dataclasses import replace
 import pytest
 
 from agent.claims import values
-from agent.claims.annotations import affinity
-from agent.claims.events import AllocateAsked, InUse, PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import make_affinity
+from agent.claims.events import AllocateAsked, InUse, PodUpdated
+from agent.claims.store import LedgerStore
 from agent.claims.values import Ledger
-from agent.plugin.allocate_activity import Traffic
-from agent.pods.reconciler import Containers, FindLeft, Reconciler, ResourcesError
+from agent.plugin.allocate_activity import AllocateActivity
+from agent.pods.reconciler import (
+    Containers,
+    FindStrayProcesses,
+    Reconciler,
+    ResourcesError,
+)
 from service.backoff import Backoff
 from tests.agent.node import current, ids, nobody, pod
 
@@ -41,7 +46,7 @@ class FakeResources:
             return None
         return {"main": frozenset(self.shown[name])}
 
-    async def let_go(self) -> InUse:
+    async def forget_ended_pods(self) -> InUse:
         self.lists += 1
         for name in self.ended:
             self.shown.pop(name, None)
@@ -52,17 +57,17 @@ class FakeResources:
 
 
 def reconciler(
-    now: Current,
+    now: LedgerStore,
     resources: FakeResources,
-    traffic: Traffic | None = None,
+    activity: AllocateActivity | None = None,
     backoff: Backoff | None = None,
-    find_left: FindLeft = nobody,
+    find_stray_processes: FindStrayProcesses = nobody,
 ) -> Reconciler:
     return Reconciler(
         now,
-        find_left=find_left,
+        find_stray_processes=find_stray_processes,
         resources=resources,
-        traffic=traffic or Traffic(lambda: 0.0),
+        activity=activity or AllocateActivity(lambda: 0.0),
         period_s=5.0,
         backoff=backoff,
     )
@@ -106,11 +111,11 @@ async def test_the_chips_of_a_pod_that_ended_are_released() -> None:
     passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
-    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(replace(train, phase="Succeeded")))
     resources.ended.add("train")
     await passes.run_once(thorough=False)
 
-    assert values.held(now.ledger) == 0
+    assert values.held_chips(now.ledger) == 0
 
 
 async def test_chips_are_not_released_while_pod_resources_shows_them() -> None:
@@ -120,69 +125,69 @@ async def test_chips_are_not_released_while_pod_resources_shows_them() -> None:
     passes = reconciler(now, resources)
     await passes.run_once(thorough=False)
 
-    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(replace(train, phase="Succeeded")))
     await passes.run_once(thorough=False)
 
-    assert values.held(now.ledger) == 0b1
+    assert values.held_chips(now.ledger) == 0b1
 
 
 async def test_nothing_is_released_while_devices_are_given_out() -> None:
     train = pod("train", [0])
     now, resources = current(train), FakeResources(train=ids(0))
-    traffic = Traffic(lambda: 0.0)
+    activity = AllocateActivity(lambda: 0.0)
     now.apply(AllocateAsked(ids(0), last_call=True))
-    passes = reconciler(now, resources, traffic)
+    passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=False)
 
-    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(replace(train, phase="Succeeded")))
     del resources.shown["train"]
-    with traffic.allocating():
+    with activity.allocating():
         await passes.run_once(thorough=False)
-        during = values.held(now.ledger)
+        during = values.held_chips(now.ledger)
     await passes.run_once(thorough=False)
 
-    assert (during, values.held(now.ledger)) == (0b1, 0)
+    assert (during, values.held_chips(now.ledger)) == (0b1, 0)
 
 
 async def test_what_is_not_shown_during_an_allocate_is_not_taken_for_lost() -> None:
     train = pod("train", [0])
     now, resources = current(train), FakeResources(train=ids(0))
-    traffic = Traffic(lambda: 0.0)
+    activity = AllocateActivity(lambda: 0.0)
     now.apply(AllocateAsked(ids(0), last_call=True))
-    passes = reconciler(now, resources, traffic)
+    passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=True)
 
     resources.shown["train"] = ()
-    with traffic.allocating():
+    with activity.allocating():
         await passes.run_once(thorough=True)
-        during = affinity(now.ledger).lost
+        during = make_affinity(now.ledger).lost
     await passes.run_once(thorough=True)
 
-    assert (during, affinity(now.ledger).lost) == ((), (0,))
+    assert (during, make_affinity(now.ledger).lost) == ((), (0,))
 
 
 async def test_a_pass_in_which_devices_were_given_out_is_no_proof_of_absence() -> None:
     rejected, train = pod("rejected", [0], 1), pod("train", [1], 2)
     now, resources = current(rejected, train), FakeResources(train=ids(1))
-    traffic = Traffic(lambda: 0.0)
+    activity = AllocateActivity(lambda: 0.0)
     now.apply(AllocateAsked(ids(0), last_call=True))
     now.apply(AllocateAsked(ids(1), last_call=True))
-    now.apply(PodSeen(replace(rejected, phase="Failed")))
-    passes = reconciler(now, resources, traffic)
+    now.apply(PodUpdated(replace(rejected, phase="Failed")))
+    passes = reconciler(now, resources, activity)
 
     def give_out() -> None:
-        with traffic.allocating():
+        with activity.allocating():
             pass
 
     resources.meanwhile["train"] = give_out
     for _ in range(3):
         await passes.run_once(thorough=True)
-    during = values.held(now.ledger)
+    during = values.held_chips(now.ledger)
     del resources.meanwhile["train"]
     for _ in range(2):
         await passes.run_once(thorough=True)
 
-    assert (during, values.held(now.ledger)) == (0b11, 0b10)
+    assert (during, values.held_chips(now.ledger)) == (0b11, 0b10)
 
 
 async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
@@ -194,7 +199,7 @@ async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
     for _ in range(3):
         await passes.run_once(thorough=True)
     while_it_lives = resources.lists
-    now.apply(PodSeen(replace(train, phase="Succeeded")))
+    now.apply(PodUpdated(replace(train, phase="Succeeded")))
     await passes.run_once(thorough=True)
 
     assert (while_it_lives, resources.lists) == (0, 1)
@@ -203,13 +208,13 @@ async def test_all_pods_are_listed_only_to_release_what_nobody_has() -> None:
 async def test_nothing_is_listed_while_devices_are_given_out() -> None:
     train = pod("train", [0])
     now, resources = current(train), FakeResources(train=ids(0))
-    traffic = Traffic(lambda: 0.0)
+    activity = AllocateActivity(lambda: 0.0)
     now.apply(AllocateAsked(ids(0), last_call=True))
-    passes = reconciler(now, resources, traffic)
+    passes = reconciler(now, resources, activity)
     await passes.run_once(thorough=True)
 
-    now.apply(PodSeen(replace(train, phase="Succeeded")))
-    with traffic.allocating():
+    now.apply(PodUpdated(replace(train, phase="Succeeded")))
+    with activity.allocating():
         put_off_s = await passes.run_once(thorough=True)
 
     assert (resources.lists, put_off_s) == (0, None)
@@ -285,7 +290,7 @@ async def test_a_pod_whose_kubelet_is_slow_to_say_so_is_found_as_soon_as_it_has(
     await asyncio.sleep(30.5)  # long enough for a patient pace
     before = owners(now.ledger)
 
-    now.apply(PodSeen(replace(train, admitted=True)))
+    now.apply(PodUpdated(replace(train, admitted=True)))
     await asyncio.sleep(0.02)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -316,7 +321,7 @@ async def test_a_hold_that_stays_open_delays_no_other_pod() -> None:
     assert owners(now.ledger) == {(0,): "", (1,): "train"}
 
 
-def confirmed(**pods: int) -> tuple[Current, FakeResources]:
+def confirmed(**pods: int) -> tuple[LedgerStore, FakeResources]:
     """A node on which these pods have had their chips for long."""
     shown = {name: ids(chip) for name, chip in pods.items()}
     now = current(*(pod(name, [chip], chip) for name, chip in pods.items()))
@@ -357,13 +362,13 @@ async def test_passes_that_were_disturbed_each_time_have_not_found_all_as_it_was
     None
 ):
     now, resources = confirmed(train=0)
-    traffic = Traffic(lambda: 0.0)
+    activity = AllocateActivity(lambda: 0.0)
 
     def another_line_is_served() -> None:
-        with traffic.allocating():
+        with activity.allocating():
             pass
 
-    task = asyncio.create_task(reconciler(now, resources, traffic).run())
+    task = asyncio.create_task(reconciler(now, resources, activity).run())
     await asyncio.sleep(6)
     resources.meanwhile["train"] = another_line_is_served
     resources.kubelet, resources.shown["train"] = "second", ()
@@ -382,7 +387,7 @@ async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
     await asyncio.sleep(300)
     resources.reads.clear()
 
-    now.apply(PodSeen(pod("more", [1], 1, phase="Succeeded")))
+    now.apply(PodUpdated(pod("more", [1], 1, phase="Succeeded")))
     await asyncio.sleep(15)
     await ended(task)
 
@@ -392,7 +397,7 @@ async def test_a_change_is_followed_by_passes_of_the_usual_pace() -> None:
 @pytest.mark.looptime
 async def test_a_pod_that_was_served_by_another_is_found_within_a_period() -> None:
     now, resources = confirmed(train=0)
-    now.apply(PodSeen(pod("foreign", [1], 1)))
+    now.apply(PodUpdated(pod("foreign", [1], 1)))
     task = asyncio.create_task(reconciler(now, resources).run())
     await asyncio.sleep(300)
 

@@ -9,10 +9,10 @@ import pytest
 
 from agent.devices.reading import ChipDetails, Reading, SwitchFault
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look, step
-from agent.health.findings import Findings, Separated
+from agent.health.conditions import Health, ReadingTaken, step
+from agent.health.findings import Findings, SeparatedNames
 from agent.report import content
-from agent.report.content import NodeMarks, NodePatch, Picture
+from agent.report.content import NodeMarks, NodePatch, NodeReport
 from kube.objects import Meta, Node
 from scheduler_core.products.table import ATLAS_800_TRAINING, by_key
 from scheduler_core.wire import deviceinfo, inventory
@@ -37,7 +37,7 @@ def seen(text: str, *before: str) -> tuple[Reading, Health]:
     reading = file.parse(text)
     for now, each in enumerate((*before, text)):
         reading = file.parse(each)
-        health, _ = step(health, Look(reading=reading), float(now))
+        health, _ = step(health, ReadingTaken(reading=reading), float(now))
     return reading, health
 
 
@@ -46,9 +46,9 @@ def drawn(
     *before: str,
     taken: tuple[int, ...] = (),
     affinity: Affinity | None = None,
-) -> Picture:
+) -> NodeReport:
     reading, health = seen(text, *before)
-    return content.picture(
+    return content.node_report(
         reading, health, taken=taken, affinity=affinity or Affinity(sequence=0)
     )
 
@@ -57,7 +57,7 @@ GOOD = "product: atlas-800-training\n"
 
 
 def test_a_good_machine_is_wholly_available() -> None:
-    assert drawn(GOOD) == Picture(
+    assert drawn(GOOD) == NodeReport(
         product=ATLAS_800_TRAINING,
         chips=(0, 1, 2, 3, 4, 5, 6, 7),
         chip_name="910A",
@@ -102,7 +102,7 @@ def test_what_is_written_is_what_the_extender_reads() -> None:
     affinity = Affinity(held=(1, 2), releasing=(4,), sequence=7, lost=(2,))
     shown = drawn(TROUBLED, GOOD, taken=(1, 2, 4), affinity=affinity)
 
-    data = content.wanted(shown, update_time=1_700_000_000)
+    data = content.configmap_data(shown, update_time=1_700_000_000)
 
     info = deviceinfo.parse_device_info(data["DeviceInfoCfg"], ATLAS_800_TRAINING)
     assert (info.available, info.unhealthy, info.update_time) == (
@@ -139,9 +139,9 @@ def as_text(data: Mapping[str, str]) -> str:
     ],
 )
 def test_the_configmap_byte_for_byte(
-    name: str, shown: Picture, pytestconfig: pytest.Config
+    name: str, shown: NodeReport, pytestconfig: pytest.Config
 ) -> None:
-    text = as_text(content.wanted(shown, update_time=1_700_000_000))
+    text = as_text(content.configmap_data(shown, update_time=1_700_000_000))
 
     if pytestconfig.getoption("--update-golden"):
         (GOLDEN / name).write_text(text)
@@ -150,7 +150,7 @@ def test_the_configmap_byte_for_byte(
 
 @pytest.mark.seed("000-07")
 def test_the_list_has_the_format_of_the_seed() -> None:
-    data = content.wanted(drawn(GOOD, taken=(0,)), update_time=1)
+    data = content.configmap_data(drawn(GOOD, taken=(0,)), update_time=1)
 
     listed = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     assert listed["huawei.com/Ascend910"] == (
@@ -233,8 +233,8 @@ A3 = Reading(
 )
 
 
-def of_a3(reading: Reading = A3) -> Picture:
-    health, _ = step(Health(), Look(reading=reading), 0.0)
+def of_a3(reading: Reading = A3) -> NodeReport:
+    health, _ = step(Health(), ReadingTaken(reading=reading), 0.0)
     event = SwitchEvent(
         event_type=0,
         code="[0x08520003,na,npu,na]",
@@ -247,7 +247,7 @@ def of_a3(reading: Reading = A3) -> Picture:
         time_ms=5,
     )
     findings = Findings(
-        separated=Separated(text="Ascend910-15"),
+        separated=SeparatedNames(text="Ascend910-15"),
         upgrades=(
             UpgradeReason(
                 chip=15,
@@ -259,7 +259,7 @@ def of_a3(reading: Reading = A3) -> Picture:
         ),
         switch=SwitchInfo(events=(event,), level="SeparateFault"),
     )
-    return content.picture(
+    return content.node_report(
         reading,
         health,
         taken=(),
@@ -274,8 +274,8 @@ def test_the_keys_of_faults_byte_for_byte(
 ) -> None:
     shown = of_a3()
     if name == "configmap-separated.txt":  # a server without switches of its own
-        shown = replace(drawn(GOOD), separated=Separated(text="Ascend910-3"))
-    text = as_text(content.wanted(shown, update_time=1_700_000_000))
+        shown = replace(drawn(GOOD), separated=SeparatedNames(text="Ascend910-3"))
+    text = as_text(content.configmap_data(shown, update_time=1_700_000_000))
 
     if pytestconfig.getoption("--update-golden"):
         (GOLDEN / name).write_text(text)

@@ -11,7 +11,7 @@ import pytest
 from agent.report.owner import Owner
 from kube import configmaps
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.errors import KubeError
 from kube.objects import OwnerReference
 from sandbox.apiclient import ApiClient, Object
@@ -64,7 +64,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(direct(server.url)) as client:
+    async with Client(from_url(server.url)) as client:
         yield client
 
 
@@ -112,7 +112,7 @@ async def test_without_an_owner_the_reason_is_logged_once(
 
 
 async def test_an_api_server_that_is_away_is_asked_again(server: ApiServer) -> None:
-    async with Client(direct(server.url)) as client:
+    async with Client(from_url(server.url)) as client:
         ours = owner(client, "agent-x")
         await server.pause()
         with pytest.raises(KubeError):

@@ -10,7 +10,7 @@ import pytest
 from agent.report import content, schedule
 from kube import configmaps, nodes
 from kube.client import Client
-from kube.credentials import direct
+from kube.credentials import from_url
 from kube.objects import ConfigMap, Node
 from sandbox.apiserver import ApiServer
 from scheduler_core.wire import deviceinfo
@@ -39,7 +39,7 @@ async def server() -> AsyncIterator[ApiServer]:
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
     """The administrator's, and the reporters'."""
-    async with Client(direct(server.url)) as made:
+    async with Client(from_url(server.url)) as made:
         await create_node(made)
         yield made
 
@@ -52,7 +52,7 @@ async def test_the_first_picture_makes_the_configmap(client: Client) -> None:
         world.reporter.publish(ONE)
         found = await world.standing(ONE)
 
-        assert found.data == content.wanted(ONE, update_time=1000)
+        assert found.data == content.configmap_data(ONE, update_time=1000)
         assert found.metadata.labels == {"mx-consumer-cim": "true"}
         assert found.metadata.annotations == {"ascend-affinity/writer": "me"}
         assert world.reporter.problem() is None
@@ -105,7 +105,7 @@ async def test_a_deleted_configmap_is_made_again(client: Client) -> None:
 
         found = await world.standing(ONE)
 
-        assert found.data == content.wanted(ONE, update_time=1000)
+        assert found.data == content.configmap_data(ONE, update_time=1000)
         assert world.metric("report_restored_total") == 1
 
 
@@ -122,7 +122,9 @@ async def test_the_administrators_key_comes_back_if_it_was_removed(
             there = found and "ManuallySeparateNPU" in (found.data or {})
             return found if there else None
 
-        assert (await eventually(back)).data == content.wanted(ONE, update_time=1000)
+        assert (await eventually(back)).data == content.configmap_data(
+            ONE, update_time=1000
+        )
 
 
 async def test_the_heartbeat_renews_the_time(client: Client) -> None:
@@ -176,7 +178,7 @@ async def test_a_second_agent_is_noticed_not_fought_and_replaced_when_it_goes(
             await asyncio.sleep(0.1)
             await second.standing(TWO)
             assert first.metric("report_writes_total", outcome="ok") == 1
-        await second.reporter.farewell()
+        await second.reporter.release_configmap()
 
         await first.standing(drawn(3))
 
@@ -217,11 +219,11 @@ async def test_while_the_node_is_anothers_nothing_is_said_about_it(
         world.reporter.publish(ONE)
         await world.standing(ONE)
 
-        world.reporter.hush(is_silent=True)
+        world.reporter.set_silent(is_silent=True)
         world.reporter.publish(TWO)
         await asyncio.sleep(1.2)  # longer than between two writes
         await world.standing(ONE)
-        world.reporter.hush(is_silent=False)
+        world.reporter.set_silent(is_silent=False)
 
         await world.standing(TWO)
 
@@ -243,13 +245,13 @@ async def test_a_farewell_to_nobody_is_no_failure(
     client: Client, server: ApiServer
 ) -> None:
     async with reporting(client) as world:
-        await world.reporter.farewell()
+        await world.reporter.release_configmap()
         assert await world.configmap() is None
         world.reporter.publish(ONE)
         await world.standing(ONE)
         await server.pause()
 
-        await world.reporter.farewell()
+        await world.reporter.release_configmap()
 
 
 MARKS = content.node_marks(ONE)

@@ -6,25 +6,25 @@ from dataclasses import replace
 import pytest
 
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look
+from agent.health.conditions import Health, ReadingTaken
 from agent.health.conditions import step as health_step
-from agent.health.findings import Separated
+from agent.health.findings import SeparatedNames
 from agent.report import content, schedule
-from agent.report.content import Picture
+from agent.report.content import NodeReport
 from agent.report.schedule import (
-    Drawn,
-    Failed,
-    Hushed,
-    Landed,
+    ConfigMapDeleted,
+    ConfigMapSeen,
+    ReportChanged,
     Restoring,
     RivalAppeared,
     RivalVanished,
-    Seen,
+    SilenceChanged,
     State,
+    StoredConfigMap,
     Tick,
-    Vanished,
-    Watched,
     Write,
+    WriteFailed,
+    WriteSucceeded,
 )
 from scheduler_core.wire import deviceinfo
 from scheduler_core.wire.deviceinfo import LABELS, Affinity
@@ -32,31 +32,31 @@ from scheduler_core.wire.deviceinfo import LABELS, Affinity
 HEARTBEAT_S = 300.0
 
 
-def drawn(sequence: int) -> Picture:
+def drawn(sequence: int) -> NodeReport:
     reading = file.parse("product: atlas-800-training\n")
-    health, _ = health_step(Health(), Look(reading=reading), 0.0)
+    health, _ = health_step(Health(), ReadingTaken(reading=reading), 0.0)
     affinity = Affinity(sequence=sequence)
-    return content.picture(reading, health, taken=(), affinity=affinity)
+    return content.node_report(reading, health, taken=(), affinity=affinity)
 
 
 ONE, TWO = drawn(1), drawn(2)
 OURS: Mapping[str, str] = {"DeviceInfoCfg": "a", "AscendAffinity": "b"}
-SEALED: Mapping[str, str] = content.wanted(ONE, update_time=1000)
+SEALED: Mapping[str, str] = content.configmap_data(ONE, update_time=1000)
 STANDING: Mapping[str, str] = {**OURS, "ManuallySeparateNPU": "Ascend910-3"}
 
 START = State(me="me", heartbeat_s=HEARTBEAT_S)
 
 
-def seen(version: int, *, writer: str = "me", **data: str) -> Seen:
-    return Seen(
+def seen(version: int, *, writer: str = "me", **data: str) -> StoredConfigMap:
+    return StoredConfigMap(
         data={**STANDING, **data}, labels=LABELS, writer=writer, version=version
     )
 
 
 def published(at: float = 0.0) -> State:
     """ONE was written at version 10."""
-    state, _ = schedule.step(START, Drawn(ONE), at)
-    state, effects = schedule.step(state, Landed(ONE, OURS, seen(10)), at)
+    state, _ = schedule.step(START, ReportChanged(ONE), at)
+    state, effects = schedule.step(state, WriteSucceeded(ONE, OURS, seen(10)), at)
     assert effects == ()
     return state
 
@@ -67,30 +67,32 @@ def test_nothing_is_written_before_there_is_something_to_say() -> None:
 
 
 def test_the_first_picture_is_written_at_once() -> None:
-    _, effects = schedule.step(START, Drawn(ONE), 5.0)
+    _, effects = schedule.step(START, ReportChanged(ONE), 5.0)
 
     assert effects == (Write(ONE),)
 
 
 def test_a_predecessors_configmap_is_taken_over_without_ado() -> None:
-    state, effects = schedule.step(START, Watched(seen(7, writer="predecessor")), 0.0)
+    state, effects = schedule.step(
+        START, ConfigMapSeen(seen(7, writer="predecessor")), 0.0
+    )
     assert effects == ()
 
-    _, effects = schedule.step(state, Drawn(ONE), 0.0)
+    _, effects = schedule.step(state, ReportChanged(ONE), 0.0)
 
     assert effects == (Write(ONE),)
 
 
 def test_the_first_change_after_a_quiet_while_is_written_at_once() -> None:
-    _, effects = schedule.step(published(), Drawn(TWO), 1.0)
+    _, effects = schedule.step(published(), ReportChanged(TWO), 1.0)
 
     assert effects == (Write(TWO),)
 
 
 def test_changes_within_a_second_are_written_together() -> None:
-    state, effects = schedule.step(published(), Drawn(drawn(3)), 0.3)
+    state, effects = schedule.step(published(), ReportChanged(drawn(3)), 0.3)
     assert effects == ()
-    state, effects = schedule.step(state, Drawn(TWO), 0.6)
+    state, effects = schedule.step(state, ReportChanged(TWO), 0.6)
     assert effects == ()
     assert schedule.due_at(state) == 1.0
 
@@ -102,15 +104,15 @@ def test_changes_within_a_second_are_written_together() -> None:
 def test_a_chip_that_breaks_does_not_wait_for_the_second_to_be_over() -> None:
     broken = replace(TWO, info=replace(TWO.info, unhealthy=(3,)))
 
-    state, effects = schedule.step(published(at=0.0), Drawn(broken), 0.1)
+    state, effects = schedule.step(published(at=0.0), ReportChanged(broken), 0.1)
 
     assert effects == ()
     assert schedule.due_at(state) == schedule.URGENT_SPACING_S
 
 
 def test_a_change_that_is_taken_back_in_time_is_not_written() -> None:
-    state, _ = schedule.step(published(), Drawn(TWO), 0.3)
-    state, _ = schedule.step(state, Drawn(ONE), 0.6)
+    state, _ = schedule.step(published(), ReportChanged(TWO), 0.3)
+    state, _ = schedule.step(state, ReportChanged(ONE), 0.6)
 
     assert schedule.due_at(state) == HEARTBEAT_S
 
@@ -125,10 +127,10 @@ def test_the_heartbeat_renews_what_stands_there() -> None:
 
 
 def test_after_a_failure_nothing_is_written_before_the_pause_is_over() -> None:
-    state, _ = schedule.step(START, Drawn(ONE), 0.0)
-    state, effects = schedule.step(state, Failed(4.0), 0.0)
+    state, _ = schedule.step(START, ReportChanged(ONE), 0.0)
+    state, effects = schedule.step(state, WriteFailed(4.0), 0.0)
     assert effects == ()
-    state, effects = schedule.step(state, Drawn(TWO), 3.0)
+    state, effects = schedule.step(state, ReportChanged(TWO), 3.0)
     assert effects == ()
     assert schedule.due_at(state) == 4.0
 
@@ -140,7 +142,7 @@ def test_after_a_failure_nothing_is_written_before_the_pause_is_over() -> None:
 def test_a_heartbeat_that_failed_is_tried_again_after_the_pause() -> None:
     state, _ = schedule.step(published(), Tick(), HEARTBEAT_S)
 
-    state, _ = schedule.step(state, Failed(2.0), HEARTBEAT_S + 10)
+    state, _ = schedule.step(state, WriteFailed(2.0), HEARTBEAT_S + 10)
 
     assert schedule.due_at(state) == HEARTBEAT_S + 12
 
@@ -158,8 +160,8 @@ def test_a_heartbeat_that_failed_is_tried_again_after_the_pause() -> None:
         ),
     ],
 )
-def test_what_was_edited_by_hand_is_restored(there: Seen, what: str) -> None:
-    _, effects = schedule.step(published(), Watched(there), 5.0)
+def test_what_was_edited_by_hand_is_restored(there: StoredConfigMap, what: str) -> None:
+    _, effects = schedule.step(published(), ConfigMapSeen(there), 5.0)
 
     assert effects == (Restoring(what), Write(ONE))
 
@@ -167,7 +169,7 @@ def test_what_was_edited_by_hand_is_restored(there: Seen, what: str) -> None:
 def test_an_administrators_keys_are_no_reason_to_write() -> None:
     there = seen(11, ManuallySeparateNPU="", Note="do not touch")
 
-    state, effects = schedule.step(published(), Watched(there), 5.0)
+    state, effects = schedule.step(published(), ConfigMapSeen(there), 5.0)
 
     assert effects == ()
     assert schedule.due_at(state) == HEARTBEAT_S
@@ -176,42 +178,44 @@ def test_an_administrators_keys_are_no_reason_to_write() -> None:
 def test_the_administrators_key_comes_back_empty_unless_it_was_set_meanwhile() -> None:
     there = replace(seen(11), data=OURS)
 
-    _, effects = schedule.step(published(), Watched(there), 5.0)
+    _, effects = schedule.step(published(), ConfigMapSeen(there), 5.0)
 
     assert effects == (Restoring("ManuallySeparateNPU"), Write(ONE, manual_at=11))
 
 
 def test_a_deleted_configmap_is_made_again() -> None:
-    _, effects = schedule.step(published(), Vanished(), 5.0)
+    _, effects = schedule.step(published(), ConfigMapDeleted(), 5.0)
 
     assert effects == (Restoring("deleted"), Write(ONE))
 
 
 def test_two_deletions_within_a_second_are_answered_in_turn() -> None:
-    state, _ = schedule.step(published(), Vanished(), 5.0)
-    state, _ = schedule.step(state, Landed(ONE, OURS, seen(20)), 5.0)
+    state, _ = schedule.step(published(), ConfigMapDeleted(), 5.0)
+    state, _ = schedule.step(state, WriteSucceeded(ONE, OURS, seen(20)), 5.0)
 
-    state, effects = schedule.step(state, Vanished(), 5.1)
+    state, effects = schedule.step(state, ConfigMapDeleted(), 5.1)
 
     assert effects == (Restoring("deleted"),)
     assert schedule.due_at(state) == 6.0
 
 
 def test_a_deletion_before_the_first_write_is_nothing_to_mend() -> None:
-    assert schedule.step(START, Vanished(), 0.0) == (START, ())
+    assert schedule.step(START, ConfigMapDeleted(), 0.0) == (START, ())
 
 
 def test_an_old_event_is_not_mistaken_for_a_change() -> None:
-    old = Watched(seen(9, writer="predecessor", DeviceInfoCfg="old"))
+    old = ConfigMapSeen(seen(9, writer="predecessor", DeviceInfoCfg="old"))
 
     assert schedule.step(published(), old, 5.0) == (published(), ())
 
 
 def test_our_own_write_whose_answer_was_lost_is_no_edit() -> None:
-    state, _ = schedule.step(published(), Drawn(TWO), 5.0)
-    state, _ = schedule.step(state, Failed(2.0), 5.0)
+    state, _ = schedule.step(published(), ReportChanged(TWO), 5.0)
+    state, _ = schedule.step(state, WriteFailed(2.0), 5.0)
 
-    state, effects = schedule.step(state, Watched(seen(11, DeviceInfoCfg="c")), 5.1)
+    state, effects = schedule.step(
+        state, ConfigMapSeen(seen(11, DeviceInfoCfg="c")), 5.1
+    )
     assert effects == ()
 
     _, effects = schedule.step(state, Tick(), 7.0)
@@ -220,21 +224,21 @@ def test_our_own_write_whose_answer_was_lost_is_no_edit() -> None:
 
 def yielding(at: float = 5.0) -> State:
     """Another agent wrote at version 11."""
-    rival = Watched(seen(11, writer="other", DeviceInfoCfg="theirs"))
+    rival = ConfigMapSeen(seen(11, writer="other", DeviceInfoCfg="theirs"))
     state, effects = schedule.step(published(), rival, at)
     assert effects == (RivalAppeared("other"),)
     return state
 
 
 def test_a_second_agent_is_noticed_and_not_fought() -> None:
-    state, effects = schedule.step(yielding(), Drawn(TWO), 100.0)
+    state, effects = schedule.step(yielding(), ReportChanged(TWO), 100.0)
 
     assert effects == ()
     assert schedule.due_at(state) == 5.0 + 3 * HEARTBEAT_S
 
 
 def test_each_sign_of_life_of_the_second_agent_extends_the_silence() -> None:
-    again = Watched(seen(12, writer="other"))
+    again = ConfigMapSeen(seen(12, writer="other"))
 
     state, effects = schedule.step(yielding(), again, 305.0)
 
@@ -243,7 +247,7 @@ def test_each_sign_of_life_of_the_second_agent_extends_the_silence() -> None:
 
 
 def test_a_third_agent_is_noticed_too() -> None:
-    _, effects = schedule.step(yielding(), Watched(seen(12, writer="third")), 6.0)
+    _, effects = schedule.step(yielding(), ConfigMapSeen(seen(12, writer="third")), 6.0)
 
     assert effects == (RivalAppeared("third"),)
 
@@ -256,7 +260,7 @@ def test_a_second_agent_that_fell_silent_is_replaced() -> None:
 
 
 def test_a_second_agent_that_took_its_name_away_is_replaced_at_once() -> None:
-    gone = Watched(seen(12, writer="", DeviceInfoCfg="theirs"))
+    gone = ConfigMapSeen(seen(12, writer="", DeviceInfoCfg="theirs"))
 
     _, effects = schedule.step(yielding(), gone, 6.0)
 
@@ -264,7 +268,7 @@ def test_a_second_agent_that_took_its_name_away_is_replaced_at_once() -> None:
 
 
 def test_a_second_agent_whose_configmap_was_deleted_is_replaced_at_once() -> None:
-    _, effects = schedule.step(yielding(), Vanished(), 6.0)
+    _, effects = schedule.step(yielding(), ConfigMapDeleted(), 6.0)
 
     assert effects == (RivalVanished("other"), Write(ONE))
 
@@ -273,14 +277,22 @@ def test_of_two_agents_exactly_one_goes_on() -> None:
     """Both start together; whoever wrote last stays, in whichever order they look."""
     first = replace(START, me="first")
     second = replace(START, me="second")
-    first, _ = schedule.step(first, Drawn(ONE), 0.0)
-    second, _ = schedule.step(second, Drawn(ONE), 0.0)
-    first, _ = schedule.step(first, Landed(ONE, OURS, seen(10, writer="first")), 0.0)
-    second, _ = schedule.step(second, Landed(ONE, OURS, seen(11, writer="second")), 0.1)
+    first, _ = schedule.step(first, ReportChanged(ONE), 0.0)
+    second, _ = schedule.step(second, ReportChanged(ONE), 0.0)
+    first, _ = schedule.step(
+        first, WriteSucceeded(ONE, OURS, seen(10, writer="first")), 0.0
+    )
+    second, _ = schedule.step(
+        second, WriteSucceeded(ONE, OURS, seen(11, writer="second")), 0.1
+    )
 
     for version, writer in ((10, "first"), (11, "second")):
-        first, _ = schedule.step(first, Watched(seen(version, writer=writer)), 0.2)
-        second, _ = schedule.step(second, Watched(seen(version, writer=writer)), 0.2)
+        first, _ = schedule.step(
+            first, ConfigMapSeen(seen(version, writer=writer)), 0.2
+        )
+        second, _ = schedule.step(
+            second, ConfigMapSeen(seen(version, writer=writer)), 0.2
+        )
 
     assert (first.rival, second.rival) == ("second", "")
 
@@ -293,15 +305,17 @@ def sealed(available: int, update_time: int) -> str:
 
 def published_sealed() -> State:
     """ONE was written at version 10, with a CheckCode that is right."""
-    state, _ = schedule.step(START, Drawn(ONE), 0.0)
-    found = Seen(data=SEALED, labels=LABELS, writer="me", version=10)
-    state, _ = schedule.step(state, Landed(ONE, SEALED, found), 0.0)
+    state, _ = schedule.step(START, ReportChanged(ONE), 0.0)
+    found = StoredConfigMap(data=SEALED, labels=LABELS, writer="me", version=10)
+    state, _ = schedule.step(state, WriteSucceeded(ONE, SEALED, found), 0.0)
     return state
 
 
-def changed(version: int, text: str, *, writer: str = "me") -> Watched:
+def changed(version: int, text: str, *, writer: str = "me") -> ConfigMapSeen:
     data = {**SEALED, "DeviceInfoCfg": text}
-    return Watched(Seen(data=data, labels=LABELS, writer=writer, version=version))
+    return ConfigMapSeen(
+        StoredConfigMap(data=data, labels=LABELS, writer=writer, version=version)
+    )
 
 
 @pytest.mark.parametrize("writer", ["me", ""])  # it patches, or it replaces
@@ -358,27 +372,27 @@ def test_a_nameless_program_that_has_gone_is_replaced() -> None:
     assert schedule.due_at(again) == 305.0 + 3 * HEARTBEAT_S
     _, effects = schedule.step(again, Tick(), 305.0 + 3 * HEARTBEAT_S)
     assert effects == (RivalVanished(schedule.NAMELESS), Write(ONE))
-    _, effects = schedule.step(again, Vanished(), 306.0)
+    _, effects = schedule.step(again, ConfigMapDeleted(), 306.0)
     assert effects == (RivalVanished(schedule.NAMELESS), Write(ONE))
 
 
 def test_a_node_that_is_anothers_is_not_reported() -> None:
-    silent, _ = schedule.step(published(), Hushed(is_silent=True), 1.0)
-    silent, effects = schedule.step(silent, Drawn(TWO), 100.0)
+    silent, _ = schedule.step(published(), SilenceChanged(is_silent=True), 1.0)
+    silent, effects = schedule.step(silent, ReportChanged(TWO), 100.0)
 
     assert (schedule.due_at(silent), effects) == (None, ())
-    _, effects = schedule.step(silent, Hushed(is_silent=False), 200.0)
+    _, effects = schedule.step(silent, SilenceChanged(is_silent=False), 200.0)
     assert effects == (Write(TWO),)
 
 
-def separating(text: str, read: str | None) -> Picture:
-    return replace(ONE, separated=Separated(text=text, read=read))
+def separating(text: str, read: str | None) -> NodeReport:
+    return replace(ONE, separated=SeparatedNames(text=text, read=read))
 
 
 def test_chips_are_named_over_the_text_that_was_read() -> None:
     wished = separating("Ascend910-3,Ascend910-4", "Ascend910-3")
 
-    _, effects = schedule.step(published(), Drawn(wished), 10.0)
+    _, effects = schedule.step(published(), ReportChanged(wished), 10.0)
 
     assert effects == (Write(wished, manual_at=10),)
 
@@ -386,9 +400,9 @@ def test_chips_are_named_over_the_text_that_was_read() -> None:
 def test_chips_are_not_named_over_a_text_that_was_written_since() -> None:
     wished = separating("Ascend910-3,Ascend910-4", "Ascend910-3")
     edited = seen(11, ManuallySeparateNPU="Ascend910-7")
-    state, _ = schedule.step(published(), Watched(edited), 9.0)
+    state, _ = schedule.step(published(), ConfigMapSeen(edited), 9.0)
 
-    _, effects = schedule.step(state, Drawn(wished), 10.0)
+    _, effects = schedule.step(state, ReportChanged(wished), 10.0)
 
     # all else is, and the edit is in the next picture
     assert effects == (Write(wished),)
@@ -396,9 +410,9 @@ def test_chips_are_not_named_over_a_text_that_was_written_since() -> None:
 
 def test_a_text_that_stands_as_it_should_is_left_alone() -> None:
     read = separating("Ascend910-3", "Ascend910-3")
-    state, effects = schedule.step(published(), Drawn(read), 10.0)
+    state, effects = schedule.step(published(), ReportChanged(read), 10.0)
     assert effects == (Write(read),)
 
-    state, _ = schedule.step(state, Landed(read, OURS, seen(12)), 10.0)
+    state, _ = schedule.step(state, WriteSucceeded(read, OURS, seen(12)), 10.0)
 
     assert schedule.due_at(state) == 10.0 + HEARTBEAT_S

@@ -16,19 +16,19 @@ from hypothesis.stateful import (
 )
 
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look
+from agent.health.conditions import Health, ReadingTaken
 from agent.health.conditions import step as health_step
 from agent.report import schedule
-from agent.report.content import Picture, picture
+from agent.report.content import NodeReport, node_report
 from agent.report.schedule import (
-    Drawn,
+    ConfigMapDeleted,
     Event,
-    Failed,
-    Landed,
-    Seen,
+    ReportChanged,
     State,
+    StoredConfigMap,
     Tick,
-    Vanished,
+    WriteFailed,
+    WriteSucceeded,
 )
 from scheduler_core.wire.deviceinfo import LABELS, Affinity
 
@@ -37,13 +37,13 @@ AGENTS = ("first", "second")
 agents = st.sampled_from(AGENTS)
 
 
-def drawn(sequence: int) -> Picture:
+def drawn(sequence: int) -> NodeReport:
     reading = file.parse("product: atlas-800-training\n")
-    health, _ = health_step(Health(), Look(reading=reading), 0.0)
-    return picture(reading, health, taken=(), affinity=Affinity(sequence=sequence))
+    health, _ = health_step(Health(), ReadingTaken(reading=reading), 0.0)
+    return node_report(reading, health, taken=(), affinity=Affinity(sequence=sequence))
 
 
-PICTURES = [drawn(sequence) for sequence in range(3)]
+REPORTS = [drawn(sequence) for sequence in range(3)]
 
 
 class Agents(RuleBasedStateMachine):
@@ -53,7 +53,7 @@ class Agents(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.version = 1
-        self.stored: Seen | None = None
+        self.stored: StoredConfigMap | None = None
         self.states: dict[str, State] = {}
         self.unseen: dict[str, list[Event]] = {name: [] for name in AGENTS}
 
@@ -64,24 +64,28 @@ class Agents(RuleBasedStateMachine):
 
     # The API server
 
-    def store(self, stored: Seen | None) -> None:
+    def store(self, stored: StoredConfigMap | None) -> None:
         self.version += 1
         if stored is not None:
             stored = replace(stored, version=self.version)
         self.stored = stored
-        news: Event = Vanished() if stored is None else schedule.Watched(stored)
+        news: Event = (
+            ConfigMapDeleted() if stored is None else schedule.ConfigMapSeen(stored)
+        )
         for unseen in self.unseen.values():
             unseen.append(news)
 
-    def write(self, name: str, write: schedule.Write) -> Landed:
-        data = {"DeviceInfoCfg": f"{name} {write.picture.affinity.sequence} {self.now}"}
+    def write(self, name: str, write: schedule.Write) -> WriteSucceeded:
+        data = {"DeviceInfoCfg": f"{name} {write.report.affinity.sequence} {self.now}"}
         kept = dict(self.stored.data) if self.stored else {"ManuallySeparateNPU": ""}
         if write.manual_at:
             kept["ManuallySeparateNPU"] = ""
-        seen = Seen(data={**kept, **data}, labels=LABELS, writer=name, version=0)
-        self.store(seen)
+        stored = StoredConfigMap(
+            data={**kept, **data}, labels=LABELS, writer=name, version=0
+        )
+        self.store(stored)
         assert self.stored is not None
-        return Landed(write.picture, data, self.stored)
+        return WriteSucceeded(write.report, data, self.stored)
 
     # The agents
 
@@ -89,11 +93,13 @@ class Agents(RuleBasedStateMachine):
         self.states[name], effects = schedule.step(self.states[name], what, self.now)
         for effect in effects:
             if isinstance(effect, schedule.Write):
-                self.feed(name, Failed(2.0) if outage else self.write(name, effect))
+                self.feed(
+                    name, WriteFailed(2.0) if outage else self.write(name, effect)
+                )
 
-    @rule(name=agents, shown=st.sampled_from(PICTURES), outage=st.booleans())
-    def draw(self, name: str, shown: Picture, *, outage: bool) -> None:
-        self.feed(name, Drawn(shown), outage=outage)
+    @rule(name=agents, shown=st.sampled_from(REPORTS), outage=st.booleans())
+    def draw(self, name: str, shown: NodeReport, *, outage: bool) -> None:
+        self.feed(name, ReportChanged(shown), outage=outage)
 
     @rule(name=agents)
     def look(self, name: str) -> None:
@@ -119,7 +125,7 @@ class Agents(RuleBasedStateMachine):
         self.store(None)
 
     def teardown(self) -> None:
-        if not any(state.picture for state in self.states.values()):
+        if not any(state.report for state in self.states.values()):
             return
         for _ in range(100):
             self.now += HEARTBEAT_S / 2
@@ -136,12 +142,12 @@ class Agents(RuleBasedStateMachine):
         active = [
             name
             for name, state in self.states.items()
-            if state.picture and not state.rival
+            if state.report and not state.rival
         ]
-        event(f"{len([s for s in self.states.values() if s.picture])} agents")
+        event(f"{len([s for s in self.states.values() if s.report])} agents")
         assert active == [stored.writer]
         state = self.states[stored.writer]
-        assert state.published == state.picture
+        assert state.published == state.report
         assert state.written is not None
         assert state.written.items() <= stored.data.items()
         assert "ManuallySeparateNPU" in stored.data

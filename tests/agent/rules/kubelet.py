@@ -12,7 +12,7 @@ from agent.claims.events import (
     Refused,
     ResourcesRead,
 )
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.pods import RawContainer
 from tests.agent.node import RESOURCE, ids
 
@@ -27,31 +27,31 @@ def app(name: str, count: int) -> RawContainer:
     return RawContainer(name, limits={RESOURCE: str(count)})
 
 
-def allocate(now: Current, *chips: int) -> tuple[Effect, ...]:
+def allocate(now: LedgerStore, *chips: int) -> tuple[Effect, ...]:
     """The kubelet gives out these chips' ids, and nothing more will be learnt."""
     return now.apply(AllocateAsked(ids(*chips), last_call=True))
 
 
-def mounts(now: Current, *chips: int) -> tuple[int, ...]:
+def mounts(now: LedgerStore, *chips: int) -> tuple[int, ...]:
     """The chips that it is answered with, for each id one."""
     (given,) = [e.hold.chips for e in allocate(now, *chips) if isinstance(e, Granted)]
     return given
 
 
-def identity(now: Current, *chips: int) -> Identity:
+def identity(now: LedgerStore, *chips: int) -> Identity:
     """How the pod that it is for was known."""
     (found,) = [e.identity for e in allocate(now, *chips) if isinstance(e, Counted)]
     return found
 
 
-def refusal(now: Current, *chips: int) -> str:
+def refusal(now: LedgerStore, *chips: int) -> str:
     """Why it is refused."""
     (refused,) = allocate(now, *chips)
     assert isinstance(refused, Refused), refused
     return refused.text
 
 
-def prefers(now: Current, available: tuple[str, ...], size: int) -> tuple[str, ...]:
+def prefers(now: LedgerStore, available: tuple[str, ...], size: int) -> tuple[str, ...]:
     """The ids that it would like to see out of these."""
     (preferred,) = now.apply(PreferenceAsked(available, (), size))
     assert isinstance(preferred, Preferred)
@@ -59,7 +59,7 @@ def prefers(now: Current, available: tuple[str, ...], size: int) -> tuple[str, .
 
 
 def shows(
-    now: Current, name: str, *, quiet: bool = True, **containers: tuple[int, ...]
+    now: LedgerStore, name: str, *, quiet: bool = True, **containers: tuple[int, ...]
 ) -> None:
     """pod-resources shows these chips' ids for the containers of a pod."""
     sequence = now.ledger.sequence
@@ -74,7 +74,7 @@ def shows(
     )
 
 
-def knows_not(now: Current, name: str, *, quiet: bool = True) -> None:
+def knows_not(now: LedgerStore, name: str, *, quiet: bool = True) -> None:
     """pod-resources does not know a pod."""
     sequence = now.ledger.sequence
     now.apply(
@@ -88,7 +88,7 @@ def knows_not(now: Current, name: str, *, quiet: bool = True) -> None:
     )
 
 
-def passes(now: Current, times: int = 1, *, in_use: tuple[int, ...] = ()) -> None:
+def passes(now: LedgerStore, times: int = 1, *, in_use: tuple[int, ...] = ()) -> None:
     """So many quiet passes end, in which pod-resources lists these chips' ids."""
     for _ in range(times):
         listed = {("default", "somebody", "main"): frozenset(ids(*in_use))}

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.claims.annotations import patches
-from agent.claims.events import PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import plan_patches
+from agent.claims.events import PodUpdated
+from agent.claims.store import LedgerStore
 from scheduler_core.wire import annotations, configuration
 from scheduler_core.wire.addresses import Address, Addresses
 from tests.agent.node import RESOURCE, current, pod
@@ -16,17 +16,17 @@ from tests.agent.rules.kubelet import app, init, mounts, shows
 HOST = "10.0.0.1"
 
 
-def written(now: Current) -> dict[str, dict[str, str]]:
+def written(now: LedgerStore) -> dict[str, dict[str, str]]:
     """{pod: the annotations that may be set now}."""
-    found = patches(now.ledger, host_ip=HOST)
+    found = plan_patches(now.ledger, host_ip=HOST)
     return {patch.name: dict(patch.annotations) for patch in found}
 
 
-def land(now: Current, name: str) -> None:
+def land(now: LedgerStore, name: str) -> None:
     """The patch of one pod is acknowledged."""
     before = now.ledger.pods[f"uid-{name}"]
     after = replace(before, annotations={**before.annotations, **written(now)[name]})
-    now.apply(PodSeen(after))
+    now.apply(PodUpdated(after))
 
 
 def test_a_confirmed_pod_says_its_chips_its_ids_and_that_it_was_served() -> None:
@@ -80,7 +80,7 @@ def test_what_an_init_container_alone_had_is_told_too() -> None:
     assert written(now)["train"][annotations.ASCEND_REAL] == "Ascend910-0,Ascend910-1"
 
 
-def swapped() -> Current:
+def swapped() -> LedgerStore:
     """A node where the pod that came second got what was meant for the first."""
     now = current(pod("first", [0, 1], 1), pod("second", [2, 3], 2))
     mounts(now, 0, 1)
@@ -100,14 +100,14 @@ def test_a_swap_begins_with_what_its_holder_really_has() -> None:
     }
 
 
-def devices(now: Current, name: str) -> list[dict[str, str]]:
+def devices(now: LedgerStore, name: str) -> list[dict[str, str]]:
     """The devices that a pod's configuration names, as far as it may be set now."""
     where = Addresses(
         chips={chip: Address(ip=f"192.168.20.{chip}") for chip in range(8)}
     )
     found = {
         patch.name: patch.annotations.get(annotations.CONFIGURATION, "{}")
-        for patch in patches(now.ledger, host_ip=HOST, addresses=where)
+        for patch in plan_patches(now.ledger, host_ip=HOST, addresses=where)
     }
     named: list[dict[str, str]] = json.loads(found.get(name, "{}")).get("devices", [])
     return named

@@ -6,9 +6,9 @@ import pytest
 
 from agent.claims import ledger as ledgers
 from agent.claims import occupancy
-from agent.claims.annotations import affinity
-from agent.claims.events import AllocateAsked, AwaitClaim, PodGone, PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import make_affinity
+from agent.claims.events import AllocateAsked, AwaitClaim, PodDeleted, PodUpdated
+from agent.claims.store import LedgerStore
 from scheduler_core.wire import annotations
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import app, init, mounts, refusal, shows
@@ -33,8 +33,8 @@ def test_a_claim_ends_with_its_pod() -> None:
     gone, ended = pod("gone", [0], 1), pod("ended", [1], 2)
     now = current(gone, ended, pod("waits", [2], 3))
 
-    now.apply(PodGone("uid-gone"))
-    now.apply(PodSeen(replace(ended, phase="Failed")))
+    now.apply(PodDeleted("uid-gone"))
+    now.apply(PodUpdated(replace(ended, phase="Failed")))
 
     assert mounts(now, 0) == (2,)
 
@@ -47,7 +47,7 @@ def test_what_is_left_of_a_claim_ends_with_its_pod_though_chips_are_still_held()
     mounts(now, 0)
     shows(now, "half", one=(0,))
 
-    now.apply(PodSeen(replace(half, phase="Failed")))
+    now.apply(PodUpdated(replace(half, phase="Failed")))
 
     assert mounts(now, 1) == (2,)
 
@@ -103,7 +103,7 @@ def test_other_ids_than_those_of_its_init_containers_disprove_a_pod() -> None:
     train = pod("train", [4], 1, containers=[init("prepare", 1), app("main", 1)])
     now = current(train)
     assert mounts(now, 6) == (4,)
-    now.apply(PodSeen(pod("other", [2], 2)))
+    now.apply(PodUpdated(pod("other", [2], 2)))
 
     assert mounts(now, 7) == (2,)
     assert mounts(now, 6) == (4,)
@@ -123,27 +123,27 @@ def test_after_a_restart_new_holds_are_counted_on_from_the_old() -> None:
 
     now = current()
     now.replace(ledgers.restore(now.ledger, before.ledger.holds.values()))
-    now.apply(PodSeen(pod("second", [1], 2)))
+    now.apply(PodUpdated(pod("second", [1], 2)))
     mounts(now, 1)
 
-    assert affinity(now.ledger).held == (0, 1)
-    assert affinity(now.ledger).sequence == 2
+    assert make_affinity(now.ledger).held == (0, 1)
+    assert make_affinity(now.ledger).sequence == 2
 
 
-def lost(now: Current, *names: str) -> None:
+def lost(now: LedgerStore, *names: str) -> None:
     """The kubelet shows these running pods without the devices that they have."""
     for name in names:
         shows(now, name, main=())
 
 
-def served(*names: str) -> Current:
+def served(*names: str) -> LedgerStore:
     """A node of running pods with one chip each, in order from chip 0."""
     now = current()
     for chip, name in enumerate(names):
         each = pod(name, [chip], chip + 1, phase="Running")
         if name == "reader":
             each = replace(each, shape=replace(each.shape, reads_annotation=True))
-        now.apply(PodSeen(each))
+        now.apply(PodUpdated(each))
         assert mounts(now, chip) == (chip,)
         shows(now, name, main=(chip,))
     return now
@@ -161,7 +161,7 @@ def test_it_is_thought_of_only_when_no_claim_has_come() -> None:
     lost(now, "train")
 
     waits = now.apply(AllocateAsked(ids(6), last_call=False))
-    now.apply(PodSeen(pod("next", [3], 9)))
+    now.apply(PodUpdated(pod("next", [3], 9)))
 
     assert waits == (AwaitClaim(1),)
     assert mounts(now, 6) == (3,)
@@ -194,15 +194,15 @@ def test_a_lost_container_with_a_process_on_its_chip_is_not_the_one_who_asks() -
 def test_what_the_kubelet_lost_is_published_until_it_knows_again() -> None:
     now = served("train")
     lost(now, "train")
-    during = affinity(now.ledger).lost
+    during = make_affinity(now.ledger).lost
     mounts(now, 6)
     shows(now, "train", main=(6,))
 
-    assert (during, affinity(now.ledger).lost) == ((0,), ())
+    assert (during, make_affinity(now.ledger).lost) == ((0,), ())
 
 
 def test_a_claim_that_was_served_before_is_no_candidate() -> None:
     now = current(pod("train", [0], annotations=SERVED))
 
     assert "no pod on this node has a claim" in refusal(now, 0)
-    assert occupancy.claimed(now.ledger) == 0b1
+    assert occupancy.claimed_chips(now.ledger) == 0b1

@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from agent.claims.annotations import affinity, patches
-from agent.claims.events import ChipsRead, Identity, PodGone, PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import make_affinity, plan_patches
+from agent.claims.events import ChipsRead, Identity, PodDeleted, PodUpdated
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import RESOURCE, current, pod
 from tests.agent.rules.kubelet import app, identity, mounts, refusal, shows
 
 
-def written(now: Current) -> dict[str, str]:
+def written(now: LedgerStore) -> dict[str, str]:
     """{pod: the claim that is to be written on it now}."""
     return {
         patch.name: patch.annotations[RESOURCE]
-        for patch in patches(now.ledger, host_ip="10.0.0.1")
+        for patch in plan_patches(now.ledger, host_ip="10.0.0.1")
         if RESOURCE in patch.annotations
     }
 
@@ -65,23 +65,23 @@ def test_what_was_chosen_again_is_told_as_held_at_once() -> None:
 
     (chip,) = mounts(now, 0)
 
-    assert affinity(now.ledger).held == (chip,)
+    assert make_affinity(now.ledger).held == (chip,)
 
 
 def test_who_gave_a_chip_up_claims_it_until_whoever_it_was_chosen_for_does() -> None:
     now = current(pod("heir", [2], 2), pod("gone", [1], 1))
     mounts(now, 1)
     shows(now, "heir", main=(1,))
-    now.apply(PodGone("uid-gone"))
+    now.apply(PodDeleted("uid-gone"))
     before = written(now)
     late = pod("late", [3], 3)
-    now.apply(PodSeen(late))
+    now.apply(PodUpdated(late))
     now.apply(ChipsRead(unhealthy=0b11111001, busy=0))
 
     assert mounts(now, 3) == (2,)
     first = written(now)
     chosen = {**late.annotations, RESOURCE: "Ascend910-2"}
-    now.apply(PodSeen(replace(late, annotations=chosen)))
+    now.apply(PodUpdated(replace(late, annotations=chosen)))
 
     assert before == {"heir": "Ascend910-1"}
     assert first == {"late": "Ascend910-2"}
@@ -101,7 +101,7 @@ def test_chips_of_an_unlike_claim_are_not_taken() -> None:
     assert "Ascend910-0 unhealthy" in refusal(now, 0, 1, 2, 3)
 
 
-def full(*claims: NpuPod) -> Current:
+def full(*claims: NpuPod) -> LedgerStore:
     """A node whose chips from 2 on are claimed, and chip 1 is broken."""
     now = current(
         *claims, pod("two", [2, 3], 8, phase="Running"), pod("four", [4, 5, 6, 7], 9)

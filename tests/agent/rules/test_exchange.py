@@ -1,7 +1,7 @@
 """Only equals are interchangeable: rule 3, the agent's half."""
 
 from agent.claims.events import Counted, Identity
-from agent.claims.store import Current
+from agent.claims.store import LedgerStore
 from scheduler_core.wire.pods import NpuPod
 from tests.agent.node import Effects, current, pod
 from tests.agent.rules.kubelet import app, identity, mounts, shows
@@ -12,7 +12,7 @@ def unlike(name: str, chips: list[int], time: int) -> NpuPod:
     return pod(name, chips, time, annotations=policy)
 
 
-def holders(now: Current) -> dict[str, tuple[int, ...]]:
+def holders(now: LedgerStore) -> dict[str, tuple[int, ...]]:
     """{pod: the chips that it is known to hold}."""
     found: dict[str, tuple[int, ...]] = {}
     for hold in now.ledger.holds.values():

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from agent.claims import occupancy
-from agent.claims.events import ChipsRead, PodSeen
-from agent.claims.store import Current
+from agent.claims.events import ChipsRead, PodUpdated
+from agent.claims.store import LedgerStore
 from tests.agent.node import current, ids, pod
 from tests.agent.rules.kubelet import mounts, prefers, shows
 
 EVERY_ID = ids(*range(8))
 
 
-def unhealthy(now: Current) -> tuple[str, ...]:
-    return tuple(name for name, good in occupancy.devices(now.ledger) if not good)
+def unhealthy(now: LedgerStore) -> tuple[str, ...]:
+    return tuple(name for name, good in occupancy.list_devices(now.ledger) if not good)
 
 
 def test_an_id_carries_the_health_of_the_chip_that_was_mounted_for_it() -> None:
@@ -71,7 +71,7 @@ def test_an_id_that_is_in_use_does_not_bring_its_chip_along() -> None:
     now = current(first, pod("second", [1], 2))
     assert mounts(now, 0) == (0,)
     shows(now, "first", main=(0,))
-    now.apply(PodSeen(replace(first, phase="Running")))
+    now.apply(PodUpdated(replace(first, phase="Running")))
 
     assert mounts(now, 0) == (1,)
 
@@ -92,4 +92,4 @@ def test_the_list_has_the_same_ids_whatever_happens() -> None:
     now.apply(ChipsRead(unhealthy=0b1111_0000, busy=0b10))
     mounts(now, 7)
 
-    assert tuple(name for name, _ in occupancy.devices(now.ledger)) == EVERY_ID
+    assert tuple(name for name, _ in occupancy.list_devices(now.ledger)) == EVERY_ID

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from agent.claims import occupancy
-from agent.claims.annotations import affinity
-from agent.claims.events import Noted, PassEnded, PodGone, PodSeen
-from agent.claims.store import Current
+from agent.claims.annotations import make_affinity
+from agent.claims.events import Noted, PassEnded, PodDeleted, PodUpdated
+from agent.claims.store import LedgerStore
 from scheduler_core.wire import annotations
 from tests.agent.claims.agent_model import read_again
 from tests.agent.node import Effects, current, pod, restarted
@@ -17,14 +17,14 @@ RUNNING = pod("train", [0, 1], phase="Running")
 def test_without_a_journal_ids_and_claim_stay_reserved_until_the_pod_ends() -> None:
     now = current(RUNNING)
     shows(now, "train", main=(6, 7))
-    during = set(affinity(now.ledger).held)
+    during = set(make_affinity(now.ledger).held)
 
-    now.apply(PodGone("uid-train"))
+    now.apply(PodDeleted("uid-train"))
     knows_not(now, "train")
     now.apply(PassEnded(quiet=True, in_use={}))
 
     assert during == {0, 1, 6, 7}
-    assert affinity(now.ledger).held == ()
+    assert make_affinity(now.ledger).held == ()
 
 
 def test_what_was_published_as_mounted_is_certain_without_a_journal() -> None:
@@ -33,7 +33,7 @@ def test_what_was_published_as_mounted_is_certain_without_a_journal() -> None:
 
     shows(now, "train", main=(6, 7))
 
-    assert affinity(now.ledger).held == (0, 1)
+    assert make_affinity(now.ledger).held == (0, 1)
 
 
 def test_of_several_containers_nothing_is_certain_without_a_journal() -> None:
@@ -45,7 +45,7 @@ def test_of_several_containers_nothing_is_certain_without_a_journal() -> None:
 
     shows(now, "train", one=(6,), two=(1,))
 
-    assert set(affinity(now.ledger).held) == {0, 1, 6}
+    assert set(make_affinity(now.ledger).held) == {0, 1, 6}
 
 
 def test_without_a_journal_no_id_in_use_looks_broken() -> None:
@@ -58,7 +58,7 @@ def test_without_a_journal_no_id_in_use_looks_broken() -> None:
     shows(now, "train", one=(0,), two=(1,))
 
     assert [
-        name for name, healthy in occupancy.devices(now.ledger) if not healthy
+        name for name, healthy in occupancy.list_devices(now.ledger) if not healthy
     ] == []
 
 
@@ -68,7 +68,9 @@ def test_without_a_journal_only_ids_of_no_chip_look_broken() -> None:
 
     shows(now, "train", one=(6,), two=(7,))
 
-    unhealthy = [name for name, healthy in occupancy.devices(now.ledger) if not healthy]
+    unhealthy = [
+        name for name, healthy in occupancy.list_devices(now.ledger) if not healthy
+    ]
     assert unhealthy == ["Ascend910-0", "Ascend910-1"]
 
 
@@ -89,9 +91,9 @@ def test_what_the_journal_holds_is_held() -> None:
 
     now = restarted(before, pod("train", [0, 1]))
 
-    assert affinity(now.ledger).held == (0, 1)
+    assert make_affinity(now.ledger).held == (0, 1)
     shows(now, "train", main=(6, 7))
-    assert occupancy.chips_behind(now.ledger)["Ascend910-6"] == 0b1
+    assert occupancy.map_ids_to_chips(now.ledger)["Ascend910-6"] == 0b1
 
 
 def test_what_an_init_container_had_is_not_missed_by_the_next_agent() -> None:
@@ -106,7 +108,7 @@ def test_what_an_init_container_had_is_not_missed_by_the_next_agent() -> None:
     now = restarted(before, served)
     shows(now, "train", main=(0,))
 
-    assert affinity(now.ledger).lost == ()
+    assert make_affinity(now.ledger).lost == ()
 
 
 def test_an_exchange_that_was_begun_is_finished_for_both() -> None:
@@ -140,7 +142,7 @@ def test_a_circle_of_exchanges_that_was_begun_is_finished_for_all() -> None:
     }
 
 
-def bare() -> tuple[Current, Effects]:
+def bare() -> tuple[LedgerStore, Effects]:
     """A node where a pod runs that was started before any plugin."""
     effects = Effects()
     now = current(RUNNING, effects=effects)
@@ -164,15 +166,15 @@ def test_a_pod_that_runs_without_its_chips_is_named_once() -> None:
 
 def test_its_claim_stays_reserved_until_it_has_ended() -> None:
     now, _ = bare()
-    during = occupancy.claimed(now.ledger)
-    now.apply(PodSeen(replace(RUNNING, phase="Failed")))
+    during = occupancy.claimed_chips(now.ledger)
+    now.apply(PodUpdated(replace(RUNNING, phase="Failed")))
 
-    assert (during, occupancy.claimed(now.ledger)) == (0b11, 0)
+    assert (during, occupancy.claimed_chips(now.ledger)) == (0b11, 0)
 
 
 def test_its_claim_serves_nobody_who_was_not_started_before() -> None:
     now, _ = bare()
-    now.apply(PodSeen(pod("next", [2, 3], 9)))
+    now.apply(PodUpdated(pod("next", [2, 3], 9)))
 
     assert mounts(now, 2, 3) == (2, 3)
 
@@ -191,7 +193,7 @@ def test_a_pod_without_a_claim_may_be_who_asks_so_no_bare_pods_chips_are_given()
 ):
     now, _ = bare()
     around = pod("around", [2, 3])
-    now.apply(PodSeen(replace(around, annotations={})))
+    now.apply(PodUpdated(replace(around, annotations={})))
 
     assert "no pod on this node has a claim for 2" in refusal(now, 2, 3)
 

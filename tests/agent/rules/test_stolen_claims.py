@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.claims.events import PodSeen
+from agent.claims.events import PodUpdated
 from scheduler_core.wire.pods import RawContainer, RawEnv
 from tests.agent.node import RESOURCE, current, pod, slots
 from tests.agent.rules.kubelet import mounts, refusal, shows
@@ -52,7 +52,7 @@ def test_a_claim_of_the_same_size_is_not_exchanged_for_it() -> None:
     now = current(victim, REST, thief)
 
     assert "claimed by another pod before" in refusal(now, 0, 1)
-    now.apply(PodSeen(replace(thief, phase="Failed")))
+    now.apply(PodUpdated(replace(thief, phase="Failed")))
     assert mounts(now, 0, 1) == (0, 1)
 
 
@@ -68,7 +68,7 @@ def test_one_that_mounts_what_it_says_itself_is_refused_though_others_are_free()
 def test_a_claim_that_is_rewritten_comes_behind_those_that_are_there() -> None:
     thief = pod("thief", [7], 1)
     now = current(thief, pod("victim", [0, 1], 100))
-    now.apply(PodSeen(pod("thief", [0], 1)))
+    now.apply(PodUpdated(pod("thief", [0], 1)))
 
     assert mounts(now, 0) == (2,)
     assert mounts(now, 0, 1) == (0, 1)
@@ -77,6 +77,6 @@ def test_a_claim_that_is_rewritten_comes_behind_those_that_are_there() -> None:
 def test_chips_that_a_pod_left_behind_are_no_claim() -> None:
     gone = pod("gone", [0], 1)
     now = current(gone, pod("next", [0], 2))
-    now.apply(PodSeen(replace(gone, phase="Succeeded")))
+    now.apply(PodUpdated(replace(gone, phase="Succeeded")))
 
     assert mounts(now, 0) == (0,)

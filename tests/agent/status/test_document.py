@@ -14,7 +14,7 @@ import pytest
 from agent.claims.events import ChipsRead
 from agent.devices.processes import Occupant
 from agent.devices.simulated import file
-from agent.health.conditions import Health, Look, step
+from agent.health.conditions import Health, ReadingTaken, step
 from agent.health.findings import Change
 from agent.status import document, socket
 from agent.status.document import View
@@ -38,7 +38,7 @@ def view() -> View:
     mounts(now, 0, 1)
     shows(now, "train", main=(0, 1))
     now.apply(ChipsRead(unhealthy=0b1000, busy=0b10000000))
-    health, transitions = step(Health(), Look(reading=BAD), 0.0)
+    health, transitions = step(Health(), ReadingTaken(reading=BAD), 0.0)
     return View(
         version="1.2.3",
         mode="scheduled",
@@ -50,7 +50,7 @@ def view() -> View:
         changes=tuple(
             Change(at_ms=1_700_000_000_000, transition=each) for each in transitions
         ),
-        leftovers={7: (Occupant(pid=4711, name="python3", user=0),)},
+        stray_processes={7: (Occupant(pid=4711, name="python3", user=0),)},
     )
 
 
@@ -116,7 +116,9 @@ def test_a_program_reads_the_same() -> None:
 
 def test_a_pod_that_has_gone_is_named_beside_the_process_that_it_has_left() -> None:
     now = view()
-    now = replace(now, ledger=replace(now.ledger, pods={}, busy=0b1), leftovers={})
+    now = replace(
+        now, ledger=replace(now.ledger, pods={}, busy=0b1), stray_processes={}
+    )
 
     lines = document.text(document.document(now)).splitlines()
 
@@ -143,7 +145,7 @@ def names_in(root: Path) -> list[str]:
 
 
 async def test_whoever_asks_is_told_and_only_root_may(path: Path) -> None:
-    async with socket.telling(path, tell):
+    async with socket.serve_status(path, tell):
         mode = mode_of(path)
         found = await asyncio.to_thread(socket.ask, path)
 
@@ -155,7 +157,7 @@ async def test_the_program_prints_it(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environ = {"ASCEND_AGENT_STATE_DIR": str(path.parent)}
-    async with socket.telling(path, tell):
+    async with socket.serve_status(path, tell):
         codes = [
             await asyncio.to_thread(socket.main, argv, environ)
             for argv in ([], ["--json"])
@@ -177,10 +179,10 @@ def test_without_an_agent_it_says_so(
 
 
 async def test_a_socket_that_an_agent_left_is_replaced(path: Path) -> None:
-    left = socket._bound(path)
+    left = socket._bind(path)
     left.close()
 
-    async with socket.telling(path, tell):
+    async with socket.serve_status(path, tell):
         found = await asyncio.to_thread(socket.ask, path)
 
     assert found == tell()
@@ -208,7 +210,7 @@ async def test_what_is_not_ours_is_neither_followed_nor_removed(
     there = obstructed(path, kind)
     before = names_in(path.parent)
 
-    async with socket.telling(there, tell):
+    async with socket.serve_status(there, tell):
         during = names_in(path.parent)
 
     assert (before, before) == (during, names_in(path.parent))

@@ -103,7 +103,7 @@ def test_nothing_grows_and_nothing_is_lost(load: Load) -> None:
     found = audit(load.chronicle.stories(), witness.lines())
     say(f"faults: {counts}")
     say(f"pods: {found.pod_count}, unconfirmed at their end {len(found.unconfirmed)}")
-    grown = [text for gauge in gauges for text in _judge(gauge, load)]
+    grown = [text for gauge in gauges for text in _filter_nodes(gauge, load)]
     assert (found.wrong, found.doubles, grown) == ((), (), [])
 
 
@@ -180,7 +180,7 @@ def _sample(program: ours.Program, now: float) -> Sample:
     )
 
 
-def _judge(gauge: Gauge, load: Load) -> list[str]:
+def _filter_nodes(gauge: Gauge, load: Load) -> list[str]:
     """Print what a program needed over time; say what has grown."""
     samples = gauge.longest()
     quarter = max(1, len(samples) // 4)

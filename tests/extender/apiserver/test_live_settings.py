@@ -6,7 +6,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from extender.apiserver import live_settings
-from extender.apiserver.live_settings import Adjustable, Live, UnusableError
+from extender.apiserver.live_settings import (
+    DynamicSettings,
+    SettingsFollower,
+    UnusableError,
+)
 from extender.cache import events
 from extender.planning.topology import Rules
 from kube.events import Regarding
@@ -16,7 +20,7 @@ from scheduler_core.placement.job_rules import Profile
 from scheduler_core.topology.leaves import Version
 from tests.extender.clusters import apply, cluster, free, report
 
-TOLD = Adjustable(rules=Rules(superpod_size=16))
+TOLD = DynamicSettings(rules=Rules(superpod_size=16))
 ALL = {
     "self-maintain-available-card": "false",
     "job-rules": "per-pod",
@@ -25,7 +29,7 @@ ALL = {
     "nslb-version": "2.0",
     "shared-tor-num": "1",
 }
-MEANT = Adjustable(
+MEANT = DynamicSettings(
     self_maintain=False,
     rules=Rules(
         profile=Profile.PER_POD,
@@ -41,11 +45,11 @@ MEANT = Adjustable(
 class Site:
     """What was put into force, and what was said."""
 
-    adjusted: list[Adjustable] = field(default_factory=list)
+    adjusted: list[DynamicSettings] = field(default_factory=list)
     said: list[tuple[str, str]] = field(default_factory=list)
 
-    def following(self) -> Live:
-        return Live(TOLD, adjust=self.adjusted.append, say=self._say)
+    def following(self) -> SettingsFollower:
+        return SettingsFollower(TOLD, adjust=self.adjusted.append, record=self._say)
 
     def _say(self, about: Regarding, reason: str, text: str) -> None:
         assert (about.kind, about.name) == ("ConfigMap", live_settings.NAME)
@@ -58,21 +62,21 @@ def config(data: Mapping[str, str] | None) -> Upserted[ConfigMap]:
 
 
 def test_each_key_is_read() -> None:
-    assert live_settings.read(ALL, TOLD) == MEANT
+    assert live_settings.parse(ALL, TOLD) == MEANT
 
 
 def test_what_is_not_said_is_as_the_program_was_told() -> None:
     said = {"nslb-version": "2.0"}
 
     rules = replace(TOLD.rules, switches=Version.TWO)
-    assert live_settings.read(said, TOLD) == replace(TOLD, rules=rules)
-    assert live_settings.read({}, TOLD) == TOLD
+    assert live_settings.parse(said, TOLD) == replace(TOLD, rules=rules)
+    assert live_settings.parse({}, TOLD) == TOLD
 
 
 def test_what_mindcluster_has_and_this_program_does_not_is_passed_over() -> None:
     said = {"grace-over-time": "900", "forceEnqueue": "true", "reserve-nodes": "1"}
 
-    assert live_settings.read(said, TOLD).rules.superpod_reserve == 1
+    assert live_settings.parse(said, TOLD).rules.superpod_reserve == 1
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_what_mindcluster_has_and_this_program_does_not_is_passed_over() -> None
 )
 def test_what_cannot_be_is_refused_and_named(key: str, text: str, why: str) -> None:
     with pytest.raises(UnusableError) as error:
-        live_settings.read({key: text, "job-rules": "seed"} | {key: text}, TOLD)
+        live_settings.parse({key: text, "job-rules": "seed"} | {key: text}, TOLD)
 
     assert str(error.value).startswith(f"{key}: {why}")
     assert len(str(error.value)) < 300
@@ -100,7 +104,7 @@ def test_what_cannot_be_is_refused_and_named(key: str, text: str, why: str) -> N
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(UnusableError) as error:
-        live_settings.read({"job-rules": "x", "nslb-version": "3"}, TOLD)
+        live_settings.parse({"job-rules": "x", "nslb-version": "3"}, TOLD)
 
     assert str(error.value) == (
         "job-rules: expected seed or per-pod, found 'x'; "
@@ -110,7 +114,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 def test_of_much_that_is_wrong_the_first_is_said() -> None:
     with pytest.raises(UnusableError) as error:
-        live_settings.read({f"key-{number}": "" for number in range(5000)}, TOLD)
+        live_settings.parse({f"key-{number}": "" for number in range(5000)}, TOLD)
 
     assert str(error.value).startswith("key-0: no such key, ")
     assert str(error.value).endswith("; and 4997 more")
@@ -121,12 +125,12 @@ def test_an_edit_takes_effect_and_the_configmap_says_so() -> None:
     site = Site()
     following = site.following()
 
-    following.learn(config(ALL))
-    following.learn(config(ALL))
-    following.learn(Synced("1"))
+    following.follow(config(ALL))
+    following.follow(config(ALL))
+    following.follow(Synced("1"))
 
     assert site.adjusted == [MEANT]
-    assert following.now == MEANT
+    assert following.in_force == MEANT
     text = (
         "in force: self-maintain-available-card false, job-rules per-pod, "
         "super-pod-size 24, reserve-nodes 0, nslb-version 2.0, shared-tor-num 1"
@@ -138,10 +142,10 @@ def test_a_wrong_edit_leaves_the_last_good_one_in_force() -> None:
     site = Site()
     following = site.following()
 
-    following.learn(config(ALL))
-    following.learn(config(ALL | {"shared-tor-num": "9"}))
+    following.follow(config(ALL))
+    following.follow(config(ALL | {"shared-tor-num": "9"}))
 
-    assert (following.now, following.is_unusable) == (MEANT, True)
+    assert (following.in_force, following.is_unusable) == (MEANT, True)
     assert site.adjusted == [MEANT]
     text = (
         "shared-tor-num: expected 1 or 2, found '9'. "
@@ -151,9 +155,9 @@ def test_a_wrong_edit_leaves_the_last_good_one_in_force() -> None:
     )
     assert site.said[-1] == ("AscendSettingsUnusable", text)
 
-    following.learn(config(ALL))
+    following.follow(config(ALL))
 
-    assert (following.now, following.is_unusable) == (MEANT, False)
+    assert (following.in_force, following.is_unusable) == (MEANT, False)
 
 
 def test_who_starts_on_a_wrong_configmap_says_what_is_in_force_instead() -> None:
@@ -161,20 +165,20 @@ def test_who_starts_on_a_wrong_configmap_says_what_is_in_force_instead() -> None
     following = site.following()
     text = (
         "shared-tor-num: expected 1 or 2, found '9'. "
-        "What the program was told at its start is in force, and not what this "
-        "ConfigMap may have said before: self-maintain-available-card true, job-rules "
+        "The program's own settings are in force, and not those that this ConfigMap "
+        "may have had before: self-maintain-available-card true, job-rules "
         "seed, super-pod-size 16, reserve-nodes 2, nslb-version 1.0, shared-tor-num 2"
     )
 
-    following.learn(config(ALL | {"shared-tor-num": "9"}))
+    following.follow(config(ALL | {"shared-tor-num": "9"}))
 
-    assert (following.now, following.is_unusable) == (TOLD, True)
+    assert (following.in_force, following.is_unusable) == (TOLD, True)
     assert site.adjusted == []
     assert site.said == [("AscendSettingsUnusable", text)]
 
-    following.learn(config(ALL))
-    following.learn(Deleted(config(ALL).obj))
-    following.learn(config(ALL | {"shared-tor-num": "9"}))
+    following.follow(config(ALL))
+    following.follow(Deleted(config(ALL).obj))
+    following.follow(config(ALL | {"shared-tor-num": "9"}))
 
     assert site.said[-1] == ("AscendSettingsUnusable", text)
 
@@ -183,7 +187,7 @@ def test_what_is_in_force_is_not_cut_off_however_much_is_wrong() -> None:
     site = Site()
     wrong = {"\u00e4" * 200 + str(number): "x" * 200 for number in range(50)}
 
-    site.following().learn(config(wrong | dict.fromkeys(ALL, "x" * 500)))
+    site.following().follow(config(wrong | dict.fromkeys(ALL, "x" * 500)))
 
     [(_, text)] = site.said
     assert text.endswith("shared-tor-num 2")
@@ -195,9 +199,9 @@ def test_without_the_configmap_the_programs_own_settings_hold() -> None:
     following = site.following()
     gone = config(ALL).obj
 
-    following.learn(config(ALL))
-    following.learn(Deleted(gone))
-    following.learn(config(None))
+    following.follow(config(ALL))
+    following.follow(Deleted(gone))
+    following.follow(config(None))
 
     assert site.adjusted == [MEANT, TOLD]
 
@@ -206,8 +210,8 @@ def test_the_list_counts_from_the_moment_on_that_it_is_to_count() -> None:
     cache = cluster(report("n1", available=(0, 1)))
     assert free(cache, "n1") == tuple(range(8))
 
-    apply(cache, events.ModeSet(self_maintain=False))
+    apply(cache, events.SelfMaintainSet(self_maintain=False))
     assert free(cache, "n1") == (0, 1)
 
-    apply(cache, events.ModeSet(self_maintain=True))
+    apply(cache, events.SelfMaintainSet(self_maintain=True))
     assert free(cache, "n1") == tuple(range(8))

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from extender.apiserver.informers import Feed
-from extender.apiserver.resync import Promises, Sweeping
+from extender.apiserver.informers import Informers
+from extender.apiserver.resync import ReservationCheck, Resync
 from extender.cache import events
 from extender.cache.cache import Cache, step
 from extender.metrics import Metrics
@@ -33,31 +33,33 @@ async def fed(seed: int = 1, every_s: float = 0.0) -> AsyncIterator[World]:
         step(cache, change, NOW_S)
 
     async with served(bed) as client, asyncio.TaskGroup() as group:
-        feed = Feed(client, learn=learn, settings=lambda _: None, synced=lambda: None)
-        sweeping = Sweeping(
-            feed,
+        informers = Informers(
+            client, learn=learn, settings=lambda _: None, synced=lambda: None
+        )
+        resync = Resync(
+            informers,
             cache,
             metrics,
             learn=learn,
-            promises=Promises(
-                known=lambda: {"known"},
-                take_up=lambda uid: learn(events.Dropped(uid=uid)),
+            reservations=ReservationCheck(
+                owned_uids=lambda: {"known"},
+                take_up=lambda uid: learn(events.Unreserved(uid=uid)),
             ),
             every_s=every_s,
         )
         world = World(
             bed=bed,
-            feed=feed,
+            informers=informers,
             cache=cache,
-            sweeping=sweeping,
+            resync=resync,
             registry=registry,
             chance=random.Random(seed),  # noqa: S311  # not a secret
         )
         world.add_nodes()
-        tasks = [group.create_task(feed.run()), group.create_task(sweeping.run())]
+        tasks = [group.create_task(informers.run()), group.create_task(resync.run())]
         try:
             async with asyncio.timeout(60):
-                while bed.count("watch") < len(feed.watches()):
+                while bed.count("watch") < len(informers.watches()):
                     await asyncio.sleep(0.1)
             yield world
         finally:
@@ -89,19 +91,19 @@ async def test_what_never_came_is_found_once_and_mended() -> None:
         assert len(free(world.cache, "n1")) == 8
         assert len(free(world.cache, "n2")) == 6
 
-        await world.sweeping.once()
+        await world.resync.run_once()
         await asyncio.sleep(2)
 
         assert len(free(world.cache, "n1")) == 6
         assert len(world.cache.pods) == 1
-        assert {name: world.repaired(name) for name in world.feed.watches()} == {
+        assert {name: world.repaired(name) for name in world.informers.watches()} == {
             "nodes": 0,
             "pods": 2,
             "reports": 0,
             "switches": 0,
             "settings": 0,
         }
-        await world.sweeping.once()
+        await world.resync.run_once()
         assert world.all_repaired() == 2
 
 
@@ -113,18 +115,20 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         cache = world.cache
         uid = cache.uids["default", name]
         # what an error of ours might do to it
-        first, second = (cache.record(name, RESOURCE) for name in ("n1", "n2"))
+        first, second = (cache.ensure_resource(name, RESOURCE) for name in ("n1", "n2"))
         first.tenants.clear()
-        cache.compute(first)
+        cache.recompute(first)
         second.allocatable = 0
         cache.switch_texts = ("old", "old")
-        step(cache, events.NodeSeen(name="n2"), NOW_S)
-        ghost = events.OtherSeen(uid="ghost", node="n1", ask=cache.loads.ask(uid))
+        step(cache, events.NodeUpdated(name="n2"), NOW_S)
+        ghost = events.OtherPodUpdated(
+            uid="ghost", node="n1", ask=cache.requested_resources.ask(uid)
+        )
         step(cache, ghost, NOW_S)
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
-        assert {name: world.repaired(name) for name in world.feed.watches()} == {
+        assert {name: world.repaired(name) for name in world.informers.watches()} == {
             "nodes": 1,
             "pods": 2,
             "reports": 0,
@@ -133,8 +137,8 @@ async def test_what_the_cache_has_not_followed_is_mended() -> None:
         }
         assert len(free(cache, "n1")) == 6
         assert len(free(cache, "n2")) == 8
-        assert "ghost" not in cache.loads
-        await world.sweeping.once()
+        assert "ghost" not in cache.requested_resources
+        await world.resync.run_once()
         assert world.all_repaired() == 4
 
 
@@ -144,9 +148,9 @@ async def test_chips_that_are_promised_and_nobody_binds_are_found_once() -> None
             wanted = pod(Spec(name=name, uid=name, count=8))
             bind(world.cache, wanted, node)
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
-        assert world.cache.assumed.keys() == {"known"}
+        assert world.cache.reservations.keys() == {"known"}
         assert (world.repaired("promises"), world.all_repaired()) == (1, 0)
         assert (free(world.cache, "n1"), free(world.cache, "n2")) == (
             (),
@@ -167,7 +171,7 @@ async def test_a_pod_may_be_taken_out_of_its_job_and_put_into_another(
             await asyncio.sleep(1)
             jobs[group] = list(world.cache.gangs.jobs)
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
         kind = "PodGroup of Volcano/default"
         assert jobs == {"g": [f"{kind}/g"], "h": [f"{kind}/h"], None: []}
@@ -183,10 +187,10 @@ async def test_a_pod_that_has_come_back_from_the_dead_lives() -> None:
         await asyncio.sleep(1)
         uid = world.cache.uids["default", name]
         ended = replace(world.cache.pods[uid], phase="Succeeded")
-        step(world.cache, events.PodSeen(pod=ended), NOW_S)
+        step(world.cache, events.PodUpdated(pod=ended), NOW_S)
         assert world.cache.pods[uid].terminal
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
         assert not world.cache.pods[uid].terminal
         assert len(free(world.cache, "n1")) == 6
@@ -197,7 +201,7 @@ async def test_where_nothing_can_be_told_nothing_is_done() -> None:
         refused = Trouble(what=What.REFUSED, status=429, verbs=frozenset({"list"}))
         world.bed.troubles.begin(refused)
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
         assert world.swept("done") == 0
         assert world.swept("given up") == 5

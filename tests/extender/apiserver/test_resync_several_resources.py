@@ -54,7 +54,7 @@ async def test_nothing_is_found_on_a_node_of_two_lines() -> None:
         run_pod(world, "b", INFERENCE, (8,))
         await asyncio.sleep(1)
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
         assert free(world.cache, "n1") == (2, 3, 4, 5, 6, 7)
         assert free(world.cache, "n1", CARD) == (9,)
@@ -66,18 +66,18 @@ async def test_what_is_wrong_of_the_second_line_is_mended() -> None:
         make_both(world, "n1")
         run_pod(world, "b", INFERENCE, (8,))
         await asyncio.sleep(1)
-        record = world.cache.record("n1", CARD)
-        record.tenants.clear()
-        world.cache.compute(record)
+        resource_state = world.cache.ensure_resource("n1", CARD)
+        resource_state.tenants.clear()
+        world.cache.recompute(resource_state)
         assert free(world.cache, "n1", CARD) == (8, 9)
 
-        await world.sweeping.once()
+        await world.resync.run_once()
 
         assert free(world.cache, "n1", CARD) == (9,)
         assert (world.repaired("pods"), world.all_repaired()) == (1, 1)
 
         step(world.cache, node_of("n1", TRAINING), NOW_S)
-        await world.sweeping.once()
+        await world.resync.run_once()
 
         assert free(world.cache, "n1", CARD) == (9,)
         assert (world.repaired("nodes"), world.all_repaired()) == (1, 2)

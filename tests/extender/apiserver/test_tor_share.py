@@ -3,11 +3,11 @@
 import json
 from dataclasses import dataclass, field
 
-from extender.apiserver.tor_share import Sharing
-from extender.apiserver.writers import KubeShare
+from extender.apiserver.tor_share import TorShareWriter
+from extender.apiserver.writers import KubeTorShare
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from kube.client import Client
 from kube.credentials import Credentials
 from kube.errors import KubeError, UnreachableError
@@ -36,7 +36,7 @@ class Api:
         self.shared.append(text)
 
 
-def running(name: str, where: str, use: str) -> events.PodSeen:
+def running(name: str, where: str, use: str) -> events.PodUpdated:
     """A running pod of a large job, with what that makes of its leaf."""
     said = {"isSharedTor": use, "isHealthy": "0"}
     labels = {"tor-affinity": "large-model-schema"}
@@ -61,12 +61,12 @@ def shared() -> Cache:
     owner = "ReplicaSet/default/infer-6d"
     for name in ("x", "y"):
         alone = Spec(name=name, node="n5", phase="Running", owner=owner)
-        apply(cache, events.PodSeen(pod=pod(alone)))
+        apply(cache, events.PodUpdated(pod=pod(alone)))
     return cache
 
 
-def sharing(cache: Cache, api: Api, rules: Rules = TWO) -> Sharing:
-    return Sharing(cache, Networks(cache, rules), api)
+def sharing(cache: Cache, api: Api, rules: Rules = TWO) -> TorShareWriter:
+    return TorShareWriter(cache, NetworkTopology(cache, rules), api)
 
 
 async def test_leaves_are_told_with_their_nodes_and_jobs_byte_for_byte() -> None:
@@ -122,7 +122,7 @@ async def test_the_configmap_is_made_and_then_kept() -> None:
         Client(Credentials(server.url)) as client,
     ):
         await api.create("/api/v1/namespaces", {"metadata": {"name": "volcano-system"}})
-        share = KubeShare(client, "volcano-system")
+        share = KubeTorShare(client, "volcano-system")
 
         await share.share("one")
         first = await api.get(path)

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from extender.apiserver.wake import MARKED_MOST, Waker
+from extender.apiserver.wake import MARKED_MOST, SchedulerWaker
 from kube.errors import NotFoundError, UnreachableError
 
 
@@ -23,8 +23,8 @@ class Marks:
 
 
 @asynccontextmanager
-async def running(marks: Marks) -> AsyncIterator[Waker]:
-    waker = Waker(marks)
+async def running(marks: Marks) -> AsyncIterator[SchedulerWaker]:
+    waker = SchedulerWaker(marks)
     task = asyncio.create_task(waker.run())
     yield waker
     await asyncio.sleep(30)
@@ -38,8 +38,8 @@ async def test_a_node_that_offers_more_wakes_the_scheduler_while_a_pod_waits() -
     marks = Marks()
 
     async with running(marks) as waker:
-        waker.refused()
-        waker.better({"node-2"})
+        waker.note_refused()
+        waker.note_improved({"node-2"})
 
     assert marks.marked == ["node-2"]
 
@@ -49,7 +49,7 @@ async def test_nobody_is_woken_while_no_pod_waits() -> None:
     marks = Marks()
 
     async with running(marks) as waker:
-        waker.better({"node-2"})
+        waker.note_improved({"node-2"})
 
     assert marks.marked == []
 
@@ -59,13 +59,13 @@ async def test_it_wakes_once_for_each_refusal() -> None:
     marks = Marks()
 
     async with running(marks) as waker:
-        waker.refused()
-        waker.better({"node-1"})
+        waker.note_refused()
+        waker.note_improved({"node-1"})
         await asyncio.sleep(1)
-        waker.better({"node-2"})
+        waker.note_improved({"node-2"})
         await asyncio.sleep(1)
-        waker.refused()
-        waker.better({"node-3"})
+        waker.note_refused()
+        waker.note_improved({"node-3"})
 
     assert marks.marked == ["node-1", "node-3"]
 
@@ -75,9 +75,9 @@ async def test_what_becomes_free_together_wakes_together_and_is_bounded() -> Non
     marks = Marks()
 
     async with running(marks) as waker:
-        waker.refused()
+        waker.note_refused()
         for number in range(100):
-            waker.better({f"node-{number:03}"})
+            waker.note_improved({f"node-{number:03}"})
 
     assert marks.marked == [f"node-{number:03}" for number in range(MARKED_MOST)]
 
@@ -88,8 +88,8 @@ async def test_an_api_server_that_is_away_is_tried_again() -> None:
     marks.failures["node-2"] = UnreachableError("connection refused")
 
     async with running(marks) as waker:
-        waker.refused()
-        waker.better({"node-1", "node-2"})
+        waker.note_refused()
+        waker.note_improved({"node-1", "node-2"})
         await asyncio.sleep(10)
         marks.failures.clear()
 
@@ -102,7 +102,7 @@ async def test_a_node_that_is_gone_is_passed_over() -> None:
     marks.failures["node-1"] = NotFoundError(404, "NotFound", "no such node")
 
     async with running(marks) as waker:
-        waker.refused()
-        waker.better({"node-1", "node-2"})
+        waker.note_refused()
+        waker.note_improved({"node-1", "node-2"})
 
     assert marks.marked == ["node-2"]

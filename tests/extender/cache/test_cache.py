@@ -4,7 +4,7 @@ import pytest
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.cache.node_record import UNSHOWN_S
+from extender.cache.node_state import UNSHOWN_S
 from scheduler_core.node.reasons import Reason
 from scheduler_core.wire import annotations
 from scheduler_core.wire.pods import PodMeta, RawContainer, npu_pod
@@ -53,7 +53,7 @@ def test_an_ended_pod_gives_its_chips_back(phase: str) -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
     ended = pod(Spec(name="a", node="n1", phase=phase, annotations=served((0, 1))))
 
-    apply(cache, events.PodSeen(pod=ended))
+    apply(cache, events.PodUpdated(pod=ended))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert len(free(cache, "n1")) == 8
@@ -63,10 +63,10 @@ def test_a_pod_that_is_being_deleted_keeps_its_chips_until_it_is_gone() -> None:
     ending = Spec(
         name="a", node="n1", phase="Running", deleting=True, annotations=served((0,))
     )
-    cache = cluster(events.PodSeen(pod=pod(ending)))
+    cache = cluster(events.PodUpdated(pod=pod(ending)))
     assert 0 not in free(cache, "n1")
 
-    apply(cache, events.PodGone(uid="uid-a"))
+    apply(cache, events.PodDeleted(uid="uid-a"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert 0 in free(cache, "n1")
@@ -74,21 +74,21 @@ def test_a_pod_that_is_being_deleted_keeps_its_chips_until_it_is_gone() -> None:
 
 def test_chips_that_no_report_showed_as_held_outlast_their_pod_for_a_while() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
-    cache.better.clear()
+    cache.improved_nodes.clear()
 
-    apply(cache, events.PodGone(uid="uid-a"))
+    apply(cache, events.PodDeleted(uid="uid-a"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S - 0.1)
-    during = (free(cache, "n1"), set(cache.better))
+    during = (free(cache, "n1"), set(cache.improved_nodes))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert during == ((2, 3, 4, 5, 6, 7), set())
-    assert (len(free(cache, "n1")), cache.better) == (8, {"n1"})
+    assert (len(free(cache, "n1")), cache.improved_nodes) == (8, {"n1"})
 
 
 def test_chips_that_were_shown_as_held_follow_the_reports_alone() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)), report("n1", held=(0, 1)))
 
-    apply(cache, events.PodGone(uid="uid-a"))
+    apply(cache, events.PodDeleted(uid="uid-a"))
     held = free(cache, "n1")
     apply(cache, report("n1"))
 
@@ -117,7 +117,7 @@ def test_a_claim_with_an_unreadable_time_takes_its_chips(time: str) -> None:
     cache = cluster(running("a", claim((0,)) | {annotations.PREDICATE_TIME: time}))
 
     assert 0 not in free(cache, "n1")
-    assert not cache.waiting
+    assert not cache.unconfirmed_claims
 
 
 def test_a_node_without_the_resource_in_its_allocatable_is_barred() -> None:
@@ -127,10 +127,10 @@ def test_a_node_without_the_resource_in_its_allocatable_is_barred() -> None:
 def test_a_deleted_node_leaves_nothing_behind() -> None:
     cache = cluster()
 
-    apply(cache, events.NodeSeen(name="n1"), events.ReportSeen(node="n1"))
+    apply(cache, events.NodeUpdated(name="n1"), events.ReportUpdated(node="n1"))
 
     assert len(cache.cluster) == 0
-    assert cache.hosts == {}
+    assert cache.nodes == {}
 
 
 def test_a_promise_takes_chips_until_the_watch_shows_the_pod() -> None:
@@ -140,9 +140,9 @@ def test_a_promise_takes_chips_until_the_watch_shows_the_pod() -> None:
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
     bound = pod(Spec(name="a", count=2, node="n1", annotations=made.annotations))
-    apply(cache, events.PodSeen(pod=bound))
+    apply(cache, events.PodUpdated(pod=bound))
 
-    assert cache.assumed == {}
+    assert cache.reservations == {}
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
 
@@ -151,7 +151,7 @@ def test_a_late_event_of_before_the_bind_does_not_end_the_promise() -> None:
     wanted = pod(Spec(name="a", count=2))
     bind(cache, wanted, "n1")
 
-    apply(cache, events.PodSeen(pod=wanted))
+    apply(cache, events.PodUpdated(pod=wanted))
 
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
@@ -159,7 +159,7 @@ def test_a_late_event_of_before_the_bind_does_not_end_the_promise() -> None:
 def test_a_bound_pod_does_not_become_unbound_by_old_news() -> None:
     cache = cluster(tenant("a", "n1", (0,)))
 
-    apply(cache, events.PodSeen(pod=pod(Spec(name="a"))))
+    apply(cache, events.PodUpdated(pod=pod(Spec(name="a"))))
 
     assert 0 not in free(cache, "n1")
 
@@ -167,8 +167,8 @@ def test_a_bound_pod_does_not_become_unbound_by_old_news() -> None:
 def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
     cache = cluster(tenant("a", "n1", (0,)))
 
-    apply(cache, events.PodSeen(pod=pod(Spec(name="a", uid="new"))))
-    apply(cache, events.PodGone(uid="uid-a"))
+    apply(cache, events.PodUpdated(pod=pod(Spec(name="a", uid="new"))))
+    apply(cache, events.PodDeleted(uid="uid-a"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
     assert 0 in free(cache, "n1")
@@ -179,7 +179,7 @@ def test_a_new_pod_of_the_same_name_is_another_pod() -> None:
 
 def test_an_ended_pod_does_not_live_again_by_old_news() -> None:
     ended = Spec(name="a", node="n1", phase="Failed", annotations=served((0,)))
-    cache = cluster(events.PodSeen(pod=pod(ended)))
+    cache = cluster(events.PodUpdated(pod=pod(ended)))
 
     apply(cache, tenant("a", "n1", (0,)))
 
@@ -205,7 +205,7 @@ def test_a_pod_of_another_resource_takes_none_of_these_chips() -> None:
     )
     assert other is not None
 
-    cache = cluster(events.PodSeen(pod=other))
+    cache = cluster(events.PodUpdated(pod=other))
 
     assert len(free(cache, "n1")) == 8
 
@@ -215,12 +215,12 @@ def test_a_claim_waits_until_it_is_confirmed() -> None:
     made = bind(cache, pod(Spec(name="a")), "n1")
     bound = Spec(name="a", node="n1", annotations=made.annotations)
 
-    apply(cache, events.PodSeen(pod=pod(bound)))
+    apply(cache, events.PodUpdated(pod=pod(bound)))
     unlike = dataclasses.replace(pod(bound).shape, role="another")
-    assert cache.waiting.conflicts(unlike) == {"n1"}
+    assert cache.unconfirmed_claims.conflicts(unlike) == {"n1"}
 
     apply(cache, tenant("a", "n1", (0,)))
-    assert not cache.waiting
+    assert not cache.unconfirmed_claims
 
 
 def test_a_rejection_that_is_heard_of_twice_counts_once() -> None:
@@ -228,111 +228,119 @@ def test_a_rejection_that_is_heard_of_twice_counts_once() -> None:
     for name in "ab":
         wanted = Spec(name=name, owner="Job/default/j", node="n1")
         failed = pod(dataclasses.replace(wanted, phase="Failed"))
-        seen = events.PodSeen(pod=failed, rejected=True)
-        apply(cache, events.PodSeen(pod=pod(wanted)), seen, seen)
+        seen = events.PodUpdated(pod=failed, rejected=True)
+        apply(cache, events.PodUpdated(pod=pod(wanted)), seen, seen)
 
-    assert cache.storms.refusal("Job/default/j", NOW_S) is None
+    assert cache.owner_backoff.refusal("Job/default/j", NOW_S) is None
 
 
 def test_rejections_are_counted_when_they_are_seen_to_happen() -> None:
     cache = cluster()
     for name in "abc":
         wanted = Spec(name=name, owner="Job/default/j", node="n1")
-        apply(cache, events.PodSeen(pod=pod(wanted)))
+        apply(cache, events.PodUpdated(pod=pod(wanted)))
         failed = pod(dataclasses.replace(wanted, phase="Failed"))
-        seen = events.PodSeen(pod=failed, rejected=True)
+        seen = events.PodUpdated(pod=failed, rejected=True)
         apply(cache, seen)
 
-    assert cache.storms.refusal("Job/default/j", NOW_S) is not None
+    assert cache.owner_backoff.refusal("Job/default/j", NOW_S) is not None
 
 
 def test_pods_that_failed_before_we_came_are_no_storm() -> None:
     cache = cluster()
     for name in "abc":
         old = pod(Spec(name=name, owner="Job/default/j", node="n1", phase="Failed"))
-        apply(cache, events.PodSeen(pod=old, rejected=True))
+        apply(cache, events.PodUpdated(pod=old, rejected=True))
 
-    assert cache.storms.refusal("Job/default/j", NOW_S) is None
+    assert cache.owner_backoff.refusal("Job/default/j", NOW_S) is None
 
 
 def test_a_node_is_better_when_chips_become_free_and_not_when_they_are_taken() -> None:
     cache = cluster(tenant("train", "n1", (0, 1)))
-    cache.better.clear()
+    cache.improved_nodes.clear()
 
     apply(cache, tenant("next", "n1", (2,)))
-    taken = set(cache.better)
-    apply(cache, events.PodGone(uid="uid-train"))
+    taken = set(cache.improved_nodes)
+    apply(cache, events.PodDeleted(uid="uid-train"))
     apply(cache, events.Ticked(), now_s=NOW_S + UNSHOWN_S)
 
-    assert (taken, cache.better) == (set(), {"n1"})
+    assert (taken, cache.improved_nodes) == (set(), {"n1"})
 
 
 def test_a_node_is_not_better_when_a_pod_has_come_to_what_it_was_promised() -> None:
     """Else each bind would have the scheduler try all pods again that wait."""
     cache = cluster()
-    promised = pod(Spec(name="a", count=2))
-    promise = events.Assumed(
-        uid=promised.uid, node="n1", chips=3, predicate_time=1, shape=promised.shape
+    reserved_uids = pod(Spec(name="a", count=2))
+    reservation = events.Reservation(
+        uid=reserved_uids.uid,
+        node="n1",
+        chips=3,
+        predicate_time=1,
+        shape=reserved_uids.shape,
     )
-    apply(cache, events.PodSeen(pod=promised), promise)
-    cache.better.clear()
+    apply(cache, events.PodUpdated(pod=reserved_uids), reservation)
+    cache.improved_nodes.clear()
 
     bound = Spec(name="a", count=2, node="n1", annotations=claim((0, 1)))
-    apply(cache, events.PodSeen(pod=pod(bound)))
+    apply(cache, events.PodUpdated(pod=pod(bound)))
 
-    assert (cache.better, cache.assumed) == (set(), {})
+    assert (cache.improved_nodes, cache.reservations) == (set(), {})
     assert free(cache, "n1") == (2, 3, 4, 5, 6, 7)
 
 
 def test_a_node_is_better_when_its_promised_pod_has_come_to_another() -> None:
     cache = cluster(nodes=("n1", "n2"))
-    promised = pod(Spec(name="a", count=2))
-    promise = events.Assumed(
-        uid=promised.uid, node="n1", chips=3, predicate_time=1, shape=promised.shape
+    reserved_uids = pod(Spec(name="a", count=2))
+    reservation = events.Reservation(
+        uid=reserved_uids.uid,
+        node="n1",
+        chips=3,
+        predicate_time=1,
+        shape=reserved_uids.shape,
     )
-    apply(cache, events.PodSeen(pod=promised), promise)
-    cache.better.clear()
+    apply(cache, events.PodUpdated(pod=reserved_uids), reservation)
+    cache.improved_nodes.clear()
 
     bound = Spec(name="a", count=2, node="n2", annotations=claim((0, 1)))
-    apply(cache, events.PodSeen(pod=pod(bound)))
+    apply(cache, events.PodUpdated(pod=pod(bound)))
 
-    assert (cache.better, cache.assumed) == ({"n1"}, {})
+    assert (cache.improved_nodes, cache.reservations) == ({"n1"}, {})
     assert len(free(cache, "n1")) == 8
 
 
 def test_a_node_is_better_when_the_agent_has_released_what_it_held() -> None:
     cache = cluster(report("n1", held=(0, 1)))
-    cache.better.clear()
+    cache.improved_nodes.clear()
 
     apply(cache, report("n1"))
 
-    assert cache.better == {"n1"}
+    assert cache.improved_nodes == {"n1"}
 
 
 def test_a_node_is_better_when_a_claim_was_confirmed() -> None:
     waiting = Spec(name="a", node="n1", count=2, annotations=claim((0, 1)))
-    cache = cluster(events.PodSeen(pod=pod(waiting)))
+    cache = cluster(events.PodUpdated(pod=pod(waiting)))
     confirmed = Spec(name="a", node="n1", count=2, annotations=served((0, 1)))
-    cache.better.clear()
+    cache.improved_nodes.clear()
 
-    apply(cache, events.PodSeen(pod=pod(confirmed)))
+    apply(cache, events.PodUpdated(pod=pod(confirmed)))
 
-    assert cache.better == {"n1"}
+    assert cache.improved_nodes == {"n1"}
 
 
 def test_a_node_is_better_when_an_owner_has_waited_long_enough() -> None:
     cache = cluster()
     apply(cache, events.Ticked())
     for _ in range(3):
-        cache.storms.rejected("Job/default/j", NOW_S)
-    cache.better.clear()
+        cache.owner_backoff.record_rejection("Job/default/j", NOW_S)
+    cache.improved_nodes.clear()
 
     apply(cache, events.Ticked(), now_s=NOW_S + 9)
-    during = set(cache.better)
+    during = set(cache.improved_nodes)
     apply(cache, events.Ticked(), now_s=NOW_S + 10)
-    after = set(cache.better)
-    cache.better.clear()
+    after = set(cache.improved_nodes)
+    cache.improved_nodes.clear()
     apply(cache, events.Ticked(), now_s=NOW_S + 11)
 
-    assert (during, after, cache.better) == (set(), {"n1"}, set())
-    assert cache.storms.refusal("Job/default/j", NOW_S + 10) is None
+    assert (during, after, cache.improved_nodes) == (set(), {"n1"}, set())
+    assert cache.owner_backoff.refusal("Job/default/j", NOW_S + 10) is None

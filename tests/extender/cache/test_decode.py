@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from extender.cache import decode, events
-from extender.cache.requests import A_PLACE
+from extender.cache.requests import ONE_POD
 from kube import objects
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from tests.extender.clusters import RESOURCE
@@ -32,7 +32,7 @@ def configmap(name: str, **data: str) -> objects.ConfigMap:
 
 
 def test_a_node_with_the_resource_has_its_product() -> None:
-    assert decode.node_change(node(allocatable={RESOURCE: "7"})) == events.NodeSeen(
+    assert decode.node_change(node(allocatable={RESOURCE: "7"})) == events.NodeUpdated(
         name="n1", product=ATLAS_800_TRAINING, allocatable=7
     )
 
@@ -40,11 +40,11 @@ def test_a_node_with_the_resource_has_its_product() -> None:
 def test_what_a_node_offers_besides_chips_is_counted() -> None:
     found = decode.node_change(node(allocatable={"cpu": "4", "memory": "2Gi"}))
 
-    assert found.room[:2] == (4000, 2 << 30)
+    assert found.allocatable_resources[:2] == (4000, 2 << 30)
 
 
 def test_a_node_without_npus_is_none_of_ours() -> None:
-    assert decode.node_change(node(allocatable={})) == events.NodeSeen(name="n1")
+    assert decode.node_change(node(allocatable={})) == events.NodeUpdated(name="n1")
 
 
 def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -> None:
@@ -53,7 +53,7 @@ def test_a_node_whose_agent_is_known_is_ours_before_its_kubelet_offers_chips() -
         objects.Node,
     )
 
-    assert decode.node_change(found) == events.NodeSeen(
+    assert decode.node_change(found) == events.NodeUpdated(
         name="n1", product=ATLAS_800_TRAINING, inventory="{}"
     )
 
@@ -78,24 +78,24 @@ def test_only_what_the_kubelet_would_not_admit_is_a_rejection(
 ) -> None:
     found = decode.pod_change(pod(phase, reason))
 
-    assert isinstance(found, events.PodSeen)
+    assert isinstance(found, events.PodUpdated)
     assert found.rejected is is_rejected
 
 
 def test_a_pod_without_npus_takes_room_while_it_lives() -> None:
-    assert decode.pod_change(pod("Running", asks=False)) == events.OtherSeen(
-        uid="u", node="", ask=A_PLACE
+    assert decode.pod_change(pod("Running", asks=False)) == events.OtherPodUpdated(
+        uid="u", node="", ask=ONE_POD
     )
-    assert decode.pod_change(pod("Failed", asks=False)) == events.PodGone(uid="u")
+    assert decode.pod_change(pod("Failed", asks=False)) == events.PodDeleted(uid="u")
 
 
 def test_a_device_configmap_speaks_of_its_node() -> None:
     found = configmap("mindx-dl-deviceinfo-n1", DeviceInfoCfg="a", AscendAffinity="b")
 
-    assert decode.report_change(found) == events.ReportSeen(
+    assert decode.report_change(found) == events.ReportUpdated(
         node="n1", device_info="a", affinity="b"
     )
-    assert decode.report_gone(found) == events.ReportSeen(node="n1")
+    assert decode.report_gone(found) == events.ReportUpdated(node="n1")
 
 
 def test_another_configmap_with_that_label_is_passed_by() -> None:
@@ -113,11 +113,11 @@ def of_two(**annotated: str) -> objects.Node:
 
 
 def test_a_node_that_offers_two_resources_has_two_products() -> None:
-    assert decode.node_change(of_two()) == events.NodeSeen(
+    assert decode.node_change(of_two()) == events.NodeUpdated(
         name="n1",
         product=ATLAS_800_TRAINING,
         allocatable=7,
-        beside=(events.Offer(product=CARDS, allocatable=2),),
+        other_offers=(events.Offer(product=CARDS, allocatable=2),),
     )
 
 

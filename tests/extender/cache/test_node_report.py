@@ -91,7 +91,7 @@ def test_a_node_without_a_report_is_silent() -> None:
 
 
 def test_a_deleted_report_silences_the_node_until_it_is_written_again() -> None:
-    cache = cluster(events.ReportSeen(node="n1"))
+    cache = cluster(events.ReportUpdated(node="n1"))
     assert barred(cache) is Reason.AGENT_SILENT
 
     apply(cache, report("n1"))
@@ -190,13 +190,13 @@ def test_chips_with_a_faulty_network_are_known_as_such() -> None:
         available=tuple(range(8)), network_unhealthy=(2,), update_time=int(NOW_S)
     )
     texts = deviceinfo.render(info, Affinity(held=(1,), sequence=1), ATLAS_800_TRAINING)
-    seen = events.ReportSeen(
+    seen = events.ReportUpdated(
         node="n1",
         device_info=texts[deviceinfo.DEVICE_INFO_KEY],
         affinity=texts[deviceinfo.AFFINITY_KEY],
     )
 
-    state = cluster(tenant("a", "n1", (0,)), seen).cluster.line(RESOURCE)["n1"]
+    state = cluster(tenant("a", "n1", (0,)), seen).cluster.nodes(RESOURCE)["n1"]
 
     assert (state.network_unhealthy, state.taken) == (0b100, 0b11)
 

@@ -4,7 +4,13 @@ import msgspec
 import pytest
 
 from extender.cache import requests as pod_requests
-from extender.cache.requests import A_PLACE, ENDLESS, NOTHING, Ask, Loads
+from extender.cache.requests import (
+    NOTHING,
+    ONE_POD,
+    UNBOUNDED,
+    RequestedResources,
+    Resources,
+)
 from kube.objects import Pod
 
 
@@ -24,7 +30,7 @@ def pod(
 
 
 @pytest.mark.parametrize(
-    ("said", "cpu"),
+    ("text", "cpu"),
     [
         ("2", 2000),
         ("100m", 100),
@@ -41,22 +47,26 @@ def pod(
         ("1e300", 2**63 - 1),
     ],
 )
-def test_quantities_of_cpu(said: str, cpu: int) -> None:
-    assert pod_requests.of_pod(pod(container(cpu=said))) == Ask(cpu, 0)
+def test_quantities_of_cpu(text: str, cpu: int) -> None:
+    assert pod_requests.pod_requests(pod(container(cpu=text))) == Resources(cpu, 0)
 
 
 def test_a_quantity_of_a_megabyte_is_the_most_there_is() -> None:
     sevens = "7" * 1_100_000
 
-    assert pod_requests.of_pod(pod(container(cpu=sevens))) == Ask(2**63 - 1, 0)
+    assert pod_requests.pod_requests(pod(container(cpu=sevens))) == Resources(
+        2**63 - 1, 0
+    )
 
 
 @pytest.mark.parametrize(
-    ("said", "memory"),
+    ("text", "memory"),
     [("128Mi", 128 << 20), ("1G", 10**9), ("2Ti", 2 << 40), ("123", 123)],
 )
-def test_quantities_of_memory(said: str, memory: int) -> None:
-    assert pod_requests.of_pod(pod(container(memory=said))) == Ask(0, memory)
+def test_quantities_of_memory(text: str, memory: int) -> None:
+    assert pod_requests.pod_requests(pod(container(memory=text))) == Resources(
+        0, memory
+    )
 
 
 def test_containers_add_up_and_init_containers_come_before() -> None:
@@ -70,7 +80,7 @@ def test_containers_add_up_and_init_containers_come_before() -> None:
         overhead={"cpu": "250m"},
     )
 
-    assert pod_requests.of_pod(found) == Ask(4500 + 250, 1 << 30)
+    assert pod_requests.pod_requests(found) == Resources(4500 + 250, 1 << 30)
 
 
 def test_a_limit_is_a_request_where_there_is_no_other() -> None:
@@ -78,39 +88,39 @@ def test_a_limit_is_a_request_where_there_is_no_other() -> None:
         "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}
     }
 
-    assert pod_requests.of_pod(pod(limits)) == Ask(1000, 1 << 30)
+    assert pod_requests.pod_requests(pod(limits)) == Resources(1000, 1 << 30)
 
 
 def test_a_node_is_bounded_by_what_it_names() -> None:
-    assert pod_requests.of_node({"cpu": "4", "pods": "110"}) == Ask(
-        4000, ENDLESS.memory, 110
+    assert pod_requests.node_allocatable({"cpu": "4", "pods": "110"}) == Resources(
+        4000, UNBOUNDED.memory, 110
     )
-    assert pod_requests.of_node({}) == ENDLESS
+    assert pod_requests.node_allocatable({}) == UNBOUNDED
 
 
 def test_how_many_pods_fit() -> None:
-    left = Ask(1000, 1 << 30, 110)
+    left = Resources(1000, 1 << 30, 110)
 
-    assert Ask(300, 1).times(left) == 3
-    assert A_PLACE.times(left) == 110
-    assert Ask(300, 1).times(Ask(-1, 1 << 30, 110)) == 0
+    assert Resources(300, 1).times(left) == 3
+    assert ONE_POD.times(left) == 110
+    assert Resources(300, 1).times(Resources(-1, 1 << 30, 110)) == 0
 
 
 def test_a_nodes_load_is_that_of_its_pods() -> None:
-    found = Loads()
-    found.put("a", "", Ask(100, 1))
+    found = RequestedResources()
+    found.put("a", "", Resources(100, 1))
     assert found.of("n1") == NOTHING
 
-    found.put("a", "n1", Ask(100, 1))
-    found.put("b", "n1", Ask(200, 2))
-    found.put("b", "n1", Ask(200, 2))
+    found.put("a", "n1", Resources(100, 1))
+    found.put("b", "n1", Resources(200, 2))
+    found.put("b", "n1", Resources(200, 2))
     found.drop("a")
     found.drop("a")
 
     assert (found.of("n1"), found.ask("b"), found.ask("a")) == (
-        Ask(200, 2),
-        Ask(200, 2),
-        A_PLACE,
+        Resources(200, 2),
+        Resources(200, 2),
+        ONE_POD,
     )
     found.drop("b")
     assert (found.of("n1"), len(found)) == (NOTHING, 0)

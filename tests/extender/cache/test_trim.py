@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from extender.cache import decode
-from extender.cache.trim import LAST_APPLIED, Kept
+from extender.cache.trim import LAST_APPLIED, PodTrimmer
 from kube.objects import Pod
 
 BODIES = Path(__file__).parents[1] / "bodies"
@@ -27,7 +27,7 @@ def worker(name: str, **parts: Any) -> dict[str, Any]:
     """A pod of a job, as such a job's controller makes them."""
     env = [{"name": "RANK", "value": name[-1]}, *parts.pop("env", ())]
     resources = {"limits": {RESOURCE: "2", "cpu": "4"}, "requests": {"cpu": "4"}}
-    said = {"ascend-affinity/job": "j", "ascend-affinity/job-size": "2"}
+    text = {"ascend-affinity/job": "j", "ascend-affinity/job-size": "2"}
     owner = {"kind": "Job", "name": "j", "uid": "u", "controller": True}
     return {
         "metadata": {
@@ -37,7 +37,7 @@ def worker(name: str, **parts: Any) -> dict[str, Any]:
             "resourceVersion": "7",
             "creationTimestamp": "2026-11-21T02:12:22Z",
             "labels": {"app": "train"},
-            "annotations": said | parts.pop("annotations", {}),
+            "annotations": text | parts.pop("annotations", {}),
             "ownerReferences": [owner],
         },
         "spec": {
@@ -74,7 +74,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 def test_what_is_kept_of_a_pod_means_the_same(name: str) -> None:
     whole = pod(DOCUMENTS[name])
 
-    kept = Kept().pod(whole)
+    kept = PodTrimmer().pod(whole)
 
     assert decode.pod_change(kept) == decode.pod_change(whole)
     assert kept.metadata.uid == whole.metadata.uid
@@ -82,7 +82,7 @@ def test_what_is_kept_of_a_pod_means_the_same(name: str) -> None:
 
 
 def test_pods_of_one_template_share_what_they_have_in_common() -> None:
-    keeper = Kept()
+    keeper = PodTrimmer()
     one, other = (keeper.pod(pod(worker(name))) for name in ("a-0", "a-1"))
 
     assert one.spec.containers is other.spec.containers
@@ -92,14 +92,14 @@ def test_pods_of_one_template_share_what_they_have_in_common() -> None:
 
 
 def test_what_kubectl_notes_and_variables_that_nobody_reads_are_not_kept() -> None:
-    kept = Kept().pod(pod(worker("a-0", annotations={LAST_APPLIED: "{}"})))
+    kept = PodTrimmer().pod(pod(worker("a-0", annotations={LAST_APPLIED: "{}"})))
 
     assert LAST_APPLIED not in (kept.metadata.annotations or {})
     assert [each.env for each in kept.spec.containers or ()] == [None]
 
 
 def test_pods_that_have_nothing_in_common_are_kept_right_all_the_same() -> None:
-    keeper = Kept(most=2)
+    keeper = PodTrimmer(most=2)
     wholes = [pod(worker("a-0", nodeName=f"n{n}") | {"status": {}}) for n in range(3)]
     unlike = [
         msgspec.structs.replace(

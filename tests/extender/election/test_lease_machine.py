@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from extender.election import lease
 from extender.election.lease import (
     Effect,
-    Found,
-    Refused,
+    LeaseConfig,
+    LeaseRead,
+    LeaseWritten,
     State,
-    Terms,
     Ticked,
-    Written,
+    WriteRefused,
 )
 from kube.objects import Lease, LeaseSpec, Meta
 from service import clock
@@ -47,7 +47,7 @@ class Fate(Enum):
 class Contender:
     """One extender, and its request that is under way."""
 
-    terms: Terms
+    terms: LeaseConfig
     state: State = field(default_factory=State)
     effect: Effect | None = None
     sent_s: float = 0.0
@@ -75,16 +75,16 @@ class OneLease:
 
     def newcomer(self, name: str) -> Contender:
         me = f"{name}-{next(self.lives)}"
-        return Contender(terms=Terms(me=me, lease_s=15.0, bind_s=BIND_S))
+        return Contender(terms=LeaseConfig(identity=me, lease_s=15.0, bind_s=BIND_S))
 
     def take(self, one: Contender, event: lease.Event) -> None:
         one.effect, one.answer = None, None
         one.state, effects = lease.step(one.state, event, self.now_s, one.terms)
         for effect in effects:
             match effect:
-                case lease.Begin():
+                case lease.StartLeading():
                     self.begin(one)
-                case lease.End():
+                case lease.StopLeading():
                     self.orphans += one.binds
                     one.binds.clear()
                 case _:
@@ -94,27 +94,29 @@ class OneLease:
         others = [b for c in self.contenders.values() if c is not one for b in c.binds]
         assert all(sent + BIND_S <= self.now_s for sent in others + self.orphans)
         self.orphans.clear()
-        self.decider = one.terms.me
+        self.decider = one.terms.identity
         self.terms += 1
 
     def execute(self, one: Contender, effect: Effect) -> lease.Event:
         """What the API server makes of a request."""
-        if isinstance(effect, lease.Read):
+        if isinstance(effect, lease.ReadLease):
             return self.found()
-        assert isinstance(effect, lease.Write)
+        assert isinstance(effect, lease.WriteLease)
         mine = self.lease.metadata.resource_version if self.lease else ""
         wanted = effect.over.metadata.resource_version if effect.over else ""
         if mine != wanted:
-            return Refused()
-        spec = lease.taken(effect.over, one.terms, clock.rfc3339_micro(self.now_s))
-        return Written(lease=self.put(spec), sent_s=one.sent_s)
+            return WriteRefused()
+        spec = lease.render_held(
+            effect.over, one.terms, clock.rfc3339_micro(self.now_s)
+        )
+        return LeaseWritten(lease=self.put(spec), sent_s=one.sent_s)
 
-    def found(self) -> Found:
+    def found(self) -> LeaseRead:
         spec = self.lease.spec if self.lease is not None else LeaseSpec()
-        began = clock.parsed(spec.acquire_time or "")
+        began = clock.parse_time(spec.acquire_time or "")
         if began is None:
-            return Found(lease=self.lease)
-        return Found(lease=self.lease, age_s=self.now_s - began)
+            return LeaseRead(lease=self.lease)
+        return LeaseRead(lease=self.lease, age_s=self.now_s - began)
 
     def put(self, spec: LeaseSpec) -> Lease:
         version = str(next(self.versions))
@@ -159,8 +161,8 @@ class OneLease:
         one.effect = None
 
     def bind(self, one: Contender) -> None:
-        if lease.why_not(one.state, self.now_s) is None:
-            assert self.decider == one.terms.me  # nobody has begun since
+        if lease.why_not_leading(one.state, self.now_s) is None:
+            assert self.decider == one.terms.identity  # nobody has begun since
             one.binds.append(self.now_s)
 
     def never_do_two_decide(self) -> None:
@@ -170,7 +172,7 @@ class OneLease:
         return [
             one
             for one in self.contenders.values()
-            if lease.why_not(one.state, self.now_s) is None
+            if lease.why_not_leading(one.state, self.now_s) is None
         ]
 
     def cut_off_or_mend(self, name: str) -> None:
@@ -196,7 +198,7 @@ class OneLease:
         if one in self.deciding() and one.effect is None:
             assert one.state.lease is not None
             if self.lease == one.state.lease:
-                self.put(lease.freed(one.state.lease, ""))
+                self.put(lease.render_released(one.state.lease, ""))
                 self.contenders[name] = self.newcomer(name)
 
     def somebody_puts_a_label_on_it(self, _name: str) -> None:

@@ -16,7 +16,7 @@ async def test_an_answer_that_is_lost_is_read_again() -> None:
         assert await w.bind() == ""
 
         assert w.api.reads == 1
-        assert list(w.cache.assumed) == ["uid-a"]  # until the watch shows it
+        assert list(w.cache.reservations) == ["uid-a"]  # until the watch shows it
 
 
 async def test_chips_of_a_bind_without_an_outcome_go_to_nobody() -> None:
@@ -36,7 +36,7 @@ async def test_they_are_given_back_when_the_call_has_ended_for_sure() -> None:
         await w.bind()
         assert free(w.cache, "n1") == ()
 
-        await until(lambda: not w.cache.assumed)
+        await until(lambda: not w.cache.reservations)
 
         assert free(w.cache, "n1") == ALL_FREE
 
@@ -48,9 +48,9 @@ async def test_a_call_that_is_executed_late_keeps_its_chips() -> None:
         await w.bind()
         assert w.api.execute(w.api.bindings[0]).status == 201
 
-        await until(lambda: not w.binder._open)
+        await until(lambda: not w.binder._open_binds)
 
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
         w.show("a")
         assert free(w.cache, "n1") == ()
 
@@ -75,8 +75,8 @@ async def test_a_retry_that_succeeds_ends_the_looking() -> None:
 
         await w.bind()
 
-        assert w.binder._open == {}
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert w.binder._open_binds == {}
+        assert list(w.cache.reservations) == ["uid-a"]
 
 
 async def test_chips_are_not_given_back_while_the_bind_is_tried_again() -> None:
@@ -114,7 +114,7 @@ async def test_a_refused_retry_does_not_void_the_first_try() -> None:
 
         assert await w.bind() == UNKNOWN
 
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
 
 
 async def test_a_bind_that_was_done_is_not_sent_again_while_the_watch_is_late() -> None:
@@ -136,9 +136,9 @@ async def test_an_open_bind_is_not_tried_on_another_node() -> None:
         w.api.fates.append(Fate.CUT)
         await w.bind()
 
-        said = await w.bind(where="n2")
+        text = await w.bind(where="n2")
 
-        assert said == "an earlier bind of this pod has no known outcome yet"
+        assert text == "an earlier bind of this pod has no known outcome yet"
 
 
 async def test_a_server_error_is_no_outcome() -> None:
@@ -147,7 +147,7 @@ async def test_a_server_error_is_no_outcome() -> None:
         w.api.fates.append(Fate.BROKEN)
 
         assert await w.bind() == UNKNOWN
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
 
 
 async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() -> None:
@@ -157,8 +157,8 @@ async def test_without_an_answer_to_the_second_look_the_chips_stay_promised() ->
         w.api.fates.append(Fate.CUT)
         assert await w.bind() == UNKNOWN
         await until(lambda: w.api.reads > 3)
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
 
         w.api.is_readable = True
 
-        await until(lambda: not w.cache.assumed)
+        await until(lambda: not w.cache.reservations)

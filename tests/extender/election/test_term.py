@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from extender.app import Extender
 from extender.clocks import Clock
 from extender.election.elector import Election
-from extender.election.lease import Terms
-from extender.election.term import Office
+from extender.election.lease import LeaseConfig
+from extender.election.term import Leadership
 from extender.metrics import Metrics
 from extender.settings import Settings
 from kube.client import Client
@@ -60,7 +60,7 @@ class OneLease:
 
 
 @dataclass(slots=True)
-class Term:
+class FakeTerm:
     number: int
     is_quiet: bool = True
     log: list[str] = field(default_factory=list)
@@ -83,20 +83,22 @@ class Term:
 
 
 async def test_each_term_has_an_extender_of_its_own_and_the_last_gives_back() -> None:
-    api, terms = OneLease(), list[Term]()
+    api, terms = OneLease(), list[FakeTerm]()
 
-    def make() -> Term:
-        terms.append(Term(number=len(terms) + 1))
+    def make() -> FakeTerm:
+        terms.append(FakeTerm(number=len(terms) + 1))
         return terms[-1]
 
-    election = Election(api, Terms(me="me", lease_s=0.07, bind_s=0), wall=WALL)
-    office = Office(make, election)
-    endpoints = Endpoints(CollectorRegistry(), lambda: None, routes=office.routes())
+    election = Election(
+        api, LeaseConfig(identity="me", lease_s=0.07, bind_s=0), wall=WALL
+    )
+    leadership = Leadership(make, election)
+    endpoints = Endpoints(CollectorRegistry(), lambda: None, routes=leadership.routes())
     async with (
         endpoints.serving("127.0.0.1:0") as address,
         aiohttp.ClientSession(f"http://{address}") as session,
     ):
-        running = asyncio.create_task(office.run())
+        running = asyncio.create_task(leadership.run())
         await until(lambda: terms[0].log == ["began"])
         assert await who(session) == "term 1"
 
@@ -129,9 +131,9 @@ async def who(session: aiohttp.ClientSession) -> str:
 async def test_it_keeps_the_lease_while_a_bind_of_its_may_take_effect(
     *, is_quiet: bool, holder: str | None
 ) -> None:
-    api, term = OneLease(), Term(number=1, is_quiet=is_quiet)
-    election = Election(api, Terms(me="me", lease_s=3600), wall=WALL)
-    running = asyncio.create_task(Office(lambda: term, election).run())
+    api, term = OneLease(), FakeTerm(number=1, is_quiet=is_quiet)
+    election = Election(api, LeaseConfig(identity="me", lease_s=3600), wall=WALL)
+    running = asyncio.create_task(Leadership(lambda: term, election).run())
     await until(lambda: term.log == ["began"])
 
     running.cancel()
@@ -142,7 +144,7 @@ async def test_it_keeps_the_lease_while_a_bind_of_its_may_take_effect(
 
 async def test_it_gives_the_lease_back_though_its_last_write_was_cut_off() -> None:
     api = OneLease()
-    election = Election(api, Terms(me="me", lease_s=3600), wall=WALL)
+    election = Election(api, LeaseConfig(identity="me", lease_s=3600), wall=WALL)
     await election.tick()
     assert api.lease is not None
     api.put(api.lease.spec)  # it has got through, and nobody was told

@@ -5,11 +5,11 @@ from collections.abc import Awaitable
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.cache.requests import Ask
+from extender.cache.requests import Resources
 from extender.gang import events as gang_events
 from extender.gang.gangs import Phase
 from extender.queries import explain
-from extender.scheduling.decisions import Notes
+from extender.scheduling.decisions import LastDecisions
 from scheduler_core.placement.job_rules import Profile
 from tests.extender.binds import ALL_FREE
 from tests.extender.clusters import (
@@ -45,7 +45,7 @@ async def test_all_pods_of_a_job_are_bound_once_the_last_has_come() -> None:
 
         assert await both(first, second) == ["", ""]
         assert (w.api.node_of("a"), w.api.node_of("b")) == ("n1", "n2")
-        assert w.is_(Phase.IDLE)
+        assert w.is_(Phase.GATHERING)
 
 
 async def test_a_pod_whose_job_is_not_whole_waits_and_keeps_nothing() -> None:
@@ -72,7 +72,7 @@ async def test_a_job_that_does_not_fit_whole_holds_nothing() -> None:
         w.add(*two())
 
         assert w.why("a") == (
-            "its job does not fit: room for 1 of 2 pods",
+            "its job does not fit: 1 of 2 pods fit",
             "without 8 free chips",
         )
         assert free(w.cache, "n1") == ALL_FREE
@@ -131,7 +131,7 @@ async def test_a_plan_of_which_nobody_comes_ends() -> None:
 
         w.pass_s(31)
 
-        assert w.is_(Phase.IDLE)
+        assert w.is_(Phase.GATHERING)
         assert free(w.cache, "n1") == ALL_FREE
 
 
@@ -145,7 +145,7 @@ async def test_a_pod_that_is_not_offered_its_node_has_its_job_planned_anew() -> 
 
         assert w.filter("b", ("n1", "n3")) == ["n3"]
 
-        assert await call == "pod b of the job cannot go to n2: it is planned anew"
+        assert await call == "pod b of the job cannot go to n2: it is planned again"
         assert w.filter("a", names) == ["n1"]
 
 
@@ -212,7 +212,7 @@ async def test_a_member_that_goes_ends_the_plan() -> None:
         call = w.bind("a", "n1")
         await w.until_came(1)
 
-        w.learn(events.PodGone(uid="uid-b"))
+        w.learn(events.PodDeleted(uid="uid-b"))
 
         assert await call == "pod b of the job has gone"
         assert free(w.cache, "n1") == ALL_FREE
@@ -247,11 +247,11 @@ async def test_what_fails_in_the_middle_is_completed() -> None:
         assert sorted(map(bool, said)) == [False, True]
         left = "a" if said[0] else "b"
         place = {"a": "n1", "b": "n2"}[left]
-        assert w.is_(Phase.OPEN)
+        assert w.is_(Phase.BINDING)
         assert free(w.cache, place) == ()  # kept for the next try
         assert w.filter(left) == [place]
         assert await w.bind(left, place) == ""
-        assert w.is_(Phase.IDLE)
+        assert w.is_(Phase.GATHERING)
 
 
 async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
@@ -270,7 +270,7 @@ async def test_a_job_that_stays_bound_in_part_is_told_of_once() -> None:
         text = f"1 pods of the job are bound and 1 are not: {left}"
         assert w.jobs.told == [(left, "AscendGangIncomplete", text)]
         w.pass_s(600)
-        assert w.is_(Phase.IDLE)
+        assert w.is_(Phase.GATHERING)
         assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == ALL_FREE
 
 
@@ -284,12 +284,12 @@ async def test_a_pod_that_is_made_again_joins_its_job_without_a_gate() -> None:
 
 
 async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:
-    room = Ask(1000, 1 << 30, 110)
+    allocatable_resources = Resources(1000, 1 << 30, 110)
     cache = cluster(nodes=NAMES)
     for name in NAMES:
-        apply(cache, _with(node(name), room))
+        apply(cache, _with(node(name), allocatable_resources))
     async with world(cache, rules=Profile.PER_POD) as w:
-        asks = Ask(600, 1 << 20)
+        asks = Resources(600, 1 << 20)
         w.add(member("a", count=2, ask=asks), member("b", count=2, ask=asks))
 
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
@@ -298,16 +298,16 @@ async def test_pods_that_do_not_fit_a_node_together_go_to_two() -> None:
 async def test_without_cpu_for_all_there_is_no_plan() -> None:
     cache = cluster(nodes=NAMES)
     for name in NAMES:
-        apply(cache, _with(node(name), Ask(1000, 1 << 30, 110)))
-    busy = events.OtherSeen(uid="web", node="n2", ask=Ask(800, 0))
+        apply(cache, _with(node(name), Resources(1000, 1 << 30, 110)))
+    busy = events.OtherPodUpdated(uid="web", node="n2", ask=Resources(800, 0))
     apply(cache, busy)
     async with world(cache) as w:
-        asks = Ask(600, 1 << 20)
+        asks = Resources(600, 1 << 20)
         w.add(member("a", ask=asks), member("b", ask=asks))
 
-        assert w.why("a") == ("its job does not fit: room for 1 of 2 pods",)
+        assert w.why("a") == ("its job does not fit: 1 of 2 pods fit",)
 
-        w.learn(events.PodGone(uid="web"))
+        w.learn(events.PodDeleted(uid="web"))
         assert w.filter("a") == ["n1"]
 
 
@@ -317,7 +317,7 @@ async def test_jobs_are_planned_by_priority_then_age() -> None:
         w.add(member("c", job="k", priority=5), member("d", job="k", priority=5))
         assert w.filter("a") == w.filter("c") == []
 
-        w.learn(events.PodGone(uid="uid-x"))
+        w.learn(events.PodDeleted(uid="uid-x"))
         w.pass_s(3)
 
         assert w.filter("a") == []  # the other comes first
@@ -354,7 +354,7 @@ async def test_a_plan_is_explained() -> None:
 
         found = explain.explain(
             w.cache,
-            Notes(),
+            LastDecisions(),
             w.cache.pods["uid-b"],
             name="default/b",
             now_s=NOW_S,
@@ -376,16 +376,18 @@ async def test_a_plan_is_explained() -> None:
 
 async def test_a_pod_by_itself_is_not_of_any_job() -> None:
     async with world(cluster()) as w:
-        w.learn(events.PodSeen(pod=pod(Spec(name="s"))))
+        w.learn(events.PodUpdated(pod=pod(Spec(name="s"))))
 
-        assert w.planner.judge(w.cache.pods["uid-s"], NAMES) is None
+        assert w.planner.filter_nodes(w.cache.pods["uid-s"], NAMES) is None
 
 
-def _with(seen: events.NodeSeen, room: Ask) -> events.NodeSeen:
-    return events.NodeSeen(
+def _with(
+    seen: events.NodeUpdated, allocatable_resources: Resources
+) -> events.NodeUpdated:
+    return events.NodeUpdated(
         name=seen.name,
         product=seen.product,
         inventory=seen.inventory,
         allocatable=seen.allocatable,
-        room=room,
+        allocatable_resources=allocatable_resources,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.gang.membership import ROWS, Membership, Told, membership
+from extender.gang.membership import ROWS, Membership, SizeSource, membership
 from kube.objects import Pod
 
 NONE: dict[str, str] = {}
@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         pod(of("pytorch"), owner=("kubeflow.org/v1", "PyTorchJob", "bert")),
         Membership(
             job="Training job/ml/bert",
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/bert",
                 kind="Training job",
             ),
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         pod(of("jobset"), owner=("batch/v1", "Job", "ranks-workers-1")),
         Membership(
             job="JobSet/ml/ranks",
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/jobset.x-k8s.io/v1alpha2/namespaces/ml/jobsets/ranks",
                 kind="JobSet",
             ),
@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
             job="LeaderWorkerSet/ml/serve/1",
             size=4,
             counts_all=True,
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/leaderworkerset.x-k8s.io/v1/namespaces/ml/"
                 "leaderworkersets/serve",
                 kind="LeaderWorkerSet",
@@ -157,7 +157,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         ),
         Membership(
             job="Volcano Job/ml/lm",
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/batch.volcano.sh/v1alpha1/namespaces/ml/jobs/lm",
                 kind="Volcano Job",
             ),
@@ -169,7 +169,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         Membership(
             job="PodGroup of Kubernetes/ml/train-workers",
             counts_all=True,
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/scheduling.k8s.io/v1alpha2/namespaces/ml/"
                 "podgroups/train-workers",
                 kind="PodGroup of Kubernetes",
@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         Membership(
             job="PodGroup/ml/nginx",
             counts_all=True,
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ml/podgroups/nginx",
                 kind="PodGroup",
             ),
@@ -194,7 +194,7 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         Membership(
             job="PodGroup of Volcano/ml/pg",
             counts_all=True,
-            told=Told(
+            size_source=SizeSource(
                 path="/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups/pg",
                 kind="PodGroup of Volcano",
             ),
@@ -205,7 +205,9 @@ CASES: dict[str, tuple[Pod, Membership]] = {
         pod(of("job"), owner=("batch/v1", "Job", "train")),
         Membership(
             job="Job/ml/train",
-            told=Told(path="/apis/batch/v1/namespaces/ml/jobs/train", kind="Job"),
+            size_source=SizeSource(
+                path="/apis/batch/v1/namespaces/ml/jobs/train", kind="Job"
+            ),
             order=(LAST, "", 4, 0),
         ),
     ),
@@ -257,8 +259,11 @@ def test_workers_of_an_mpi_job_are_found_though_their_launcher_is_a_jobs() -> No
     assert found is not None
     assert of_launcher is not None
     assert of_launcher == replace(found, order=(3, "launcher", 1, 0))
-    assert found.told is not None
-    assert found.told.path == "/apis/kubeflow.org/v2beta1/namespaces/ml/mpijobs/resnet"
+    assert found.size_source is not None
+    assert (
+        found.size_source.path
+        == "/apis/kubeflow.org/v2beta1/namespaces/ml/mpijobs/resnet"
+    )
 
 
 def test_those_who_lead_come_before_those_who_follow() -> None:

@@ -75,7 +75,7 @@ class ManyJobs(RuleBasedStateMachine):
             apply(cache, alive, now_s=self.now_s)
 
     def settle(self) -> None:
-        self.planner.settle()
+        self.planner.carry_out_effects()
         for _ in range(4):
             self.loop.run_until_complete(asyncio.sleep(0))
         let: set[str] = set()
@@ -93,16 +93,16 @@ class ManyJobs(RuleBasedStateMachine):
 
     def go_on(self, name: str) -> None:
         """The gate let a bind through: it is promised for good, as binding does."""
-        promise = self.cache.assumed[f"uid-{name}"]
-        now = events.Assumed(
-            uid=promise.uid,
-            node=promise.node,
-            chips=promise.chips,
-            predicate_time=promise.predicate_time,
-            shape=promise.shape,
+        reservation = self.cache.reservations[f"uid-{name}"]
+        now = events.Reservation(
+            uid=reservation.uid,
+            node=reservation.node,
+            chips=reservation.chips,
+            predicate_time=reservation.predicate_time,
+            shape=reservation.shape,
         )
         step(self.cache, now, self.now_s)
-        self.open[name] = promise.node
+        self.open[name] = reservation.node
 
     def idle(self, name: str) -> bool:
         return (
@@ -116,11 +116,13 @@ class ManyJobs(RuleBasedStateMachine):
     def filter_and_bind(self, name: str, offered: tuple[str, ...]) -> None:
         if not self.idle(name):
             return
-        judged = self.planner.judge(self.cache.pods[f"uid-{name}"], offered)
-        assert judged is not None
-        assert set(judged.fitting) <= set(offered)
-        if judged.fitting:
-            self.send_bind(name, judged.fitting[0])
+        filter_result = self.planner.filter_nodes(
+            self.cache.pods[f"uid-{name}"], offered
+        )
+        assert filter_result is not None
+        assert set(filter_result.fitting) <= set(offered)
+        if filter_result.fitting:
+            self.send_bind(name, filter_result.fitting[0])
         self.settle()
 
     def send_bind(self, name: str, node: str) -> None:
@@ -142,11 +144,13 @@ class ManyJobs(RuleBasedStateMachine):
         node = self.open.pop(name)
         if is_bound:
             self.bound[name] = node
-            self.planner.settled(f"uid-{name}", "")
+            self.planner.record_bind_outcome(f"uid-{name}", "")
             self.show(name)
         else:
-            self.planner.voided(f"uid-{name}")
-            self.planner.settled(f"uid-{name}", "the API server refused the bind")
+            self.planner.unreserve(f"uid-{name}")
+            self.planner.record_bind_outcome(
+                f"uid-{name}", "the API server refused the bind"
+            )
         self.settle()
 
     def show(self, name: str) -> None:
@@ -159,7 +163,7 @@ class ManyJobs(RuleBasedStateMachine):
     def delete(self, name: str) -> None:
         if name in self.open:
             return  # what becomes of a bind under way is binding's own business
-        apply(self.cache, events.PodGone(uid=f"uid-{name}"), now_s=self.now_s)
+        apply(self.cache, events.PodDeleted(uid=f"uid-{name}"), now_s=self.now_s)
         self.bound.pop(name, None)
         self.settle()
 
@@ -194,23 +198,25 @@ class ManyJobs(RuleBasedStateMachine):
         self.now_s += seconds
         self.let_agents_report(self.cache)
         apply(self.cache, events.Ticked(), now_s=self.now_s)
-        self.planner.settle()
+        self.planner.carry_out_effects()
         self.planner.tick()
         self.settle()
 
     @invariant()
     def no_chip_is_promised_twice(self) -> None:
         taken: defaultdict[str, int] = defaultdict(int)
-        for promise in self.cache.assumed.values():
-            assert not taken[promise.node] & promise.chips, chips.ids_of(promise.chips)
-            taken[promise.node] |= promise.chips
+        for reservation in self.cache.reservations.values():
+            assert not taken[reservation.node] & reservation.chips, chips.ids_of(
+                reservation.chips
+            )
+            taken[reservation.node] |= reservation.chips
 
     @invariant()
     def what_is_planned_has_its_promise(self) -> None:
         for gang in self.cache.gangs.jobs.values():
             for uid, node in gang.places.items():
-                assert self.cache.assumed[uid].node == node
-        planned = {u for u, p in self.cache.assumed.items() if p.planned}
+                assert self.cache.reservations[uid].node == node
+        planned = {u for u, p in self.cache.reservations.items() if p.planned}
         places = {u for g in self.cache.gangs.jobs.values() for u in g.places}
         assert planned <= places
 
@@ -226,7 +232,7 @@ class ManyJobs(RuleBasedStateMachine):
             self.filter_and_bind(name, NODES)
         for name in list(self.open):
             self.bound[name] = self.open.pop(name)
-            self.planner.settled(f"uid-{name}", "")
+            self.planner.record_bind_outcome(f"uid-{name}", "")
             self.show(name)
         for names in JOBS.values():
             if all(name in self.bound for name in names):
@@ -245,14 +251,14 @@ class ManyJobs(RuleBasedStateMachine):
         """Let everything come to rest: nothing of ours is left in between."""
         for name in list(self.open):
             self.bound[name] = self.open.pop(name)
-            self.planner.settled(f"uid-{name}", "")
+            self.planner.record_bind_outcome(f"uid-{name}", "")
             self.show(name)
         self.gone.update(self.calls)
         for _ in range(4):
             self.pass_time(700)
         assert not self.calls
-        assert not [p for p in self.cache.assumed.values() if p.planned]
-        assert {g.phase for g in self.cache.gangs.jobs.values()} <= {Phase.IDLE}
+        assert not [p for p in self.cache.reservations.values() if p.planned]
+        assert {g.phase for g in self.cache.gangs.jobs.values()} <= {Phase.GATHERING}
         for job in JOBS:
             self.make_again(job)
         for _ in range(400):

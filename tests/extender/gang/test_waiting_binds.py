@@ -3,7 +3,7 @@
 import asyncio
 
 from extender.gang.events import Caller
-from extender.gang.waiting_binds import Calls
+from extender.gang.waiting_binds import WaitingBinds
 
 
 def caller(name: str) -> Caller:
@@ -11,10 +11,10 @@ def caller(name: str) -> Caller:
 
 
 async def test_of_many_the_first_go_on_before_the_last_are_told() -> None:
-    calls = Calls()
-    numbers = [calls.take(caller(f"uid-{i}")) for i in range(500)]
-    waiting = [asyncio.create_task(calls.of(number)) for number in numbers]
-    telling = asyncio.create_task(calls.let_go_on(numbers))
+    calls = WaitingBinds()
+    numbers = [calls.add(caller(f"uid-{i}")) for i in range(500)]
+    waiting = [asyncio.create_task(calls.wait(number)) for number in numbers]
+    telling = asyncio.create_task(calls.release(numbers))
     await waiting[0]
     assert not waiting[-1].done()
     assert await asyncio.gather(*waiting) == [None] * 500
@@ -22,18 +22,18 @@ async def test_of_many_the_first_go_on_before_the_last_are_told() -> None:
 
 
 async def test_who_has_an_answer_gets_no_other() -> None:
-    calls = Calls()
-    first, second = calls.take(caller("a")), calls.take(caller("b"))
+    calls = WaitingBinds()
+    first, second = calls.add(caller("a")), calls.add(caller("b"))
     calls.answer(first, "no")
-    await calls.let_go_on([first, second])
+    await calls.release([first, second])
     calls.answer_all("stopping")
-    assert (await calls.of(first), await calls.of(second)) == ("no", None)
+    assert (await calls.wait(first), await calls.wait(second)) == ("no", None)
 
 
 async def test_nobody_is_asked_or_told_who_has_gone() -> None:
-    calls = Calls()
-    number = calls.take(who := caller("a"))
+    calls = WaitingBinds()
+    number = calls.add(who := caller("a"))
     assert (calls.caller(number), len(calls)) == (who, 1)
     calls.forget(number)
-    await calls.let_go_on([number])
+    await calls.release([number])
     assert (calls.caller(number), len(calls)) == (None, 0)

@@ -36,7 +36,7 @@ async def statuses(url: str, context: ssl.SSLContext | None = None) -> list[int]
 async def test_at_the_readers_address_nothing_is_decided() -> None:
     told = load(Settings, BOTH, {})
 
-    async with listeners.open_for(told, CollectorRegistry(), lambda: None, ROUTES) as (
+    async with listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES) as (
         address,
         read,
     ):
@@ -62,7 +62,7 @@ async def test_only_at_the_schedulers_address_a_certificate_is_asked_for(
     known = ssl.create_default_context(cafile=str(ours))
     known.load_cert_chain(*scheduler)
 
-    async with listeners.open_for(told, CollectorRegistry(), lambda: None, ROUTES) as (
+    async with listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES) as (
         address,
         read,
     ):
@@ -76,5 +76,5 @@ async def test_half_of_what_tls_needs_is_a_wrong_setting() -> None:
     told = load(Settings, ["--tls-client-ca", "/nowhere"], {})
 
     with pytest.raises(SettingsError, match="--tls-certificate and --tls-key"):
-        async with listeners.open_for(told, CollectorRegistry(), lambda: None, ROUTES):
+        async with listeners.serve(told, CollectorRegistry(), lambda: None, ROUTES):
             raise AssertionError("it serves without them")

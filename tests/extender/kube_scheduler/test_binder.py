@@ -43,18 +43,20 @@ async def test_bind_is_one_call_with_uid_chips_and_time() -> None:
             }
         ]
         assert w.api.reads == 0
-        assert [(pod.name, made.promise.node) for pod, made in w.told] == [("a", "n1")]
+        assert [(pod.name, made.reservation.node) for pod, made in w.told] == [
+            ("a", "n1")
+        ]
 
 
 async def test_the_promise_lasts_until_the_watch_shows_the_pod() -> None:
     async with world(cluster()) as w:
         w.add("a")
         await w.bind()
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
 
         w.show("a")
 
-        assert w.cache.assumed == {}
+        assert w.cache.reservations == {}
         assert free(w.cache, "n1") == (1, 2, 3, 4, 5, 6, 7)
 
 
@@ -65,9 +67,9 @@ async def test_binds_at_the_same_moment_on_one_node_never_share_a_chip() -> None
         for name in names:
             w.add(name)
 
-        said = await asyncio.gather(*(w.bind(name) for name in names))
+        text = await asyncio.gather(*(w.bind(name) for name in names))
 
-        assert sorted(said) == [""] * 8 + ["no free chip"]
+        assert sorted(text) == [""] * 8 + ["no free chip"]
         given = [b["metadata"]["annotations"][RESOURCE] for b in w.api.bindings]
         assert sorted(given) == [f"Ascend910-{i}" for i in range(8)]
 
@@ -85,9 +87,9 @@ async def test_a_refusal_gives_the_chips_back_at_once() -> None:
         w.add("a")
         w.api.fates.append(Fate.FORBIDDEN)
 
-        said = await w.bind()
+        text = await w.bind()
 
-        assert said.startswith("the API server refused the bind: ")
+        assert text.startswith("the API server refused the bind: ")
         assert free(w.cache, "n1") == ALL_FREE
 
 
@@ -122,7 +124,7 @@ async def test_a_pod_that_another_has_bound_elsewhere_gives_the_chips_back() -> 
 
 async def test_a_pod_that_is_bound_there_already_needs_no_call() -> None:
     bound = pod(Spec(name="a", node="n1", annotations=claim((0,))))
-    async with world(cluster(events.PodSeen(pod=bound))) as w:
+    async with world(cluster(events.PodUpdated(pod=bound))) as w:
         assert await w.bind() == ""
         assert await w.bind(where="n2") == "the pod is bound to n1 already"
         assert w.api.bindings == []
@@ -171,7 +173,7 @@ async def test_a_caller_that_goes_away_does_not_end_the_call() -> None:
         w.api.go_on.set()
 
         await until(lambda: bool(w.told))
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
 
 
 async def test_a_bound_pod_that_no_watch_ever_shows_is_looked_for() -> None:
@@ -180,7 +182,7 @@ async def test_a_bound_pod_that_no_watch_ever_shows_is_looked_for() -> None:
         await w.bind()
         del w.api.pods["default", "a"]  # while the watch was down
         await w.binder.audit()
-        assert list(w.cache.assumed) == ["uid-a"]  # it may still come
+        assert list(w.cache.reservations) == ["uid-a"]  # it may still come
 
         await w.binder.audit(after_s=0)
 
@@ -194,7 +196,7 @@ async def test_a_bound_pod_that_the_watch_is_late_to_show_keeps_its_chips() -> N
 
         await w.binder.audit(after_s=0)
 
-        assert list(w.cache.assumed) == ["uid-a"]
+        assert list(w.cache.reservations) == ["uid-a"]
 
 
 async def test_a_call_under_way_comes_to_its_end_before_we_do() -> None:
@@ -255,7 +257,7 @@ async def test_a_bind_that_still_waits_for_its_turn_is_refused_when_we_stop() ->
         w.api.go_on.set()
         await stopping
 
-        said = await asyncio.gather(*calls)
-        assert sorted(said) == [""] * binder.AT_ONCE + ["the extender is stopping"] * 4
+        text = await asyncio.gather(*calls)
+        assert sorted(text) == [""] * binder.AT_ONCE + ["the extender is stopping"] * 4
         assert len(w.api.bindings) == binder.AT_ONCE
-        assert len(w.cache.assumed) == binder.AT_ONCE
+        assert len(w.cache.reservations) == binder.AT_ONCE

@@ -12,12 +12,12 @@ from extender.cache import decode, events
 from extender.cache.cache import Cache
 from extender.clocks import Clock
 from extender.kube_scheduler.binder import Binder
-from extender.kube_scheduler.verbs import Server
+from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
-from extender.planning.topology import Networks, Rules
-from extender.queries.routes import Reading
-from extender.scheduling.decisions import Notes
+from extender.planning.topology import NetworkTopology, Rules
+from extender.queries.routes import QueryRoutes
+from extender.scheduling.decisions import LastDecisions
 from service.endpoints import Endpoints
 from tests.extender import fake_api
 from tests.extender.clusters import (
@@ -83,16 +83,16 @@ async def served(
     wall = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
     async with fake_api.serving() as (api, pods):
         planner = Planner(cache, Jobs(), clock=wall)
-        notes = Notes()
+        notes = LastDecisions()
         binder = Binder(
             cache,
             pods,
-            gate=planner,
+            permits=planner,
             clock=wall,
             metrics=metrics,
-            told=lambda _pod, _made: None,
+            on_bound=lambda _pod, _made: None,
         )
-        server = Server(
+        server = KubeSchedulerVerbs(
             cache,
             binder,
             planner=planner,
@@ -102,9 +102,9 @@ async def served(
             why_not_ready=lambda: waits,
             on_refused=lambda: None,
         )
-        reading = Reading(
+        reading = QueryRoutes(
             cache,
-            Networks(cache, Rules()),
+            NetworkTopology(cache, Rules()),
             lambda: waits,
             notes=notes,
             clock=wall,
@@ -166,7 +166,7 @@ async def test_a_recorded_prioritize_is_scored_from_ten(form: str) -> None:
 async def test_a_recorded_bind_binds() -> None:
     wanted = Spec(name="a1", uid="c78e0561-99a0-4e27-8949-ed66fcfd913d")
     cache = recorded_cluster()
-    apply(cache, events.PodSeen(pod=pod(wanted)))
+    apply(cache, events.PodUpdated(pod=pod(wanted)))
     async with served(cache) as (extender, api):
         api.add("a1", wanted.uid)
 
@@ -208,13 +208,15 @@ async def test_a_failure_inside_is_an_answer_and_one_log_line(
 ) -> None:
     cache = recorded_cluster()
     async with served(cache) as (extender, _):
-        del cache.storms  # stands for whatever may break inside
+        del cache.owner_backoff  # stands for whatever may break inside
         answer = await extender.post(
             "filter", recorded("kube-scheduler-filter-names.json")
         )
 
     assert answer == {"Error": "internal error of the extender; its log says more"}
-    assert [record.message for record in caplog.records] == ["request failed"]
+    assert [resource_state.message for resource_state in caplog.records] == [
+        "request failed"
+    ]
 
 
 async def test_a_pod_without_npus_passes_everywhere() -> None:
@@ -243,7 +245,7 @@ async def test_decisions_and_refusals_are_counted() -> None:
 async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -> None:
     cache = cluster(nodes=("n1", "n2"))
     bind(cache, pod(Spec(name="reader", reads_annotation=True)), "n1")
-    apply(cache, events.PodSeen(pod=pod(Spec(name="p", uid="u"))))
+    apply(cache, events.PodUpdated(pod=pod(Spec(name="p", uid="u"))))
     ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "n2"]}).encode()
     to_n1 = {"PodNamespace": "default", "PodName": "p", "PodUID": "u", "Node": "n1"}
 
@@ -264,7 +266,7 @@ async def test_nodes_avoided_and_binds_refused_for_an_unlike_pod_are_counted() -
 async def test_a_pending_pod_is_explained_with_counts_and_node_by_node() -> None:
     cache = cluster(tenant("t", "n1", range(8)), nodes=("n1",))
     wanted = pod(Spec(name="p", uid="u"))
-    apply(cache, events.PodSeen(pod=wanted))
+    apply(cache, events.PodUpdated(pod=wanted))
     ask = json.dumps({"Pod": as_json("p", "u"), "NodeNames": ["n1", "gone"]})
     async with served(cache) as (extender, _):
         await extender.post("filter", ask.encode())

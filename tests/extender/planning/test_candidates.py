@@ -2,29 +2,32 @@
 
 from extender.cache import decode, events
 from extender.cache.cache import Cache
-from extender.cache.requests import Ask
+from extender.cache.requests import Resources
 from extender.clocks import Clock
 from extender.gang.gangs import Gang
-from extender.planning.candidates import Offers
-from extender.planning.plan import World
+from extender.planning.candidates import CandidateNodes
+from extender.planning.plan import TopologySnapshot
 from extender.planning.planner import Planner
-from extender.planning.topology import Networks, Rules
-from extender.scheduling.node_filter import Judgement
-from kube.objects import Container, Meta, Pod, PodSpec, Resources
+from extender.planning.topology import NetworkTopology, Rules
+from extender.scheduling.node_filter import FilterResult
+from kube import objects
+from kube.objects import Container, Meta, Pod, PodSpec
 from tests.extender.clusters import NOW_NS, NOW_S, RESOURCE, apply, tenant
 from tests.extender.jobsapi import Jobs
 from tests.extender.networked import switched
 
 NAMES = ("n1", "n2", "n3", "n4")
 #: More than a node takes.
-FULL = Ask(0, 0, 2**62)
+FULL = Resources(0, 0, 2**62)
 
 
 def waiting(name: str, count: int = 8) -> events.Change:
     """A pod that asks for leaf switches, as the watch shows it."""
     labels = {"tor-affinity": "large-model-schema"}
     meta = Meta(name=name, namespace="default", uid=name, labels=labels)
-    one = Container(name="c", resources=Resources(limits={RESOURCE: str(count)}))
+    one = Container(
+        name="c", resources=objects.Resources(limits={RESOURCE: str(count)})
+    )
     return decode.pod_change(Pod(metadata=meta, spec=PodSpec(containers=[one])))
 
 
@@ -35,16 +38,18 @@ class Asking:
         self.cache = cache
         #: the jobs that plans were asked for
         self.asked: list[str] = []
-        self._networks = Networks(cache, Rules())
+        self._networks = NetworkTopology(cache, Rules())
         clock = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
-        self.planner = Planner(cache, Jobs(), clock=clock, world=self._world)
+        self.planner = Planner(cache, Jobs(), clock=clock, topology=self._topology)
 
-    def _world(self, gang: Gang) -> World:
+    def _topology(self, gang: Gang) -> TopologySnapshot:
         self.asked.append(gang.title)
-        return self._networks.world(gang)
+        return self._networks.snapshot(gang)
 
-    def judge(self, name: str, nodes: tuple[str, ...] = NAMES) -> Judgement | None:
-        return self.planner.judge(self.cache.pods[name], nodes)
+    def filter_nodes(
+        self, name: str, nodes: tuple[str, ...] = NAMES
+    ) -> FilterResult | None:
+        return self.planner.filter_nodes(self.cache.pods[name], nodes)
 
 
 def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
@@ -54,36 +59,36 @@ def test_of_pods_alike_one_asks_for_all_until_something_changes() -> None:
     asking = Asking(cache)
 
     orders = [NAMES[i:] + NAMES[:i] for i in range(5)]
-    said = [asking.judge(f"pod-{i}", orders[i]) for i in range(5)]
+    said = [asking.filter_nodes(f"pod-{i}", orders[i]) for i in range(5)]
     assert [one.counts if one else () for one in said] == [
         (("without 8 free chips", 4),)
     ] * 5
     assert asking.asked == ["Pod default/pod-0"]
 
-    apply(cache, events.PodGone(uid="uid-on-n2"))
+    apply(cache, events.PodDeleted(uid="uid-on-n2"))
     apply(cache, events.Ticked(), now_s=NOW_S + 5)  # a report would show it by now
-    last = asking.judge("pod-4")
+    last = asking.filter_nodes("pod-4")
     assert last is not None
     assert not last.fitting
     # the first gets it, the second is told no, and with it the others
-    assert cache.assumed["pod-0"].node == "n2"
+    assert cache.reservations["pod-0"].node == "n2"
     assert asking.asked[1:] == ["Pod default/pod-0", "Pod default/pod-1"]
 
 
 def test_what_has_room_again_for_others_is_asked_again() -> None:
     cache = switched(*NAMES)
-    full = [events.OtherSeen(uid=f"web-{n}", node=n, ask=FULL) for n in NAMES]
+    full = [events.OtherPodUpdated(uid=f"web-{n}", node=n, ask=FULL) for n in NAMES]
     apply(cache, *full, waiting("pod-0"), waiting("pod-1"))
     asking = Asking(cache)
-    asking.judge("pod-0")
-    asking.judge("pod-1")
-    assert (asking.asked, dict(cache.assumed)) == (["Pod default/pod-0"], {})
+    asking.filter_nodes("pod-0")
+    asking.filter_nodes("pod-1")
+    assert (asking.asked, dict(cache.reservations)) == (["Pod default/pod-0"], {})
 
-    apply(cache, events.PodGone(uid="web-n3"))
+    apply(cache, events.PodDeleted(uid="web-n3"))
 
-    judged = asking.judge("pod-1")
-    assert judged is not None
-    assert (cache.assumed["pod-0"].node, judged.fitting) == ("n3", ())
+    result = asking.filter_nodes("pod-1")
+    assert result is not None
+    assert (cache.reservations["pod-0"].node, result.fitting) == ("n3", ())
 
 
 def test_pods_that_ask_for_something_else_ask_for_themselves() -> None:
@@ -92,12 +97,12 @@ def test_pods_that_ask_for_something_else_ask_for_themselves() -> None:
     apply(cache, waiting("pod-0"), waiting("pod-1", count=4), waiting("pod-2"))
     asking = Asking(cache)
 
-    asking.judge("pod-0")
-    asking.judge("pod-0", NAMES[:2])
-    judged = asking.judge("pod-1")
+    asking.filter_nodes("pod-0")
+    asking.filter_nodes("pod-0", NAMES[:2])
+    result = asking.filter_nodes("pod-1")
 
-    assert judged is not None
-    assert judged.fitting
+    assert result is not None
+    assert result.fitting
     assert asking.asked == [
         *["Pod default/pod-0"] * 2,  # of other nodes it is another question
         "Pod default/pod-1",
@@ -109,18 +114,22 @@ def test_what_is_said_of_one_pod_by_name_is_said_of_no_other() -> None:
     apply(cache, waiting("pod-0", count=3), waiting("pod-1", count=3))
     asking = Asking(cache)
 
-    asking.judge("pod-0")
-    asking.judge("pod-1")
+    asking.filter_nodes("pod-0")
+    asking.filter_nodes("pod-1")
 
     text = "a pod cannot have 3 chips of an Atlas 800 training server: "
-    said = {gang.title: gang.said for gang in cache.gangs.jobs.values()}
+    said = {gang.title: gang.text for gang in cache.gangs.jobs.values()}
     assert said == {f"Pod default/pod-{i}": f"{text}pod-{i}" for i in (0, 1)}
 
 
 def test_lists_of_the_same_nodes_are_kept_once() -> None:
-    offers = Offers()
-    offers.put("a", ("n1", "n2"))
-    offers.put("b", ("n2", "n1"))
-    assert offers.of("b") is offers.of("a")
-    offers.forget({"b"})
-    assert (offers.jobs, offers.of("b"), offers.of("a")) == (["b"], ("n1", "n2"), ())
+    candidates = CandidateNodes()
+    candidates.put("a", ("n1", "n2"))
+    candidates.put("b", ("n2", "n1"))
+    assert candidates.get("b") is candidates.get("a")
+    candidates.retain({"b"})
+    assert (candidates.jobs, candidates.get("b"), candidates.get("a")) == (
+        ["b"],
+        ("n1", "n2"),
+        (),
+    )

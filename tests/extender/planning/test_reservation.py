@@ -5,9 +5,9 @@ import pytest
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.planning.plan import PLAIN
-from extender.planning.reservation import nodes_for
+from extender.planning.reservation import choose_nodes
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.node_filter import Verdict
+from extender.scheduling.node_filter import Refusal
 from tests.extender.clusters import (
     ALL,
     NOW_NS,
@@ -38,9 +38,11 @@ def busy() -> Cache:
 
 def small(w: World, name: str, priority: int = 0) -> tuple[str, ...]:
     """The nodes that filter leaves to a pod of one chip."""
-    seen = events.PodSeen(pod=pod(Spec(name=name)), priority=priority)
+    seen = events.PodUpdated(pod=pod(Spec(name=name)), priority=priority)
     w.learn(seen)
-    return tuple(node_filter.judge(w.cache, seen.pod, NAMES, w.time.now_s).fitting)
+    return tuple(
+        node_filter.filter_nodes(w.cache, seen.pod, NAMES, w.time.now_s).fitting
+    )
 
 
 async def test_nodes_are_kept_for_a_job_that_waits_long() -> None:
@@ -49,13 +51,15 @@ async def test_nodes_are_kept_for_a_job_that_waits_long() -> None:
 
         assert small(w, "late") == ()
 
-        judged = node_filter.judge(w.cache, w.cache.pods["uid-late"], NAMES, NOW_S)
-        assert judged.counts == (("kept for a large job that has waited long", 2),)
-        made = reserve.choose(
+        result = node_filter.filter_nodes(
+            w.cache, w.cache.pods["uid-late"], NAMES, NOW_S
+        )
+        assert result.counts == (("kept for a large job that has waited long", 2),)
+        made = reserve.choose_chips(
             w.cache, w.cache.pods["uid-late"], "n1", now_s=NOW_S, now_ns=NOW_NS
         )
-        assert isinstance(made, Verdict)
-        assert made is node_filter.KEPT
+        assert isinstance(made, Refusal)
+        assert made is node_filter.RESERVED_NODE
 
 
 async def test_before_that_small_pods_get_what_is_free() -> None:
@@ -78,29 +82,29 @@ async def test_who_has_a_higher_priority_passes_by() -> None:
 async def test_the_job_gets_its_nodes_and_then_they_are_everybodys() -> None:
     async with world(busy()) as w:
         await waiting(w)
-        w.learn(events.PodGone(uid="uid-x"), events.PodGone(uid="uid-y"))
+        w.learn(events.PodDeleted(uid="uid-x"), events.PodDeleted(uid="uid-y"))
         w.pass_s(3)
 
         assert (w.filter("a"), w.filter("b")) == (["n1"], ["n2"])
 
         w.pass_s(1)
-        assert w.cache.kept == {}
+        assert w.cache.reserved_nodes == {}
 
 
 @pytest.mark.parametrize("how", ["time", "job"])
 async def test_nodes_are_not_kept_for_ever(how: str) -> None:
     async with world(busy()) as w:
         await waiting(w)
-        assert set(w.cache.kept[RESOURCE]) == set(NAMES)
+        assert set(w.cache.reserved_nodes[RESOURCE]) == set(NAMES)
 
         if how == "job":
-            w.learn(*(events.PodGone(uid=f"uid-{name}") for name in "ab"))
+            w.learn(*(events.PodDeleted(uid=f"uid-{name}") for name in "ab"))
         w.pass_s(1801 if how == "time" else 1)
 
-        assert w.cache.kept == {}
+        assert w.cache.reserved_nodes == {}
         if how == "time":  # nor again at once
             w.filter("a")
-            assert w.cache.kept == {}
+            assert w.cache.reserved_nodes == {}
 
 
 def test_as_few_nodes_as_will_do_and_the_freest_of_them() -> None:
@@ -113,11 +117,11 @@ def test_as_few_nodes_as_will_do_and_the_freest_of_them() -> None:
     apply(cache, member("a"), member("b"))
     (gang,) = cache.gangs.jobs.values()
 
-    found = nodes_for(cache, gang, ("n1", "n2", "n3"), PLAIN)
+    found = choose_nodes(cache, gang, ("n1", "n2", "n3"), PLAIN)
 
     assert found == {"n2", "n3"}
     assert (
-        cache.cluster.line(RESOURCE)["n2"].free == sum(1 << chip for chip in ALL) - 1
+        cache.cluster.nodes(RESOURCE)["n2"].free == sum(1 << chip for chip in ALL) - 1
     )  # as before
 
 
@@ -126,4 +130,4 @@ def test_nothing_is_kept_for_a_job_that_would_not_fit_anyway() -> None:
     apply(cache, member("a"), member("b"))
     (gang,) = cache.gangs.jobs.values()
 
-    assert nodes_for(cache, gang, ("n1",), PLAIN) == frozenset()
+    assert choose_nodes(cache, gang, ("n1",), PLAIN) == frozenset()

@@ -4,7 +4,7 @@ import pytest
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import ATLAS_800_TRAINING
 from scheduler_core.topology.leaves import Version
@@ -47,7 +47,7 @@ def test_without_the_switches_configmap_it_waits() -> None:
 
 def test_a_configmap_that_cannot_be_read_is_as_good_as_none() -> None:
     cache = switched("n1", "n2")
-    apply(cache, events.SwitchesSeen(tor_info="[]"))
+    apply(cache, events.SwitchesUpdated(tor_info="[]"))
     apply(cache, member("a", traits=LARGE), member("b", traits=LARGE))
 
     found = planned(cache, ("n1", "n2"), Rules())
@@ -80,7 +80,7 @@ def test_a_job_across_leaves_says_what_it_makes_of_them() -> None:
     assert sorted(made.values()) == ["1", "2", "2", "2", "2"]
     # the next job finds the leaves as this one has left them
     apply(cache, member("o", job="k", traits=LARGE), member("p", job="k", traits=LARGE))
-    network = Networks(cache, Rules(switches=Version.TWO)).world(
+    network = NetworkTopology(cache, Rules(switches=Version.TWO)).snapshot(
         cache.gangs.jobs["Job of pods/default/k"]
     )
     assert network.network is not None
@@ -129,21 +129,21 @@ def test_the_switches_are_read_once_until_something_of_them_differs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cache = switched("n1", "n2")
-    networks = Networks(cache, Rules())
+    networks = NetworkTopology(cache, Rules())
     known = networks.network(None)
     assert known is not None
 
     readable = cache.switch_texts
-    apply(cache, events.SwitchesSeen(tor_info="[]"))
+    apply(cache, events.SwitchesUpdated(tor_info="[]"))
     assert [networks.network(None) for _ in range(3)] == [None] * 3
     assert caplog.messages == ["leaf switches not read"]
 
     info, level = readable
-    apply(cache, events.SwitchesSeen(tor_info=info, tor_level=level))
+    apply(cache, events.SwitchesUpdated(tor_info=info, tor_level=level))
     assert networks.network(None) == known
     add_node(cache, "n3", ATLAS_800_TRAINING, address="10.0.0.2")  # it was n2's
     moved = networks.network(None)
-    networks.follow(Rules(switches=Version.TWO))
+    networks.set_rules(Rules(switches=Version.TWO))
     of_two = networks.network(None)
     assert moved is not None
     assert of_two is not None

@@ -97,7 +97,7 @@ class Pushing(RuleBasedStateMachine):
     def show(self, *uids: str) -> None:
         """The watch shows what has changed, and which of these pods has gone."""
         there = {pod.metadata.uid for pod in self.truth.pods.values()}
-        self.unheard += [events.PodGone(uid=uid) for uid in uids if uid not in there]
+        self.unheard += [events.PodDeleted(uid=uid) for uid in uids if uid not in there]
         for name, pod in self.truth.pods.items():
             if self.shown.get(name) is not pod:
                 self.shown[name] = pod
@@ -116,8 +116,8 @@ class Pushing(RuleBasedStateMachine):
             if call.done():
                 del self.calls[name]
                 self.gone.discard(name)
-                said = call.result()
-                happened["bound" if not said else "bind refused"] += 1
+                text = call.result()
+                happened["bound" if not text else "bind refused"] += 1
 
     def remove(self, name: str) -> None:
         uid = self.truth.pods[name].metadata.uid
@@ -149,9 +149,9 @@ class Pushing(RuleBasedStateMachine):
 
     def filter_and_bind(self, name: str, offered: tuple[str, ...] = NODES) -> None:
         pod = self.truth.pods[name]
-        before = set(self.extender.cache.rooms)
+        before = set(self.extender.cache.nominations)
         fitting = self.extender.filter(pod, offered)
-        if before - set(self.extender.cache.rooms):
+        if before - set(self.extender.cache.nominations):
             happened["room taken by a " + ("job" if PODS[name].job else "pod")] += 1
         if fitting:
             args = BindArgs(
@@ -243,10 +243,10 @@ class Pushing(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.truth.pods)))
         uid = self.truth.pods[name].metadata.uid
         cache = self.extender.cache
-        gang = cache.gangs.of(uid)
+        gang = cache.gangs.gang_of(uid)
         if gang is not None:
             happened[f"evicted by others while its job is {gang.phase}"] += 1
-        if self.extender.evictor.owner(uid) in cache.rooms:
+        if self.extender.preemptor.owner(uid) in cache.nominations:
             happened["evicted by others while room is made for it"] += 1
         self.remove(name)
 
@@ -254,9 +254,9 @@ class Pushing(RuleBasedStateMachine):
     @rule(data=st.data(), job=st.sampled_from(["", "a", "b", "c"]))
     def relabel(self, data: st.DataObject, job: str) -> None:
         name = data.draw(st.sampled_from(self.idle()))
-        rooms = self.extender.cache.rooms
+        nominations = self.extender.cache.nominations
         uid = self.truth.pods[name].metadata.uid
-        if self.extender.evictor.owner(uid) in rooms:
+        if self.extender.preemptor.owner(uid) in nominations:
             happened["relabelled while room is made for it"] += 1
         size = str(len(JOBS[job])) if job else None
         self.truth.change(
@@ -352,7 +352,7 @@ class Pushing(RuleBasedStateMachine):
         """Another takes over, when all that was sent has been done or never will be."""
         cache = self.extender.cache
         self.failovers += 1
-        happened["failover while room is made"] += bool(cache.rooms)
+        happened["failover while room is made"] += bool(cache.nominations)
         for sent in [*self.late, *self.api.binds]:
             is_done = data.draw(st.booleans(), label="done")
             if is_done:

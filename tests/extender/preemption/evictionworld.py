@@ -18,12 +18,12 @@ from extender.clocks import Clock
 from extender.gang import membership
 from extender.kube_scheduler.binder import Binder
 from extender.kube_scheduler.protocol import BindArgs
-from extender.kube_scheduler.verbs import Server
+from extender.kube_scheduler.verbs import KubeSchedulerVerbs
 from extender.metrics import Metrics
 from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
-from extender.preemption.preemptor import Evictor
-from extender.scheduling.decisions import Notes
+from extender.preemption.preemptor import Preemptor
+from extender.scheduling.decisions import LastDecisions
 from kube import objects
 from kube.errors import ConflictError, NotFoundError
 from kube.objects import Container, Meta, PodSpec, PodStatus, Resources
@@ -100,7 +100,7 @@ class Truth:
 
     def make(self, name: str, kind: Kind) -> None:
         self.made += 1
-        said = (
+        text = (
             {membership.JOB: kind.job, membership.JOB_SIZE: str(kind.size)}
             if kind.job
             else {}
@@ -109,7 +109,7 @@ class Truth:
             namespace="default",
             name=name,
             uid=f"uid-{name}-{self.made}",
-            annotations=said,
+            annotations=text,
             creation_timestamp=f"2027-01-15T08:00:00.{self.made:06}Z",
         )
         one = Container(name="c", resources=Resources(limits={RESOURCE: kind.count}))
@@ -118,13 +118,13 @@ class Truth:
         self.pods[name] = objects.Pod(metadata=meta, spec=spec, status=status)
 
     def change(
-        self, name: str, said: Mapping[str, str | None], phase: str = ""
+        self, name: str, text: Mapping[str, str | None], phase: str = ""
     ) -> None:
         """Write annotations, and perhaps the phase."""
         pod = self.pods[name]
-        now = {**(pod.metadata.annotations or {}), **said}
-        kept = {key: value for key, value in now.items() if value is not None}
-        meta = replace(pod.metadata, annotations=kept)
+        now = {**(pod.metadata.annotations or {}), **text}
+        nominated = {key: value for key, value in now.items() if value is not None}
+        meta = replace(pod.metadata, annotations=nominated)
         status = PodStatus(phase=phase or pod.status.phase)
         self.pods[name] = replace(pod, metadata=meta, status=status)
 
@@ -194,7 +194,7 @@ class Truth:
         else:
             del self.pods[name]
 
-    def report(self, where: str, now_s: float) -> events.ReportSeen:
+    def report(self, where: str, now_s: float) -> events.ReportUpdated:
         """What the agent says of its node."""
         held = 0
         for name, pod in self.pods.items():
@@ -230,10 +230,10 @@ class Api:
             raise NotFoundError(404)
         return self.truth.pods[name]
 
-    async def bind(self, args: BindArgs, said: Mapping[str, str]) -> None:
+    async def bind(self, args: BindArgs, text: Mapping[str, str]) -> None:
         sent = Sent(
             args=args,
-            annotations=said,
+            annotations=text,
             answer=self.loop.create_future(),
             at_s=self.loop.now_s,
         )
@@ -263,7 +263,7 @@ class Api:
             truth.delete(name)
         return Outcome.YES
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
         """Nobody reads here."""
 
     def wake(self) -> None:
@@ -285,24 +285,24 @@ class Extender:
         self.binder = Binder(
             self.cache,
             api,
-            gate=self.planner,
+            permits=self.planner,
             clock=clock,
             metrics=metrics,
-            told=lambda _pod, _made: None,
+            on_bound=lambda _pod, _made: None,
         )
-        self.evictor = Evictor(
+        self.preemptor = Preemptor(
             self.cache, api, clock=clock, why_wait=self.planner.why_wait
         )
-        self.server = Server(
+        self.server = KubeSchedulerVerbs(
             self.cache,
             self.binder,
             planner=self.planner,
-            notes=Notes(),
+            notes=LastDecisions(),
             metrics=metrics,
             clock=clock,
             why_not_ready=lambda: None,
             on_refused=lambda: None,
-            evictor=self.evictor,
+            preemptor=self.preemptor,
         )
         for name in NODES:
             self.learn(node(name), api.truth.report(name, loop.now_s))
@@ -311,34 +311,36 @@ class Extender:
     def learn(self, *found: events.Change) -> None:
         for each in found:
             step(self.cache, each, self.loop.now_s)
-            self.planner.settle()
+            self.planner.carry_out_effects()
 
     def filter(self, pod: objects.Pod, names: tuple[str, ...]) -> list[str]:
         """The nodes that filter leaves to a pod, as the server answers it."""
         ours = decode.npu_pod(pod)
         assert ours is not None
-        judged = self.server._judge(pod, ours, names)
-        return list(self.server._with_room(self.evictor, pod, ours, judged).fitting)
+        result = self.server._filter_nodes(pod, ours, names)
+        return list(
+            self.server._apply_preemption(self.preemptor, pod, ours, result).fitting
+        )
 
     async def tick(self) -> None:
         """What the program does each second."""
         self.learn(events.Ticked())
         self.planner.tick()
-        self.evictor.tick()
+        self.preemptor.tick()
         await self.binder.audit()
 
     async def stop(self) -> None:
-        await self.evictor.stop()
+        await self.preemptor.stop()
         await self.planner.stop()
         await self.binder.stop()
 
 
 def mask_of(pod: objects.Pod) -> int:
     """The chips that a pod's annotations name."""
-    said = pod.metadata.annotations or {}
+    text = pod.metadata.annotations or {}
     mask = 0
     for key in (RESOURCE, annotations.ASCEND_REAL):
-        if said.get(key):
-            named = annotations.parse_chips(said[key], ATLAS_800_TRAINING)
+        if text.get(key):
+            named = annotations.parse_chips(text[key], ATLAS_800_TRAINING)
             mask |= chips.mask_of(named)
     return mask

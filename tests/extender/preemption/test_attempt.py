@@ -8,30 +8,30 @@ import pytest
 from extender.preemption.attempt import (
     Announce,
     Answered,
-    Begun,
-    Book,
-    Cleared,
+    Attempt,
+    AttemptEnded,
+    Attempts,
+    AttemptStarted,
+    ChipsFree,
+    ClearNomination,
     Effect,
     Event,
     Evict,
-    GiveUp,
-    Keep,
     Limits,
+    Nominate,
+    NotifyTimedOut,
+    NotifyVictim,
     Outcome,
-    Over,
     Phase,
-    Room,
-    TellInVain,
-    TellVictim,
     Ticked,
     Victim,
-    Wake,
+    WakeScheduler,
     step,
 )
 
 LIMITS = Limits(ask_s=15, leave_s=300, ready_s=60, again_s=5, spared_s=60, rest_s=300)
 A, B = (Victim(uid=f"uid-{x}", namespace="default", name=x) for x in "ab")
-ROOM = Room(
+ROOM = Attempt(
     owner="uid-high",
     title="pod default/high",
     priority=10,
@@ -54,19 +54,19 @@ def evicted(victim: Victim, *, rehearse: bool = False) -> Evict:
     return Evict(owner=OWNER, victim=victim, rehearse=rehearse)
 
 
-def happen(book: Book, event: Event, now_s: float) -> tuple[Effect, ...]:
+def happen(book: Attempts, event: Event, now_s: float) -> tuple[Effect, ...]:
     return step(book, event, now_s, LIMITS)
 
 
-def in_phase(phase: str) -> Book:
+def in_phase(phase: str) -> Attempts:
     """A book with a room that is so far; of asking, one answer has come."""
-    book = Book()
-    happen(book, Begun(room=ROOM), 0)
+    book = Attempts()
+    happen(book, AttemptStarted(attempt=ROOM), 0)
     happen(book, answered(A, Outcome.YES), 1)
     if phase in ("leaving", "ready"):
         happen(book, answered(B, Outcome.YES), 10)
     if phase == "ready":
-        happen(book, Cleared(owner=OWNER), 100)
+        happen(book, ChipsFree(owner=OWNER), 100)
     return book
 
 
@@ -76,65 +76,65 @@ class Case:
     effects: tuple[Effect, ...] = ()
     #: "" is over
     then: str
-    spared: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     rests: bool = False
 
 
-GIVE_UP = GiveUp(owner=OWNER)
+GIVE_UP = ClearNomination(owner=OWNER)
 CASES: dict[str, tuple[Case, ...]] = {
     "asking": (
         Case(
             event=answered(B, Outcome.YES),
-            effects=(Announce(room=ROOM), evicted(A), evicted(B)),
+            effects=(Announce(attempt=ROOM), evicted(A), evicted(B)),
             then="leaving",
         ),
         Case(
             event=answered(B, Outcome.GONE),
-            effects=(Announce(room=ROOM), evicted(A), evicted(B)),
+            effects=(Announce(attempt=ROOM), evicted(A), evicted(B)),
             then="leaving",
         ),
         Case(
             event=answered(B, Outcome.BUDGET),
-            effects=(GIVE_UP, Wake()),
+            effects=(GIVE_UP, WakeScheduler()),
             then="",
-            spared=("uid-b",),
+            protected=("uid-b",),
         ),
         Case(
             event=answered(B, Outcome.FAILED), effects=(GIVE_UP,), then="", rests=True
         ),
         Case(event=answered(A, Outcome.BUDGET), then="asking"),
-        Case(event=Cleared(owner=OWNER), then="asking"),
-        Case(event=Over(owner=OWNER), effects=(GIVE_UP,), then=""),
-        Case(event=Begun(room=ROOM), then="asking"),
+        Case(event=ChipsFree(owner=OWNER), then="asking"),
+        Case(event=AttemptEnded(owner=OWNER), effects=(GIVE_UP,), then=""),
+        Case(event=AttemptStarted(attempt=ROOM), then="asking"),
     ),
     "leaving": (
         Case(
             event=answered(A, Outcome.YES),
-            effects=(TellVictim(room=ROOM, victim=A),),
+            effects=(NotifyVictim(attempt=ROOM, victim=A),),
             then="leaving",
         ),
         Case(event=answered(A, Outcome.GONE), then="leaving"),
         Case(event=answered(A, Outcome.BUDGET), then="leaving"),
         Case(event=answered(A, Outcome.FAILED), then="leaving"),
-        Case(event=Cleared(owner=OWNER), effects=(Wake(),), then="ready"),
-        Case(event=Over(owner=OWNER), effects=(GIVE_UP,), then=""),
-        Case(event=Begun(room=ROOM), then="leaving"),
+        Case(event=ChipsFree(owner=OWNER), effects=(WakeScheduler(),), then="ready"),
+        Case(event=AttemptEnded(owner=OWNER), effects=(GIVE_UP,), then=""),
+        Case(event=AttemptStarted(attempt=ROOM), then="leaving"),
     ),
     "ready": (
         Case(
             event=answered(A, Outcome.YES),
-            effects=(TellVictim(room=ROOM, victim=A),),
+            effects=(NotifyVictim(attempt=ROOM, victim=A),),
             then="ready",
         ),
         Case(event=answered(A, Outcome.FAILED), then="ready"),
-        Case(event=Cleared(owner=OWNER), then="ready"),
-        Case(event=Over(owner=OWNER), effects=(GIVE_UP,), then=""),
-        Case(event=Begun(room=ROOM), then="ready"),
+        Case(event=ChipsFree(owner=OWNER), then="ready"),
+        Case(event=AttemptEnded(owner=OWNER), effects=(GIVE_UP,), then=""),
+        Case(event=AttemptStarted(attempt=ROOM), then="ready"),
     ),
 }
 LATE = {
     "asking": ((GIVE_UP,), 5.0),
-    "leaving": ((GIVE_UP, TellInVain(room=ROOM)), 300.0),
+    "leaving": ((GIVE_UP, NotifyTimedOut(attempt=ROOM)), 300.0),
     "ready": ((GIVE_UP,), 300.0),
 }
 
@@ -149,11 +149,11 @@ def test_what_happens_in_a_phase_has_what_follows(phase: str, case: Case) -> Non
 
     effects = happen(book, case.event, 101)
 
-    making = book.making.get(OWNER)
+    running = book.running.get(OWNER)
     assert effects == case.effects
-    assert (making.phase.name.lower() if making else "") == case.then
-    assert tuple(book.spared) == case.spared
-    assert bool(book.resting) is case.rests
+    assert (running.phase.name.lower() if running else "") == case.then
+    assert tuple(book.protected) == case.protected
+    assert bool(book.backing_off) is case.rests
 
 
 @pytest.mark.parametrize("phase", CASES)
@@ -165,27 +165,29 @@ def test_no_phase_outlasts_its_time(phase: str) -> None:
     assert happen(book, Ticked(), begun_s + lasts_s - 1) == ()
     assert happen(book, Ticked(), begun_s + lasts_s) == effects
 
-    assert book.making == {}
-    assert book.resting == {OWNER: begun_s + lasts_s + rests_s}
+    assert book.running == {}
+    assert book.backing_off == {OWNER: begun_s + lasts_s + rests_s}
 
 
 def test_a_room_begins_by_asking_for_every_victim() -> None:
-    book = Book()
+    book = Attempts()
 
-    effects = happen(book, Begun(room=ROOM), 0)
+    effects = happen(book, AttemptStarted(attempt=ROOM), 0)
 
     asked = (evicted(A, rehearse=True), evicted(B, rehearse=True))
-    assert effects == (Keep(room=ROOM), *asked)
-    assert book.making[OWNER].phase is Phase.ASKING
+    assert effects == (Nominate(attempt=ROOM), *asked)
+    assert book.running[OWNER].phase is Phase.ASKING
 
 
 def test_for_who_is_ending_anyway_it_is_only_waited() -> None:
-    book = Book()
+    book = Attempts()
 
-    assert happen(book, Begun(room=ENDING), 0) == (Keep(room=ENDING),)
+    assert happen(book, AttemptStarted(attempt=ENDING), 0) == (
+        Nominate(attempt=ENDING),
+    )
 
-    assert book.making[OWNER].phase is Phase.LEAVING
-    assert happen(book, Cleared(owner=OWNER), 1) == (Wake(),)
+    assert book.running[OWNER].phase is Phase.LEAVING
+    assert happen(book, ChipsFree(owner=OWNER), 1) == (WakeScheduler(),)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BUDGET, Outcome.FAILED])
@@ -197,16 +199,21 @@ def test_who_could_not_be_evicted_is_evicted_a_little_later(outcome: Outcome) ->
     assert happen(book, Ticked(), 25) == (evicted(A),)
     assert happen(book, Ticked(), 31) == ()  # the answer has not come yet
     assert happen(book, answered(A, Outcome.YES), 32) == (
-        TellVictim(room=ROOM, victim=A),
+        NotifyVictim(attempt=ROOM, victim=A),
     )
 
 
 @pytest.mark.parametrize(
     "event",
-    [answered(A, Outcome.YES), Cleared(owner=OWNER), Over(owner=OWNER), Ticked()],
+    [
+        answered(A, Outcome.YES),
+        ChipsFree(owner=OWNER),
+        AttemptEnded(owner=OWNER),
+        Ticked(),
+    ],
 )
 def test_of_a_room_that_is_not_there_nothing_follows(event: Event) -> None:
-    assert happen(Book(), event, 0) == ()
+    assert happen(Attempts(), event, 0) == ()
 
 
 def test_the_scheduler_tries_again_when_a_pause_is_over() -> None:
@@ -214,13 +221,13 @@ def test_the_scheduler_tries_again_when_a_pause_is_over() -> None:
     happen(book, answered(B, Outcome.BUDGET), 2)
 
     assert happen(book, Ticked(), 61) == ()
-    assert happen(book, Ticked(), 62) == (Wake(),)
-    assert (book.spared, book.resting) == ({}, {})
+    assert happen(book, Ticked(), 62) == (WakeScheduler(),)
+    assert (book.protected, book.backing_off) == ({}, {})
 
 
 def test_four_victims_are_three_names_and_how_many_more() -> None:
     some = tuple(Victim(uid=x, namespace="default", name=x) for x in "abcd")
-    room = replace(ROOM, victims=some)
+    attempt = replace(ROOM, victims=some)
 
-    assert room.named == "default/a, default/b, default/c and 1 more"
-    assert ROOM.named == "default/a, default/b"
+    assert attempt.victim_names == "default/a, default/b, default/c and 1 more"
+    assert ROOM.victim_names == "default/a, default/b"

@@ -19,7 +19,7 @@ from extender.cache import events
 from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.preemption.attempt import Outcome, Victim
-from extender.preemption.preemptor import Evictor
+from extender.preemption.preemptor import Preemptor
 from extender.scheduling import node_filter, reserve
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
@@ -54,7 +54,7 @@ class Rooms(RuleBasedStateMachine):
         self.now_s = NOW_S
         self.cache: Cache = cluster(nodes=NODES)
         wall = Clock(now_s=lambda: self.now_s, now_ns=lambda: int(self.now_s * 1e9))
-        self.evictor = Evictor(self.cache, self, clock=wall)
+        self.preemptor = Preemptor(self.cache, self, clock=wall)
         #: {name of a running pod: what the API server says of it}
         self.says: dict[str, Outcome] = {}
         #: pods that were evicted and should not have been
@@ -76,12 +76,12 @@ class Rooms(RuleBasedStateMachine):
             )
             return outcome
         mine = RUNNING.get(victim.name, WANTING.get(victim.name, ("", 0, 0)))[-1]
-        asking = [self.cache.priorities[owner] for owner in self.cache.rooms]
+        asking = [self.cache.priorities[owner] for owner in self.cache.nominations]
         if victim.uid not in self.allowed or all(mine >= each for each in asking):
             self.wrong.append(victim.name)  # here it would be a task's own affair
         return outcome
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
         """Nobody reads here."""
 
     def wake(self) -> None:
@@ -102,32 +102,34 @@ class Rooms(RuleBasedStateMachine):
         pod = self.cache.pods.get(f"uid-{name}")
         if pod is None or pod.node:
             return
-        self.evictor.hand_over(pod, NODES)
-        judged = node_filter.judge(self.cache, pod, NODES, self.now_s)
-        if not judged.fitting:
-            self.evictor.refused(pod, NODES)
+        self.preemptor.reserve_freed_chips(pod, NODES)
+        result = node_filter.filter_nodes(self.cache, pod, NODES, self.now_s)
+        if not result.fitting:
+            self.preemptor.refused(pod, NODES)
             return
         now_ns = int(self.now_s * 1e9)
-        made = reserve.choose(
-            self.cache, pod, judged.fitting[0], now_s=self.now_s, now_ns=now_ns
+        made = reserve.choose_chips(
+            self.cache, pod, result.fitting[0], now_s=self.now_s, now_ns=now_ns
         )
         if isinstance(made, Choice):
-            kept = self.cache.record(made.promise.node, pod.shape.resource).kept
-            others = [mask for owner, mask in kept.items() if owner != pod.uid]
-            assert _are_apart([made.promise.chips, *others])
-            ids = chips.ids_of(made.promise.chips)
-            self.learn(made.promise)
-            bound = low(name, made.promise.node, ids, priority=WANTING[name][1])
+            nominated = self.cache.ensure_resource(
+                made.reservation.node, pod.shape.resource
+            ).nominated
+            others = [mask for owner, mask in nominated.items() if owner != pod.uid]
+            assert _are_apart([made.reservation.chips, *others])
+            ids = chips.ids_of(made.reservation.chips)
+            self.learn(made.reservation)
+            bound = low(name, made.reservation.node, ids, priority=WANTING[name][1])
             self.learn(bound)
 
     @rule(name=wanting)
     def end_a_pod_that_was_placed(self, name: str) -> None:
-        self.learn(events.PodGone(uid=f"uid-{name}"))
+        self.learn(events.PodDeleted(uid=f"uid-{name}"))
         self.wait_again(name)
 
     @rule(name=running)
     def end(self, name: str) -> None:
-        self.learn(events.PodGone(uid=f"uid-{name}"))
+        self.learn(events.PodDeleted(uid=f"uid-{name}"))
 
     @rule(name=running, outcome=outcomes)
     def say(self, name: str, outcome: Outcome) -> None:
@@ -141,7 +143,7 @@ class Rooms(RuleBasedStateMachine):
         self.loop.run_until_complete(self._turn())
 
     async def _turn(self) -> None:
-        self.evictor.tick()
+        self.preemptor.tick()
         for _ in range(4):
             await asyncio.sleep(0)
 
@@ -149,14 +151,16 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def no_chip_is_anybodys_twice(self) -> None:
-        for record in self.cache.records():
+        for resource_state in self.cache.resource_states():
             taken: defaultdict[str, int] = defaultdict(int)
-            for uid, tenant in record.tenants.items():
+            for uid, tenant in resource_state.tenants.items():
                 taken[uid] |= tenant.chips
-            for uid, promise in record.assumed.items():
-                taken[uid] |= promise.chips
+            for uid, reservation in resource_state.reservations.items():
+                taken[uid] |= reservation.chips
             assert _are_apart(taken.values()), taken
-            assert _are_apart(record.kept.values()), record.kept
+            assert _are_apart(resource_state.nominated.values()), (
+                resource_state.nominated
+            )
 
     @invariant()
     def nobody_goes_who_should_not(self) -> None:
@@ -164,15 +168,17 @@ class Rooms(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
-        kept = {owner for r in self.cache.records() for owner in r.kept}
-        assert kept == set(self.cache.rooms)
+        nominated = {
+            owner for r in self.cache.resource_states() for owner in r.nominated
+        }
+        assert nominated == set(self.cache.nominations)
 
     def teardown(self) -> None:
         for _ in range(8):
             self.tick(301)  # nobody asks any more
-        assert self.cache.rooms == {}
-        assert not any(p.planned for p in self.cache.assumed.values())
-        self.loop.run_until_complete(self.evictor.stop())
+        assert self.cache.nominations == {}
+        assert not any(p.planned for p in self.cache.reservations.values())
+        self.loop.run_until_complete(self.preemptor.stop())
         self.loop.close()
 
 

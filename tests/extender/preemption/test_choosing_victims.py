@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.cache.requests import Ask
+from extender.cache.requests import Resources
 from extender.preemption import victims
-from extender.preemption.attempt import Room
+from extender.preemption.attempt import Attempt
 from scheduler_core.node import chips
 from tests.extender.clusters import RESOURCE, Spec, apply, claim, cluster, free, pod
 from tests.extender.clusters import node as node_seen
@@ -18,7 +18,7 @@ HIGH = 100
 
 def low(
     name: str, where: str, ids: Iterable[int], *, priority: int = 0, job: str = ""
-) -> events.PodSeen:
+) -> events.PodUpdated:
     """A pod that runs, of a lower priority; perhaps one of a job of two."""
     ids = tuple(ids)
     seen = member(
@@ -27,26 +27,26 @@ def low(
     served = dict(seen.pod.annotations) | claim(ids, 2**64 - 1)
     served["huawei.com/AscendReal"] = ""
     found = replace(seen, pod=replace(seen.pod, annotations=served), priority=priority)
-    return found if job else replace(found, seat=None)
+    return found if job else replace(found, member=None)
 
 
-def high(count: int, name: str = "high", priority: int = HIGH) -> events.PodSeen:
-    return events.PodSeen(pod=pod(Spec(name=name, count=count)), priority=priority)
+def high(count: int, name: str = "high", priority: int = HIGH) -> events.PodUpdated:
+    return events.PodUpdated(pod=pod(Spec(name=name, count=count)), priority=priority)
 
 
-def for_pod(cache: Cache, *names: str, spared: Iterable[str] = ()) -> Room | None:
+def for_pod(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:
     wanting = cache.pods["uid-high"]
-    return victims.for_pod(cache, wanting, names or ("n1", "n2"), set(spared))
+    return victims.for_pod(cache, wanting, names or ("n1", "n2"), set(protected))
 
 
-def gone(room: Room | None) -> list[str]:
-    return [] if room is None else [victim.name for victim in room.victims]
+def gone(attempt: Attempt | None) -> list[str]:
+    return [] if attempt is None else [victim.name for victim in attempt.victims]
 
 
-def kept(room: Room | None) -> dict[str, tuple[int, ...]]:
-    if room is None:
+def nominated(attempt: Attempt | None) -> dict[str, tuple[int, ...]]:
+    if attempt is None:
         return {}
-    return {node: chips.ids_of(mask) for node, mask in room.chips.items()}
+    return {node: chips.ids_of(mask) for node, mask in attempt.chips.items()}
 
 
 def test_the_ring_with_the_least_to_lose_is_freed() -> None:
@@ -58,9 +58,9 @@ def test_the_ring_with_the_least_to_lose_is_freed() -> None:
         nodes=("n1", "n2"),
     )
 
-    room = for_pod(cache)
+    attempt = for_pod(cache)
 
-    assert (gone(room), kept(room)) == (["b"], {"n1": (4, 5, 6, 7)})
+    assert (gone(attempt), nominated(attempt)) == (["b"], {"n1": (4, 5, 6, 7)})
 
 
 def test_nobody_goes_for_a_pod_without_a_higher_priority() -> None:
@@ -92,13 +92,13 @@ def test_who_may_not_go_stays_and_others_go() -> None:
     cache = cluster(low("a", "n1", (0,)), low("b", "n1", (4,), priority=5), high(4))
 
     assert gone(for_pod(cache)) == ["a"]
-    assert gone(for_pod(cache, spared=["uid-a"])) == ["b"]
-    assert for_pod(cache, spared=["uid-a", "uid-b"]) is None
+    assert gone(for_pod(cache, protected=["uid-a"])) == ["b"]
+    assert for_pod(cache, protected=["uid-a", "uid-b"]) is None
 
 
 def test_a_pod_whose_chips_are_not_confirmed_is_no_victim() -> None:
     waits = Spec(name="a", node="n1", annotations=claim(range(8)), count=8)
-    cache = cluster(events.PodSeen(pod=pod(waits)), high(8))
+    cache = cluster(events.PodUpdated(pod=pod(waits)), high(8))
 
     assert for_pod(cache) is None
 
@@ -108,10 +108,10 @@ def test_who_is_ending_is_counted_on_and_not_evicted() -> None:
     ending = replace(b, pod=replace(b.pod, deleting=True))
     cache = cluster(a, ending, high(4))
 
-    room = for_pod(cache)
+    attempt = for_pod(cache)
 
-    assert room is not None
-    assert (room.victims, kept(room)) == ((), {"n1": (4, 5, 6, 7)})
+    assert attempt is not None
+    assert (attempt.victims, nominated(attempt)) == ((), {"n1": (4, 5, 6, 7)})
 
 
 def test_a_job_of_several_goes_as_a_whole_or_not_at_all() -> None:
@@ -123,46 +123,49 @@ def test_a_job_of_several_goes_as_a_whole_or_not_at_all() -> None:
     )
 
     assert gone(for_pod(cache, "n1")) == ["a", "b"]
-    assert for_pod(cache, "n1", spared=["uid-b"]) is None
+    assert for_pod(cache, "n1", protected=["uid-b"]) is None
     apply(cache, low("b", "n2", range(8), job="j", priority=HIGH))
     assert for_pod(cache, "n1") is None
 
 
 def test_chips_that_are_kept_for_another_are_freed_for_nobody_else() -> None:
     cache = cluster(low("a", "n1", range(8)), high(8))
-    room = for_pod(cache)
-    assert room is not None
-    mine = events.RoomKept(
-        owner="uid-other", resource=RESOURCE, chips=room.chips, said=""
+    attempt = for_pod(cache)
+    assert attempt is not None
+    mine = events.Nominated(
+        owner="uid-other", resource=RESOURCE, chips=attempt.chips, text=""
     )
 
     apply(cache, mine)
 
     assert for_pod(cache) is None
-    apply(cache, events.RoomGivenUp(owner="uid-other"))
-    assert for_pod(cache) == room
+    apply(cache, events.NominationCleared(owner="uid-other"))
+    assert for_pod(cache) == attempt
 
 
 def test_cpu_that_nobody_would_free_is_no_room() -> None:
-    busy = replace(low("a", "n1", range(8)), ask=Ask(1000, 0))
-    other = events.OtherSeen(uid="uid-o", node="n1", ask=Ask(8000, 0))
-    wants = replace(high(8), ask=Ask(4000, 0))
+    busy = replace(low("a", "n1", range(8)), ask=Resources(1000, 0))
+    other = events.OtherPodUpdated(uid="uid-o", node="n1", ask=Resources(8000, 0))
+    wants = replace(high(8), ask=Resources(4000, 0))
     cache = cluster(busy, other, wants)
-    apply(cache, replace(node_seen("n1"), room=Ask(10_000, 1 << 40, 110)))
+    apply(
+        cache,
+        replace(node_seen("n1"), allocatable_resources=Resources(10_000, 1 << 40, 110)),
+    )
 
     assert for_pod(cache) is None
 
-    apply(cache, replace(other, ask=Ask(6000, 0)))
+    apply(cache, replace(other, ask=Resources(6000, 0)))
     assert gone(for_pod(cache)) == ["a"]
-    assert cache.loads.of("n1") == Ask(7000, 0, 2)  # as before
+    assert cache.requested_resources.of("n1") == Resources(7000, 0, 2)  # as before
 
 
-def job(cache: Cache, *names: str, spared: Iterable[str] = ()) -> Room | None:
-    (gang,) = (each for each in cache.gangs.jobs.values() if each.unseated)
-    return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(spared))
+def job(cache: Cache, *names: str, protected: Iterable[str] = ()) -> Attempt | None:
+    (gang,) = (each for each in cache.gangs.jobs.values() if each.unbound)
+    return victims.for_job(cache, gang, names or ("n1", "n2", "n3"), set(protected))
 
 
-def wanting(*priorities: int) -> list[events.PodSeen]:
+def wanting(*priorities: int) -> list[events.PodUpdated]:
     some = enumerate(priorities or (HIGH, HIGH))
     return [member(f"w{n}", job="want", count=8, priority=each) for n, each in some]
 
@@ -178,10 +181,10 @@ def test_for_a_job_the_fewest_nodes_are_freed() -> None:
         nodes=NODES,
     )
 
-    room = job(cache)
+    attempt = job(cache)
 
-    assert gone(room) == ["a"]
-    assert kept(room) == {"n1": tuple(range(8)), "n3": tuple(range(8))}
+    assert gone(attempt) == ["a"]
+    assert nominated(attempt) == {"n1": tuple(range(8)), "n3": tuple(range(8))}
     assert [free(cache, name) for name in NODES] == [
         (1, 2, 3, 4, 5, 6, 7),
         (2, 3, 4, 5, 6, 7),
@@ -221,7 +224,7 @@ def test_a_victims_whole_job_goes_for_a_job_too() -> None:
         nodes=("n1", "n2", "n4"),
     )
 
-    room = job(cache, "n1", "n2")
+    attempt = job(cache, "n1", "n2")
 
-    assert gone(room) == ["a", "b"]
-    assert sorted(kept(room)) == ["n1", "n2"]
+    assert gone(attempt) == ["a", "b"]
+    assert sorted(nominated(attempt)) == ["n1", "n2"]

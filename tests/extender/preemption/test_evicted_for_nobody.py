@@ -19,7 +19,7 @@ LITERAL = RawContainer(
 )
 
 
-def wanting(name: str, *, job: str = "want", size: int = 2) -> events.PodSeen:
+def wanting(name: str, *, job: str = "want", size: int = 2) -> events.PodUpdated:
     """A pod of a job that is more important than others."""
     seen = member(name, job=job, size=size, count=8, priority=HIGH)
     return replace(seen, priority=HIGH)
@@ -32,16 +32,16 @@ JOB = (low("a", "n1", (0,)), low("b", "n2", (4,)), wanting("w0"), wanting("w1"))
 async def test_nobody_goes_for_a_pod_that_may_go_nowhere() -> None:
     refused = pod(Spec(name="high", count=4, containers=(LITERAL,)))
     assert refused.problem
-    async with world(*FULL, events.PodSeen(pod=refused, priority=HIGH)) as w:
+    async with world(*FULL, events.PodUpdated(pod=refused, priority=HIGH)) as w:
         assert w.filter("high") == []
         await w.tick()
 
-        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
 
 
 async def test_pods_that_may_go_nowhere_take_nobody_s_turn() -> None:
     hopeless = [
-        events.PodSeen(
+        events.PodUpdated(
             pod=pod(Spec(name=name, count=4, containers=(LITERAL,))), priority=HIGH + 1
         )
         for name in ("h0", "h1", "h2")
@@ -51,7 +51,7 @@ async def test_pods_that_may_go_nowhere_take_nobody_s_turn() -> None:
             assert w.filter(name) == []
         await w.tick()
 
-        assert list(w.cache.rooms) == ["uid-high"]
+        assert list(w.cache.nominations) == ["uid-high"]
 
 
 async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
@@ -60,7 +60,7 @@ async def test_nobody_goes_for_a_job_that_is_not_tried_again_yet() -> None:
         gang.again_s = w.now_s[0] + 60
         assert w.filter("w0") == []
         await w.tick()
-        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
 
         gang.again_s = 0.0
         w.filter("w0")
@@ -74,20 +74,20 @@ async def test_nobody_goes_for_a_job_too_large_to_be_bound_together() -> None:
         assert w.filter("w0") == []
         await w.tick()
 
-        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
 
 
 async def test_nobody_goes_if_the_pod_went_while_it_was_asked_who_may() -> None:
     async with world(*FULL, high(4)) as w:
         w.filter("high")
-        w.evictor.tick()
-        assert list(w.cache.rooms) == ["uid-high"]
+        w.preemptor.tick()
+        assert list(w.cache.nominations) == ["uid-high"]
 
-        w.learn(events.PodGone(uid="uid-high"))
+        w.learn(events.PodDeleted(uid="uid-high"))
         await w.settled()
 
         assert (w.api.rehearsed, w.api.evicted) == (["b"], [])
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
 
 
 async def test_a_job_of_which_a_pod_was_made_anew_gets_room_all_the_same() -> None:
@@ -95,7 +95,7 @@ async def test_a_job_of_which_a_pod_was_made_anew_gets_room_all_the_same() -> No
         w.filter("w0")
         anew = wanting("w0")
         anew = replace(anew, pod=replace(anew.pod, uid="uid-new"))
-        w.learn(events.PodGone(uid="uid-w0"), anew)
+        w.learn(events.PodDeleted(uid="uid-w0"), anew)
 
         await w.tick()
 
@@ -106,12 +106,12 @@ async def test_a_pod_that_joins_a_job_has_no_room_of_its_own_any_more() -> None:
     async with world(*FULL, high(4)) as w:
         w.filter("high")
         await w.tick()
-        assert list(w.cache.rooms) == ["uid-high"]
+        assert list(w.cache.nominations) == ["uid-high"]
 
-        w.learn(replace(high(4), seat=wanting("high").seat))
+        w.learn(replace(high(4), member=wanting("high").member))
         await w.tick()
 
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
 
 
 @pytest.mark.parametrize("name", ["high", "w0"])
@@ -122,44 +122,44 @@ async def test_what_was_freed_stays_kept_while_nothing_can_be_placed(name: str) 
         await w.tick()
         for victim in ("a", "b"):
             if victim in w.api.evicted:
-                w.learn(events.PodGone(uid=f"uid-{victim}"))
+                w.learn(events.PodDeleted(uid=f"uid-{victim}"))
         await w.tick(5)
-        rooms = dict(w.cache.rooms)
-        assert rooms
+        nominations = dict(w.cache.nominations)
+        assert nominations
 
         w.learn(LOST)
         assert w.filter(name) == []
-        assert w.cache.rooms == rooms
+        assert w.cache.nominations == nominations
         w.learn(events.Ticked())
         assert w.filter(name, ["n2"]) == []
-        assert w.cache.rooms == rooms
+        assert w.cache.nominations == nominations
 
         assert w.filter(name) != []
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
 
 
 async def test_a_pod_that_joins_a_job_gives_back_what_was_freed_for_it() -> None:
     async with world(*FULL, high(4)) as w:
         w.filter("high")
         await w.tick()
-        w.learn(events.PodGone(uid="uid-b"))
+        w.learn(events.PodDeleted(uid="uid-b"))
         await w.tick(5)
         assert w.filter("high") == ["n1"]
 
-        w.learn(replace(high(4), seat=wanting("high").seat), wanting("w1"))
+        w.learn(replace(high(4), member=wanting("high").member), wanting("w1"))
         await w.tick()
 
-        assert w.cache.assumed == {}  # it is to come with its job
+        assert w.cache.reservations == {}  # it is to come with its job
 
 
 def test_a_promise_on_another_node_takes_the_place_of_the_one_before() -> None:
     cache = cluster(nodes=("n1", "n2"))
     wanted = pod(Spec(name="p", count=4))
-    apply(cache, events.PodSeen(pod=wanted))
-    promise = bind(cache, wanted, "n1").promise
+    apply(cache, events.PodUpdated(pod=wanted))
+    reservation = bind(cache, wanted, "n1").reservation
 
-    apply(cache, promise._replace(node="n2"))
+    apply(cache, reservation._replace(node="n2"))
 
     assert (free(cache, "n1"), free(cache, "n2")) == (tuple(range(8)), RING)
-    apply(cache, events.Dropped(uid=wanted.uid))
+    apply(cache, events.Unreserved(uid=wanted.uid))
     assert free(cache, "n2") == tuple(range(8))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from extender.gang.gangs import Phase
-from extender.preemption.attempt import Room, Victim
+from extender.preemption.attempt import Attempt, Victim
 from tests.extender.preemption.evictionrules import PODS, Pushing, happened
 from tests.extender.preemption.evictionworld import NODES
 
@@ -35,29 +35,29 @@ class Evictions(Pushing):
         """Each eviction that is sent is for somebody who waits and may."""
         if rehearse:
             return
-        making = self.extender.evictor._book.making.values()
-        rooms = [m.room for m in making if victim in m.room.victims]
-        why = [self.why_wrong(victim, room) for room in rooms]
+        running = self.extender.preemptor._attempts.running.values()
+        nominations = [m.attempt for m in running if victim in m.attempt.victims]
+        why = [self.why_wrong(victim, attempt) for attempt in nominations]
         if all(why):
             self.wrong.append(f"{victim.title} goes for nobody: {why}")
-        for room in rooms:
-            happened["evicted for a " + ("job" if "/" in room.owner else "pod")] += 1
+        for attempt in nominations:
+            happened["evicted for a " + ("job" if "/" in attempt.owner else "pod")] += 1
 
-    def why_wrong(self, victim: Victim, room: Room) -> str:
+    def why_wrong(self, victim: Victim, attempt: Attempt) -> str:
         """Why a pod should not go for that, as far as the extender can know."""
-        cache, evictor = self.extender.cache, self.extender.evictor
+        cache, preemptor = self.extender.cache, self.extender.preemptor
         least = cache.priorities.get(victim.uid, 0)
-        if victim.uid in cache.pods and least >= room.priority:
+        if victim.uid in cache.pods and least >= attempt.priority:
             return "it is as important"
-        gang = cache.gangs.jobs.get(room.owner)
-        waiting = [room.owner] if gang is None else gang.unseated
+        gang = cache.gangs.jobs.get(attempt.owner)
+        waiting = [attempt.owner] if gang is None else gang.unbound
         for uid in waiting:
             pod = cache.pods.get(uid)
             if pod is None or pod.node or pod.deleting or pod.terminal:
                 return "a pod that it is for waits no more"
-            if uid in cache.assumed:
+            if uid in cache.reservations:
                 return "a pod that it is for has a place"
-            if evictor.owner(uid) != room.owner:
+            if preemptor.owner(uid) != attempt.owner:
                 return "a pod that it is for is of another job"
         return "" if waiting else "it is for no pod"
 
@@ -71,35 +71,45 @@ class Evictions(Pushing):
     def no_chip_is_anybodys_twice(self) -> None:
         for where in NODES:
             self.truth.check(where)
-        for record in self.extender.cache.records():
+        for resource_state in self.extender.cache.resource_states():
             owned: defaultdict[str, int] = defaultdict(int)
-            for uid, tenant in record.tenants.items():
+            for uid, tenant in resource_state.tenants.items():
                 owned[uid] |= tenant.chips
-            for uid, promise in record.assumed.items():
-                owned[uid] |= promise.chips
+            for uid, reservation in resource_state.reservations.items():
+                owned[uid] |= reservation.chips
             apart(owned)
-            apart(record.kept)
+            apart(resource_state.nominated)
 
     @invariant()
     def each_promise_is_somebodys(self) -> None:
         cache, binder = self.extender.cache, self.extender.binder
-        by_node = {uid: r.host.name for r in cache.records() for uid in r.assumed}
-        assert by_node == {uid: p.node for uid, p in cache.assumed.items()}
+        by_node = {
+            uid: r.node_info.name
+            for r in cache.resource_states()
+            for uid in r.reservations
+        }
+        assert by_node == {uid: p.node for uid, p in cache.reservations.items()}
         places = {u: n for g in cache.gangs.jobs.values() for u, n in g.places.items()}
         for uid, node in places.items():
-            assert cache.assumed[uid].node == node
-        planned = {uid for uid, p in cache.assumed.items() if p.planned}
-        assert planned <= places.keys() | self.extender.evictor._handed.keys()
-        known = {*binder._under_way, *binder._open, *binder._unseen}
-        assert cache.assumed.keys() - planned <= known
+            assert cache.reservations[uid].node == node
+        planned = {uid for uid, p in cache.reservations.items() if p.planned}
+        assert (
+            planned <= places.keys() | self.extender.preemptor._reserved_until_s.keys()
+        )
+        known = {*binder._under_way, *binder._open_binds, *binder._unconfirmed}
+        assert cache.reservations.keys() - planned <= known
 
     @invariant()
     def what_is_kept_is_a_room_on_its_way(self) -> None:
         cache = self.extender.cache
-        kept = {owner for r in cache.records() for owner in r.kept}
-        assert kept == set(cache.rooms) == set(self.extender.evictor._book.making)
-        happened["room made for a job"] += any("/" in owner for owner in kept)
-        happened["room made for a pod"] += any("/" not in owner for owner in kept)
+        nominated = {owner for r in cache.resource_states() for owner in r.nominated}
+        assert (
+            nominated
+            == set(cache.nominations)
+            == set(self.extender.preemptor._attempts.running)
+        )
+        happened["room made for a job"] += any("/" in owner for owner in nominated)
+        happened["room made for a pod"] += any("/" not in owner for owner in nominated)
 
     # -- at rest ---------------------------------------------------------------------
 
@@ -122,9 +132,9 @@ class Evictions(Pushing):
             self.pass_time(301)
         cache = self.extender.cache
         assert not self.calls
-        assert cache.rooms == {}
-        assert cache.assumed == {}
-        assert {g.phase for g in cache.gangs.jobs.values()} <= {Phase.IDLE}
+        assert cache.nominations == {}
+        assert cache.reservations == {}
+        assert {g.phase for g in cache.gangs.jobs.values()} <= {Phase.GATHERING}
         self.get_all_through()
 
     def get_all_through(self) -> None:

@@ -12,10 +12,10 @@ from extender.cache.cache import Cache, step
 from extender.clocks import Clock
 from extender.planning.planner import Planner
 from extender.preemption.attempt import Outcome, Victim
-from extender.preemption.preemptor import Evictor
+from extender.preemption.preemptor import Preemptor
 from extender.queries import explain
 from extender.scheduling import node_filter, reserve
-from extender.scheduling.decisions import Notes
+from extender.scheduling.decisions import LastDecisions
 from extender.scheduling.reserve import Choice
 from scheduler_core.node import chips
 from scheduler_core.wire.pods import NpuPod
@@ -45,8 +45,8 @@ class Api:
         (self.rehearsed if rehearse else self.evicted).append(victim.name)
         return self.says.get(victim.name, Outcome.YES)
 
-    def tell(self, pod: NpuPod, reason: str, said: str) -> None:
-        self.told.append((pod.name, reason, said))
+    def tell(self, pod: NpuPod, reason: str, text: str) -> None:
+        self.told.append((pod.name, reason, text))
 
     def wake(self) -> None:
         self.wakes += 1
@@ -56,7 +56,7 @@ class Api:
 class World:
     cache: Cache
     api: Api
-    evictor: Evictor
+    preemptor: Preemptor
     planner: Planner
     clock: Clock
     now_s: list[float]
@@ -64,35 +64,35 @@ class World:
     def filter(self, name: str, names: Sequence[str] = NAMES) -> list[str]:
         """What the server does with a filter: the nodes that are left."""
         wanting = self.cache.pods[f"uid-{name}"]
-        self.evictor.hand_over(wanting, names)
-        judged = self.planner.judge(wanting, names)
-        if judged is None:
-            judged = node_filter.judge(self.cache, wanting, names, self.now_s[0])
-        if not judged.fitting:
-            self.evictor.refused(wanting, names)
-        return list(judged.fitting)
+        self.preemptor.reserve_freed_chips(wanting, names)
+        result = self.planner.filter_nodes(wanting, names)
+        if result is None:
+            result = node_filter.filter_nodes(self.cache, wanting, names, self.now_s[0])
+        if not result.fitting:
+            self.preemptor.refused(wanting, names)
+        return list(result.fitting)
 
     def learn(self, *found: events.Change) -> None:
         for each in found:
             step(self.cache, each, self.now_s[0])
-            self.planner.settle()
+            self.planner.carry_out_effects()
 
     async def tick(self, seconds: float = 1.0) -> None:
         """Let time pass, and what was begun come to its end."""
         self.now_s[0] += seconds
         self.learn(events.Ticked())
         self.planner.tick()
-        self.evictor.tick()
+        self.preemptor.tick()
         await self.settled()
 
     async def settled(self) -> None:
         """Let what was begun come to its end."""
-        while self.evictor._tasks:
-            await asyncio.gather(*self.evictor._tasks)
+        while self.preemptor._tasks:
+            await asyncio.gather(*self.preemptor._tasks)
 
     def bind(self, name: str, node: str) -> tuple[int, ...] | str:
         """The chips that bind gives, or why none."""
-        made = reserve.choose(
+        made = reserve.choose_chips(
             self.cache,
             self.cache.pods[f"uid-{name}"],
             node,
@@ -101,13 +101,13 @@ class World:
         )
         if not isinstance(made, Choice):
             return made.text
-        self.learn(made.promise)
-        return chips.ids_of(made.promise.chips)
+        self.learn(made.reservation)
+        return chips.ids_of(made.reservation.chips)
 
     def explained(self, name: str) -> str:
         wanting = self.cache.pods[f"uid-{name}"]
         return explain.explain(
-            self.cache, Notes(), wanting, name=name, now_s=self.now_s[0]
+            self.cache, LastDecisions(), wanting, name=name, now_s=self.now_s[0]
         ).text
 
 
@@ -118,9 +118,9 @@ async def world(*seen: events.Change) -> AsyncIterator[World]:
     cache = cluster(*seen, nodes=NAMES)
     api = Api()
     planner = Planner(cache, Jobs(), clock=clock)
-    evictor = Evictor(cache, api, clock=clock, why_wait=planner.why_wait)
-    yield World(cache, api, evictor, planner, clock, now_s)
-    await evictor.stop()
+    preemptor = Preemptor(cache, api, clock=clock, why_wait=planner.why_wait)
+    yield World(cache, api, preemptor, planner, clock, now_s)
+    await preemptor.stop()
     await planner.stop()
 
 
@@ -140,7 +140,7 @@ async def test_a_ring_is_freed_and_nobody_else_gets_its_chips() -> None:
         assert free(w.cache, "n1") == (2, 3)
         assert w.filter("high") == []  # b has not gone yet
 
-        w.learn(events.PodGone(uid="uid-b"))
+        w.learn(events.PodDeleted(uid="uid-b"))
         await w.tick(5)  # what b had is shown to be free after a while
         assert free(w.cache, "n1") == (2, 3)
         assert w.api.wakes > 0
@@ -170,8 +170,10 @@ async def test_it_is_said_on_both_and_explained() -> None:
         ]
         said = "making_room: chips 4,5,6,7 of n1 are kept for it, which default/b "
         assert said + "must leave" in w.explained("high")
-        judged = node_filter.judge(w.cache, w.cache.pods["uid-high"], NAMES, NOW_S)
-        found = node_filter.with_room(w.cache, "uid-high", judged)
+        result = node_filter.filter_nodes(
+            w.cache, w.cache.pods["uid-high"], NAMES, NOW_S
+        )
+        found = node_filter.apply_nomination(w.cache, "uid-high", result)
         assert found.texts(is_resolvable=False)["n1"] == node_filter.LEAVING.text
         assert found.texts(is_resolvable=True) == {"n2": "without 4 free chips"}
 
@@ -182,7 +184,7 @@ async def test_who_has_a_budget_stays_and_another_ring_is_freed() -> None:
         w.filter("high")
         await w.tick()
         assert w.api.evicted == []
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
 
         w.filter("high")
         await w.tick()
@@ -198,14 +200,14 @@ async def test_if_nobody_may_go_nobody_goes() -> None:
             await w.tick()
 
         assert (w.api.rehearsed, w.api.evicted) == (["a", "b"], [])
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
 
 
 async def test_chips_are_kept_for_a_time_only() -> None:
     async with world(*FULL, high(4), high(4, "other", 0)) as w:
         w.filter("high")
         await w.tick()
-        w.learn(events.PodGone(uid="uid-b"))
+        w.learn(events.PodDeleted(uid="uid-b"))
         await w.tick(5)
         assert w.filter("other") == []
 
@@ -218,7 +220,7 @@ async def test_a_pod_that_does_not_come_to_be_bound_loses_its_chips() -> None:
     async with world(*FULL, high(4), high(4, "other", 0)) as w:
         w.filter("high")
         await w.tick()
-        w.learn(events.PodGone(uid="uid-b"))
+        w.learn(events.PodDeleted(uid="uid-b"))
         await w.tick(5)
         assert w.filter("high") == ["n1"]
         assert w.filter("other") == []
@@ -228,7 +230,7 @@ async def test_a_pod_that_does_not_come_to_be_bound_loses_its_chips() -> None:
         assert w.filter("other") == ["n1"]
         w.filter("high")
         await w.tick()
-        assert w.cache.rooms == {}  # not again so soon
+        assert w.cache.nominations == {}  # not again so soon
 
 
 @pytest.mark.parametrize("how", ["gone", "bound", "ending"])
@@ -237,27 +239,27 @@ async def test_nobody_is_evicted_for_a_pod_that_no_longer_waits(how: str) -> Non
         w.filter("high")
         wanting = high(4).pod
         seen: dict[str, events.Change] = {
-            "gone": events.PodGone(uid="uid-high"),
-            "bound": events.PodSeen(pod=replace(wanting, node="n2")),
-            "ending": events.PodSeen(pod=replace(wanting, deleting=True)),
+            "gone": events.PodDeleted(uid="uid-high"),
+            "bound": events.PodUpdated(pod=replace(wanting, node="n2")),
+            "ending": events.PodUpdated(pod=replace(wanting, deleting=True)),
         }
         w.learn(seen[how])
 
         await w.tick()
 
-        assert (w.api.rehearsed, w.cache.rooms) == ([], {})
+        assert (w.api.rehearsed, w.cache.nominations) == ([], {})
 
 
 async def test_room_for_a_pod_that_went_is_anybodys() -> None:
     async with world(*FULL, high(4)) as w:
         w.filter("high")
         await w.tick()
-        assert list(w.cache.rooms) == ["uid-high"]
+        assert list(w.cache.nominations) == ["uid-high"]
 
-        w.learn(events.PodGone(uid="uid-high"))
+        w.learn(events.PodDeleted(uid="uid-high"))
         await w.tick()
 
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
         assert free(w.cache, "n1") == (2, 3, 5, 6, 7)
 
 
@@ -269,7 +271,7 @@ async def test_the_more_important_of_two_is_served_first() -> None:
 
         await w.tick()
 
-        assert list(w.cache.rooms) == ["uid-high"]
+        assert list(w.cache.nominations) == ["uid-high"]
 
 
 async def test_for_a_job_all_go_before_it_is_planned() -> None:
@@ -281,15 +283,15 @@ async def test_for_a_job_all_go_before_it_is_planned() -> None:
         await w.tick()
         assert sorted(w.api.evicted) == ["a", "b"]
 
-        w.learn(events.PodGone(uid="uid-a"))
+        w.learn(events.PodDeleted(uid="uid-a"))
         await w.tick(5)
         assert w.filter("w0") == []
-        w.learn(events.PodGone(uid="uid-b"))
+        w.learn(events.PodDeleted(uid="uid-b"))
         await w.tick(5)
 
         found = [w.filter("w0"), w.filter("w1")]
         assert sorted(found) == [["n1"], ["n2"]]
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
         told = [(name, reason) for name, reason, _ in w.api.told]
         assert told[:2] == [("w0", "AscendMakingRoom"), ("w1", "AscendMakingRoom")]
 
@@ -298,14 +300,14 @@ async def test_a_pod_that_fits_elsewhere_meanwhile_goes_there() -> None:
     async with world(*FULL, high(4)) as w:
         w.filter("high")
         await w.tick()
-        w.learn(events.PodGone(uid="uid-c"))
+        w.learn(events.PodDeleted(uid="uid-c"))
         await w.tick(5)
 
         assert w.filter("high") == ["n2"]
         assert w.bind("high", "n2") == (0, 1, 2, 3)
 
         await w.tick()
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}
 
 
 async def test_an_eviction_that_fails_in_the_middle_is_tried_again() -> None:
@@ -313,11 +315,11 @@ async def test_an_eviction_that_fails_in_the_middle_is_tried_again() -> None:
         w.filter("high")
         await w.tick()
         assert w.api.evicted == ["a", "b"]
-        w.learn(events.PodGone(uid="uid-a"))
+        w.learn(events.PodDeleted(uid="uid-a"))
 
         await w.tick(6)
 
-        assert list(w.cache.rooms) == ["uid-high"]
+        assert list(w.cache.nominations) == ["uid-high"]
 
 
 async def test_a_pod_of_the_same_name_is_another_pod() -> None:
@@ -326,7 +328,7 @@ async def test_a_pod_of_the_same_name_is_another_pod() -> None:
         w.filter("high")
         await w.tick()
 
-        w.learn(events.PodGone(uid="uid-high"), events.PodSeen(pod=pod(spec)))
+        w.learn(events.PodDeleted(uid="uid-high"), events.PodUpdated(pod=pod(spec)))
         await w.tick()
 
-        assert w.cache.rooms == {}
+        assert w.cache.nominations == {}

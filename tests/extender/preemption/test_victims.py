@@ -50,7 +50,7 @@ def test_pods_that_go_help_when_their_chips_are_together(
 
 def test_pods_do_not_help_where_their_chips_are_no_good_or_not_known() -> None:
     broken = cluster(*TENANTS, report("n1", unhealthy=(0,)))
-    closed = cluster(*TENANTS, events.NodeSeen(name="n1"))
+    closed = cluster(*TENANTS, events.NodeUpdated(name="n1"))
 
     assert not victims.do_help(broken, wanting(4), "n1", ["uid-a", "uid-c"])
     assert not victims.do_help(closed, wanting(4), "n1", ["uid-a", "uid-c"])
@@ -59,17 +59,17 @@ def test_pods_do_not_help_where_their_chips_are_no_good_or_not_known() -> None:
 
 def test_nodes_that_are_kept_for_a_job_are_no_place_for_others() -> None:
     cache = cluster(*TENANTS)
-    cache.kept = {RESOURCE: {"n1": ("Job/default/large", 0)}}
+    cache.reserved_nodes = {RESOURCE: {"n1": ("Job/default/large", 0)}}
 
     assert not victims.do_help(cache, wanting(4), "n1", ["uid-a", "uid-c"])
 
 
 def test_chips_that_are_freed_for_another_are_nobody_elses() -> None:
     cache = cluster(*TENANTS)
-    room = events.RoomKept(
-        owner="uid-first", resource=RESOURCE, chips={"n1": 0b0111}, said="leaving"
+    attempt = events.Nominated(
+        owner="uid-first", resource=RESOURCE, chips={"n1": 0b0111}, text="leaving"
     )
-    apply(cache, room)
+    apply(cache, attempt)
     first = pod(Spec(name="first", count=4))
 
     assert victims.do_help(cache, first, "n1", ["uid-a", "uid-c"])

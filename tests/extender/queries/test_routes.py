@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 
 from extender.cache.cache import Cache
 from extender.clocks import Clock
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import openapi
-from extender.queries.routes import Reading
-from extender.scheduling.decisions import Notes
+from extender.queries.routes import QueryRoutes
+from extender.scheduling.decisions import LastDecisions
 from scheduler_core import __main__ as program
 from scheduler_core.snapshot import document
 from service.endpoints import Endpoints
@@ -28,19 +28,19 @@ from tests.extender.networked import LARGE, switched
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 WALL = Clock(now_s=lambda: NOW_S, now_ns=lambda: NOW_NS)
-Answer = tuple[int, dict[str, Any]]
+RefuseBind = tuple[int, dict[str, Any]]
 
 
 @asynccontextmanager
 async def reading(
     cache: Cache, *, waits: str | None = None, waiting_most: int = 8
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    networks = Networks(cache, Rules())
-    routes = Reading(
+    networks = NetworkTopology(cache, Rules())
+    routes = QueryRoutes(
         cache,
         networks,
         lambda: waits,
-        notes=Notes(),
+        notes=LastDecisions(),
         clock=WALL,
         waiting_most=waiting_most,
     ).routes()
@@ -52,7 +52,7 @@ async def reading(
         yield session
 
 
-async def plan(cache: Cache, question: object) -> Answer:
+async def plan(cache: Cache, question: object) -> RefuseBind:
     body = question if isinstance(question, bytes) else json.dumps(question).encode()
     async with reading(cache) as session, session.post("/v1/plan", data=body) as said:
         found: dict[str, Any] = await said.json()
@@ -278,8 +278,12 @@ async def test_the_description_is_served_as_it_is_in_the_docs() -> None:
 
 def test_the_description_speaks_of_every_read_endpoint() -> None:
     cache = half_full()
-    routes = Reading(
-        cache, Networks(cache, Rules()), lambda: None, notes=Notes(), clock=WALL
+    routes = QueryRoutes(
+        cache,
+        NetworkTopology(cache, Rules()),
+        lambda: None,
+        notes=LastDecisions(),
+        clock=WALL,
     ).routes()
 
     assert {route.path for route in routes} == set(openapi.DOCUMENT["paths"])

@@ -6,7 +6,7 @@ import pytest
 
 from extender.cache import events
 from extender.cache.cache import Cache
-from extender.planning.topology import Networks, Rules
+from extender.planning.topology import NetworkTopology, Rules
 from extender.queries import snapshot
 from scheduler_core.products.lookup import Traits
 from scheduler_core.products.table import by_key
@@ -40,7 +40,7 @@ TWO = Rules(switches=Version.TWO)
 
 
 def of(cache: Cache, rules: Rules = TWO) -> document.Snapshot:
-    return snapshot.of_now(cache, Networks(cache, rules))
+    return snapshot.take(cache, NetworkTopology(cache, rules))
 
 
 def busy() -> Cache:
@@ -51,11 +51,11 @@ def busy() -> Cache:
         report("n1", held=(0,), releasing=(1,), unhealthy=(7,), recovering=(6,)),
         tenant("a", "n1", (2, 3)),
         node("n5", allocatable=0),
-        events.NodeSeen(name="plain"),
-        events.PodSeen(pod=pod(Spec(name="waits", count=4))),
+        events.NodeUpdated(name="plain"),
+        events.PodUpdated(pod=pod(Spec(name="waits", count=4))),
     )
     bound = pod(Spec(name="promised", count=4))
-    apply(cache, events.PodSeen(pod=bound, priority=7))
+    apply(cache, events.PodUpdated(pod=bound, priority=7))
     bind(cache, bound, "n2")
     apply(cache, member("m0", traits=LARGE), member("m1", traits=LARGE))
     assert isinstance(planned(cache, FOUR, TWO), dict)
@@ -121,7 +121,7 @@ def test_of_pods_nothing_is_told_that_does_not_decide() -> None:
     cache = cluster()
     secret = {"token": "hunter2"}
     spec = Spec(name="p", node="n1", phase="Running", annotations=secret)
-    apply(cache, events.PodSeen(pod=pod(spec)))
+    apply(cache, events.PodUpdated(pod=pod(spec)))
 
     assert "hunter2" not in document.render(of(cache))
 
@@ -144,9 +144,9 @@ def test_two_jobs_of_one_name_keep_their_kinds() -> None:
     cache = cluster(nodes=("n1", "n2"))
     for kind, name, where in (("JobSet", "a", "n1"), ("Job", "b", "n2")):
         seen = member(name, job="same", node=where)
-        assert seen.seat is not None
-        membership = replace(seen.seat.membership, job=f"{kind}/default/same")
-        apply(cache, replace(seen, seat=replace(seen.seat, membership=membership)))
+        assert seen.member is not None
+        membership = replace(seen.member.membership, job=f"{kind}/default/same")
+        apply(cache, replace(seen, member=replace(seen.member, membership=membership)))
 
     assert [each.name for each in of(cache).jobs] == [
         "Job/default/same",
@@ -158,7 +158,7 @@ def test_the_agents_list_is_told_where_it_counts() -> None:
     cache = cluster(report("n1", available=(0, 1)))
     [self_maintained] = of(cache).nodes
 
-    apply(cache, events.ModeSet(self_maintain=False))
+    apply(cache, events.SelfMaintainSet(self_maintain=False))
 
     [listed] = of(cache).nodes
     assert (self_maintained.listed, listed.listed) == (None, (0, 1))
@@ -208,7 +208,7 @@ def test_of_chips_that_a_node_has_no_more_a_pod_has_none(
 ) -> None:
     cache = lined(living("a", INFERENCE, (8,)))
     bound = asking("b", INFERENCE)
-    apply(cache, events.PodSeen(pod=bound))
+    apply(cache, events.PodUpdated(pod=bound))
     bind(cache, bound, "n1")
 
     apply(cache, node_of("n1", *left))

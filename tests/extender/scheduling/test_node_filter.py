@@ -5,7 +5,7 @@ import pytest
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.scheduling import node_filter
-from extender.scheduling.node_filter import Judgement
+from extender.scheduling.node_filter import FilterResult
 from scheduler_core.wire.pods import NpuPod, RawContainer, RawEnv
 from tests.extender.clusters import (
     NOW_S,
@@ -21,12 +21,12 @@ from tests.extender.clusters import (
 )
 
 
-def judge(cache: Cache, wanted: NpuPod, *names: str) -> Judgement:
-    return node_filter.judge(cache, wanted, names, NOW_S)
+def filter_nodes(cache: Cache, wanted: NpuPod, *names: str) -> FilterResult:
+    return node_filter.filter_nodes(cache, wanted, names, NOW_S)
 
 
-def texts(judged: Judgement) -> dict[str, str]:
-    return judged.texts(is_resolvable=True) | judged.texts(is_resolvable=False)
+def texts(result: FilterResult) -> dict[str, str]:
+    return result.texts(is_resolvable=True) | result.texts(is_resolvable=False)
 
 
 @pytest.mark.seed("003-01")
@@ -38,20 +38,20 @@ def test_only_the_best_class_of_nodes_is_answered() -> None:
         nodes=("n1", "n2", "n3"),
     )
 
-    judged = judge(cache, pod(Spec(name="p")), "n3", "n2", "n1")
+    result = filter_nodes(cache, pod(Spec(name="p")), "n3", "n2", "n1")
 
-    assert judged.fitting == ("n3", "n1")
-    assert texts(judged) == {"n2": "another node fits better"}
+    assert result.fitting == ("n3", "n1")
+    assert texts(result) == {"n2": "another node fits better"}
 
 
 @pytest.mark.seed("004-09")
 def test_two_chips_wanted_and_one_free_in_each_ring_is_refused_for_good() -> None:
     cache = cluster(tenant("a", "n1", (0, 1, 2, 4, 5, 6)))
 
-    judged = judge(cache, pod(Spec(name="p", count=2)), "n1")
+    result = filter_nodes(cache, pod(Spec(name="p", count=2)), "n1")
 
-    assert texts(judged) == {"n1": "no HCCS ring has 2 free chips"}
-    assert judged.texts(is_resolvable=True) == {}
+    assert texts(result) == {"n1": "no HCCS ring has 2 free chips"}
+    assert result.texts(is_resolvable=True) == {}
 
 
 def test_evicting_may_help_where_chips_are_short_and_only_there() -> None:
@@ -62,15 +62,15 @@ def test_evicting_may_help_where_chips_are_short_and_only_there() -> None:
         nodes=("n1", "n2", "n3"),
     )
 
-    judged = judge(cache, pod(Spec(name="p", count=4)), "n1", "n2", "n3", "n4")
+    result = filter_nodes(cache, pod(Spec(name="p", count=4)), "n1", "n2", "n3", "n4")
 
-    assert texts(judged) == {
+    assert texts(result) == {
         "n1": "without 4 free chips",
         "n2": "chip unhealthy",
         "n3": "kubelet offers no NPU",
         "n4": "no such NPU",
     }
-    assert list(judged.texts(is_resolvable=True)) == ["n1"]
+    assert list(result.texts(is_resolvable=True)) == ["n1"]
 
 
 def test_every_node_gets_exactly_one_verdict_and_counts_add_up() -> None:
@@ -81,9 +81,9 @@ def test_every_node_gets_exactly_one_verdict_and_counts_add_up() -> None:
         nodes=("n1", "n2", "n3"),
     )
 
-    judged = judge(cache, pod(Spec(name="p", count=8)), "n1", "n2", "n3")
+    result = filter_nodes(cache, pod(Spec(name="p", count=8)), "n1", "n2", "n3")
 
-    assert judged.counts == (("without 8 free chips", 2), ("chip unhealthy", 1))
+    assert result.counts == (("without 8 free chips", 2), ("chip unhealthy", 1))
 
 
 def test_a_node_where_an_unlike_pod_of_that_count_waits_is_avoided() -> None:
@@ -99,41 +99,44 @@ def test_a_node_where_an_unlike_pod_of_that_count_waits_is_avoided() -> None:
     cache = cluster(tenant("t", "n1", (2, 3)), nodes=("n1", "n2"))
     bind(cache, two_and_one, "n1")
 
-    judged = judge(cache, pod(Spec(name="p")), "n1", "n2")
+    result = filter_nodes(cache, pod(Spec(name="p")), "n1", "n2")
 
-    assert judged.fitting == ("n2",)
-    assert texts(judged) == {"n1": "another pod waits there for as many chips"}
+    assert result.fitting == ("n2",)
+    assert texts(result) == {"n1": "another pod waits there for as many chips"}
 
 
 def test_if_only_nodes_with_a_conflict_remain_the_pod_waits() -> None:
     cache = cluster()
     bind(cache, pod(Spec(name="reads", reads_annotation=True)), "n1")
 
-    judged = judge(cache, pod(Spec(name="p")), "n1")
+    result = filter_nodes(cache, pod(Spec(name="p")), "n1")
 
-    assert judged.fitting == ()
-    assert judged.counts == (("another pod waits there for as many chips", 1),)
+    assert result.fitting == ()
+    assert result.counts == (("another pod waits there for as many chips", 1),)
 
 
 def test_equal_pods_may_wait_on_one_node() -> None:
     cache = cluster()
     bind(cache, pod(Spec(name="a")), "n1")
 
-    assert judge(cache, pod(Spec(name="b")), "n1").fitting == ("n1",)
+    assert filter_nodes(cache, pod(Spec(name="b")), "n1").fitting == ("n1",)
 
 
 def test_pods_that_read_their_annotation_are_equal_to_nobody() -> None:
     cache = cluster()
     bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
 
-    assert judge(cache, pod(Spec(name="b", reads_annotation=True)), "n1").fitting == ()
+    assert (
+        filter_nodes(cache, pod(Spec(name="b", reads_annotation=True)), "n1").fitting
+        == ()
+    )
 
 
 def test_a_confirmed_pod_is_no_conflict() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
     reader = pod(Spec(name="b", count=2, reads_annotation=True))
 
-    assert judge(cache, reader, "n1").fitting == ("n1",)
+    assert filter_nodes(cache, reader, "n1").fitting == ("n1",)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_a_confirmed_pod_is_no_conflict() -> None:
         ),
         (
             (RawContainer(name="c", is_init=True, limits={RESOURCE: "1"}),),
-            "NPUs in init containers only: who got them can never be confirmed",
+            "NPUs in init containers only: which pod has them can never be confirmed",
         ),
     ],
 )
@@ -160,29 +163,29 @@ def test_a_pod_that_can_never_be_served_is_refused_on_all_nodes(
 ) -> None:
     cache = cluster(nodes=("n1", "n2"))
 
-    judged = judge(cache, pod(Spec(name="p", containers=containers)), "n1", "n2")
+    result = filter_nodes(cache, pod(Spec(name="p", containers=containers)), "n1", "n2")
 
-    assert judged.counts == ((text, 2),)
+    assert result.counts == ((text, 2),)
 
 
 @pytest.mark.seed("004-06")
 def test_a_count_that_the_product_does_not_give_is_refused() -> None:
-    judged = judge(cluster(), pod(Spec(name="p", count=3)), "n1")
+    result = filter_nodes(cluster(), pod(Spec(name="p", count=3)), "n1")
 
-    assert texts(judged) == {"n1": "cannot give a pod 3 chips, only 1, 2, 4 or 8"}
+    assert texts(result) == {"n1": "cannot give a pod 3 chips, only 1, 2, 4 or 8"}
 
 
 def test_the_owner_of_pods_that_were_rejected_in_a_row_waits() -> None:
     cache = cluster()
     for name in "abc":
         wanted = Spec(name=name, owner="Job/default/j", node="n1")
-        apply(cache, events.PodSeen(pod=pod(wanted)))
+        apply(cache, events.PodUpdated(pod=pod(wanted)))
         failed = pod(dataclasses.replace(wanted, phase="Failed"))
-        apply(cache, events.PodSeen(pod=failed, rejected=True))
+        apply(cache, events.PodUpdated(pod=failed, rejected=True))
 
-    judged = judge(cache, pod(Spec(name="d", owner="Job/default/j")), "n1")
+    result = filter_nodes(cache, pod(Spec(name="d", owner="Job/default/j")), "n1")
 
-    assert texts(judged) == {
+    assert texts(result) == {
         "n1": "backing off for 10 s: the kubelet rejected 3 pods of this owner in a row"
     }
 
@@ -190,18 +193,18 @@ def test_the_owner_of_pods_that_were_rejected_in_a_row_waits() -> None:
 def test_no_pod_goes_anywhere_while_a_part_of_the_cluster_is_out_of_sight() -> None:
     cache = cluster()
     apply(cache, events.Ticked(lost="device ConfigMaps"))
-    cache.better.clear()
+    cache.improved_nodes.clear()
 
-    judged = judge(cache, pod(Spec(name="p")), "n1")
+    result = filter_nodes(cache, pod(Spec(name="p")), "n1")
 
-    assert judged.fitting == ()
-    assert judged.texts(is_resolvable=False) == {
+    assert result.fitting == ()
+    assert result.texts(is_resolvable=False) == {
         "n1": "the extender waits until it sees the cluster's device ConfigMaps again"
     }
 
     apply(cache, events.Ticked())
-    assert judge(cache, pod(Spec(name="p")), "n1").fitting == ("n1",)
-    assert cache.better == {"n1"}, "pods that were refused are tried again"
+    assert filter_nodes(cache, pod(Spec(name="p")), "n1").fitting == ("n1",)
+    assert cache.improved_nodes == {"n1"}, "pods that were refused are tried again"
 
 
 def test_a_pod_with_an_open_bind_may_go_nowhere_else() -> None:
@@ -209,21 +212,21 @@ def test_a_pod_with_an_open_bind_may_go_nowhere_else() -> None:
     wanted = pod(Spec(name="p", count=8))
     bind(cache, wanted, "n1")
 
-    judged = judge(cache, wanted, "n1", "n2")
+    result = filter_nodes(cache, wanted, "n1", "n2")
 
-    assert judged.fitting == ("n1",)
-    assert texts(judged) == {
+    assert result.fitting == ("n1",)
+    assert texts(result) == {
         "n2": "an earlier bind of this pod has no known outcome yet"
     }
-    assert judge(cache, wanted, "n2").fitting == ()
+    assert filter_nodes(cache, wanted, "n2").fitting == ()
 
 
 def test_judging_changes_nothing() -> None:
     cache = cluster(tenant("a", "n1", (0, 1)))
     wanted = pod(Spec(name="p", count=2))
 
-    assert judge(cache, wanted, "n1") == judge(cache, wanted, "n1")
-    assert cache.assumed == {}
+    assert filter_nodes(cache, wanted, "n1") == filter_nodes(cache, wanted, "n1")
+    assert cache.reservations == {}
 
 
 @pytest.mark.seed("004-07")
@@ -235,7 +238,9 @@ def test_classes_of_nodes_are_scored_from_ten_downwards() -> None:
         nodes=("n1", "n2", "n3", "n4"),  # n4: rings of 4
     )
 
-    found = node_filter.scores(cache, pod(Spec(name="p")), ("n4", "n3", "n2", "n1"), 10)
+    found = node_filter.score_nodes(
+        cache, pod(Spec(name="p")), ("n4", "n3", "n2", "n1"), 10
+    )
 
     assert list(found.items()) == [("n4", 8), ("n3", 0), ("n2", 9), ("n1", 10)]
 
@@ -244,6 +249,6 @@ def test_a_node_where_an_unlike_pod_waits_scores_nothing() -> None:
     cache = cluster(nodes=("n1", "n2"))
     bind(cache, pod(Spec(name="reader", reads_annotation=True)), "n1")
 
-    found = node_filter.scores(cache, pod(Spec(name="p")), ("n1", "n2"), 10)
+    found = node_filter.score_nodes(cache, pod(Spec(name="p")), ("n1", "n2"), 10)
 
     assert found == {"n1": 0, "n2": 10}

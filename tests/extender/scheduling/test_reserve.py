@@ -3,7 +3,7 @@ import pytest
 from extender.cache import events
 from extender.cache.cache import Cache
 from extender.scheduling import reserve
-from extender.scheduling.node_filter import Label, Verdict
+from extender.scheduling.node_filter import ExtenderReason, Refusal
 from scheduler_core.node import chips
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import pod as pod_placement
@@ -24,9 +24,9 @@ from tests.extender.clusters import (
 )
 
 
-def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Verdict:
-    made = reserve.choose(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
-    assert isinstance(made, Verdict), made
+def refused(cache: Cache, wanted: NpuPod, where: str = "n1") -> Refusal:
+    made = reserve.choose_chips(cache, wanted, where, now_s=NOW_S, now_ns=NOW_NS)
+    assert isinstance(made, Refusal), made
     return made
 
 
@@ -54,7 +54,7 @@ def test_the_chips_are_those_of_the_moment_of_bind_not_of_filter() -> None:
     cache = cluster()
     first, second = (pod(Spec(name=name, count=2)) for name in "ab")
     # Both were filtered on the empty node; then both are bound.
-    chosen = [bind(cache, wanted, "n1").promise.chips for wanted in (first, second)]
+    chosen = [bind(cache, wanted, "n1").reservation.chips for wanted in (first, second)]
 
     assert [chips.ids_of(mask) for mask in chosen] == [(0, 1), (2, 3)]
 
@@ -65,11 +65,11 @@ def test_tasks_of_one_moment_on_one_node_never_share_a_chip() -> None:
     cache = cluster()
     given = 0
     for i in range(8):
-        mask = bind(cache, pod(Spec(name=f"p{i}")), "n1").promise.chips
+        mask = bind(cache, pod(Spec(name=f"p{i}")), "n1").reservation.chips
         assert not given & mask
         given |= mask
 
-    assert refused(cache, pod(Spec(name="late"))).label is Reason.TOO_FEW_FREE
+    assert refused(cache, pod(Spec(name="late"))).reason is Reason.TOO_FEW_FREE
 
 
 @pytest.mark.seed("000-09")
@@ -78,10 +78,10 @@ def test_times_grow_on_a_node_even_if_the_clock_stands_or_goes_back() -> None:
     times = []
     for i, now_ns in enumerate((NOW_NS, NOW_NS, NOW_NS - 10**9, 5, NOW_NS + 7)):
         wanted = pod(Spec(name=f"p{i}"))
-        made = reserve.choose(cache, wanted, "n1", now_s=NOW_S, now_ns=now_ns)
+        made = reserve.choose_chips(cache, wanted, "n1", now_s=NOW_S, now_ns=now_ns)
         assert isinstance(made, reserve.Choice)
-        apply(cache, made.promise)
-        times.append(made.promise.predicate_time)
+        apply(cache, made.reservation)
+        times.append(made.reservation.predicate_time)
 
     assert times == [NOW_NS, NOW_NS + 1, NOW_NS + 2, NOW_NS + 3, NOW_NS + 7]
 
@@ -90,18 +90,18 @@ def test_times_grow_on_a_node_even_if_the_clock_stands_or_goes_back() -> None:
 def test_times_grow_above_those_that_another_leader_wrote() -> None:
     ahead = NOW_NS + 10**12
     other = pod(Spec(name="a", node="n1", annotations=claim((0,), ahead)))
-    cache = cluster(events.PodSeen(pod=other))
+    cache = cluster(events.PodUpdated(pod=other))
 
     made = bind(cache, pod(Spec(name="p")), "n1")
 
-    assert made.promise.predicate_time == ahead + 1
+    assert made.reservation.predicate_time == ahead + 1
 
 
 def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
     poison = pod(Spec(name="a", node="n1", annotations=claim((0,), 2**64 - 2)))
-    cache = cluster(events.PodSeen(pod=poison))
+    cache = cluster(events.PodUpdated(pod=poison))
 
-    assert bind(cache, pod(Spec(name="p")), "n1").promise.predicate_time == NOW_NS
+    assert bind(cache, pod(Spec(name="p")), "n1").reservation.predicate_time == NOW_NS
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
     [
         (node("n1", allocatable=0), Reason.NO_ALLOCATABLE),
         (report("n1", lost=(0,)), Reason.IDS_LOST),
-        (events.ReportSeen(node="n1"), Reason.AGENT_SILENT),
+        (events.ReportUpdated(node="n1"), Reason.AGENT_SILENT),
         (tenant("full", "n1", range(8)), Reason.TOO_FEW_FREE),
         (tenant("split", "n1", (0, 1, 2, 4, 5, 6)), Reason.GROUP_TOO_SMALL),
         (report("n1", unhealthy=range(1, 8)), Reason.CHIP_UNHEALTHY),
@@ -118,22 +118,25 @@ def test_a_time_that_no_clock_can_show_is_not_outdone() -> None:
 def test_what_changed_since_filter_refuses_the_bind(
     change: events.Change, reason: Reason
 ) -> None:
-    assert refused(cluster(change), pod(Spec(name="p", count=2))).label is reason
+    assert refused(cluster(change), pod(Spec(name="p", count=2))).reason is reason
 
 
 def test_a_node_that_is_not_known_is_refused() -> None:
-    assert refused(cluster(), pod(Spec(name="p")), "n9").label is Reason.NO_SUCH_NPU
+    assert refused(cluster(), pod(Spec(name="p")), "n9").reason is Reason.NO_SUCH_NPU
 
 
 def test_a_conflict_is_refused_even_on_the_last_node() -> None:
     cache = cluster()
     bind(cache, pod(Spec(name="a", reads_annotation=True)), "n1")
 
-    assert refused(cache, pod(Spec(name="b"))).label is Reason.CONFLICT
+    assert refused(cache, pod(Spec(name="b"))).reason is Reason.CONFLICT
 
 
 def test_a_pod_that_is_ending_is_refused() -> None:
-    assert refused(cluster(), pod(Spec(name="p", deleting=True))).label is Label.POD
+    assert (
+        refused(cluster(), pod(Spec(name="p", deleting=True))).reason
+        is ExtenderReason.POD
+    )
 
 
 def test_an_open_bind_is_tried_again_with_the_same_chips_and_time() -> None:
@@ -141,10 +144,10 @@ def test_an_open_bind_is_tried_again_with_the_same_chips_and_time() -> None:
     wanted = pod(Spec(name="p", count=2))
     first = bind(cache, wanted, "n1")
 
-    again = reserve.choose(cache, wanted, "n1", now_s=NOW_S, now_ns=NOW_NS + 99)
+    again = reserve.choose_chips(cache, wanted, "n1", now_s=NOW_S, now_ns=NOW_NS + 99)
 
     assert isinstance(again, reserve.Choice)
-    assert again.promise == first.promise
+    assert again.reservation == first.reservation
     assert again.annotations == first.annotations
 
 
@@ -153,10 +156,10 @@ def test_an_open_bind_is_not_tried_on_another_node_or_a_broken_one() -> None:
     wanted = pod(Spec(name="p", count=2))
     bind(cache, wanted, "n1")
 
-    assert refused(cache, wanted, "n2").label is Label.OPEN_BIND
+    assert refused(cache, wanted, "n2").reason is ExtenderReason.OPEN_BIND
 
     apply(cache, report("n1", unhealthy=(0,)))
-    assert refused(cache, wanted).label is Reason.CHIP_UNHEALTHY
+    assert refused(cache, wanted).reason is Reason.CHIP_UNHEALTHY
 
     apply(cache, node("n1", allocatable=0))
-    assert refused(cache, wanted).label is Label.OPEN_BIND
+    assert refused(cache, wanted).reason is ExtenderReason.OPEN_BIND

@@ -7,8 +7,8 @@ import pytest
 
 from extender.cache import events
 from extender.cache.cache import Cache, step
-from extender.cache.requests import Ask
-from extender.planning.plan import World
+from extender.cache.requests import Resources
+from extender.planning.plan import TopologySnapshot
 from extender.shadow import compare
 from extender.shadow.compare import Finding, Rule, Shadow
 from scheduler_core.placement.job_rules import Profile
@@ -30,17 +30,17 @@ from tests.extender.jobpods import member
 TENANT = tenant("t", "n1", (0,))
 
 
-def bound(where: str, ids: Iterable[int], name: str = "p") -> events.PodSeen:
+def bound(where: str, ids: Iterable[int], name: str = "p") -> events.PodUpdated:
     ids = tuple(ids)
     marks = claim(ids) if ids else {}
     spec = Spec(name=name, count=len(ids) or 1, node=where, annotations=marks)
-    return events.PodSeen(pod=pod(spec))
+    return events.PodUpdated(pod=pod(spec))
 
 
 def beside(*seen: events.Change) -> tuple[Cache, Shadow, list[Finding]]:
     cache = cluster(TENANT, *seen, nodes=("n1", "n2"))
     found: list[Finding] = []
-    return cache, Shadow(cache, wall_s=lambda: NOW_S, found=found.append), found
+    return cache, Shadow(cache, wall_s=lambda: NOW_S, on_finding=found.append), found
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_decision_is_compared_by_rule(
 
 def test_a_node_without_cpu_is_no_better_place() -> None:
     cache = cluster(TENANT, nodes=("n1", "n2"))
-    apply(cache, replace(node("n1"), room=Ask(0, 0, 0)))
+    apply(cache, replace(node("n1"), allocatable_resources=Resources(0, 0, 0)))
 
     assert compare.compare(cache, bound("n2", (0,)).pod)[0] is Rule.AGREES
 
@@ -94,10 +94,10 @@ def test_a_node_that_takes_no_pods_is_refused() -> None:
 
 
 def test_pods_are_looked_at_once_when_they_get_their_node() -> None:
-    cache, beheld, found = beside(events.PodSeen(pod=pod(Spec(name="p"))))
+    cache, beheld, found = beside(events.PodUpdated(pod=pod(Spec(name="p"))))
     seen = bound("n2", (0,))
     for each in (seen, seen, bound("n1", (1,), "never-seen-waiting")):
-        beheld.before(each)
+        beheld.compare_bound(each)
         step(cache, each, NOW_S)
 
     text = "chips 0 of n2: n1 fits better"
@@ -126,13 +126,13 @@ def test_a_job_is_compared_once_all_its_pods_have_nodes() -> None:
     beheld = Shadow(
         cache,
         wall_s=lambda: NOW_S,
-        world=lambda _gang: World(profile=Profile.PER_POD),
-        found=found.append,
+        topology=lambda _gang: TopologySnapshot(profile=Profile.PER_POD),
+        on_finding=found.append,
     )
     for each, where in zip(pods, ("n1", "n2"), strict=True):
         marks = claim(range(4))
         got = replace(each, pod=replace(each.pod, node=where, annotations=marks))
-        beheld.before(got)
+        beheld.compare_bound(got)
         step(cache, got, NOW_S)
 
     assert [each.rule for each in found] == [Rule.AGREES, Rule.AGREES, Rule.JOB_NODES]
@@ -153,12 +153,12 @@ LEAVES = Network(
         ({"n1", "n3"}, frozenset({"n1", "n2"}), Rule.JOB_LEAVES),
         ({"n1", "n2"}, frozenset({"n1", "n3"}), Rule.JOB_AGREES),
         ({"n1", "n2"}, frozenset({"n1"}), Rule.JOB_NODES),
-        ({"n1"}, "room for 1 of 2 pods", Rule.JOB_NO_ROOM),
+        ({"n1"}, "1 of 2 pods fit", Rule.JOB_NO_ROOM),
     ],
 )
 def test_jobs_are_compared_by_nodes_and_leaves(
     theirs: set[str], ours: frozenset[str] | str, rule: Rule
 ) -> None:
-    world = World(network=LEAVES)
+    topology = TopologySnapshot(network=LEAVES)
 
-    assert compare.compare_job(world, theirs, ours)[0] is rule
+    assert compare.compare_job(topology, theirs, ours)[0] is rule

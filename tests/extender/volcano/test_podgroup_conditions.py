@@ -162,7 +162,7 @@ def test_a_recorded_podgroup_tells_its_version_and_conditions() -> None:
     sent = json.loads(later)["job"]["PodGroup"]
     assert job.version == sent["metadata"]["resourceVersion"]
     assert list(job.conditions) == sent["status"]["conditions"]
-    assert podgroup_conditions.without_reason(job.conditions) == [job.conditions[0]]
+    assert podgroup_conditions.remove_condition(job.conditions) == [job.conditions[0]]
 
 
 @pytest.mark.parametrize("job", ['{"PodGroup": {"status": {"conditions": 7}}}', "7"])

@@ -57,8 +57,8 @@ def test_victims_are_answered_word_for_word() -> None:
 
 def test_answers_have_volcanos_keys() -> None:
     assert json.loads(protocol.FITS) == {"status": "", "code": 0}
-    said = protocol.predicate_answer("no", Code.UNRESOLVABLE)
-    assert json.loads(said) == {"status": "no", "code": 3}
+    text = protocol.predicate_answer("no", Code.UNRESOLVABLE)
+    assert json.loads(text) == {"status": "no", "code": 3}
     assert json.loads(protocol.scores_answer({"n": 1.0})) == {
         "nodeScore": {"n": 1.0},
         "errorMessage": "",
@@ -76,7 +76,7 @@ def test_what_go_writes_for_nothing_is_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "text"),
     [
         (b"{", "body: "),
         (b'{"task":{}}', "body: "),
@@ -84,8 +84,8 @@ def test_what_go_writes_for_nothing_is_nothing() -> None:
         (b'{"task":{"UID":"u"},"node":{"Name":null}}', "body.node.Name: "),
     ],
 )
-def test_a_body_that_is_none_is_refused_with_its_place(body: bytes, said: str) -> None:
+def test_a_body_that_is_none_is_refused_with_its_place(body: bytes, text: str) -> None:
     with pytest.raises(BodyError) as caught:
         protocol.predicate_args(body)
 
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(text)

@@ -42,13 +42,13 @@ async def test_a_job_is_allocated_whole_in_one_session() -> None:
 
         nodes = {world.pods.on[f"uid-{name}"][ALLOCATED_ON] for name in "abc"}
         assert nodes == set(NODES)
-        gang = cache.gangs.of("uid-a")
+        gang = cache.gangs.gang_of("uid-a")
         assert gang is not None
-        assert gang.phase is Phase.OPEN
+        assert gang.phase is Phase.BINDING
         for name in "abc":
             where = world.pods.on[f"uid-{name}"][ALLOCATED_ON]
             world.learn(member(name, size=3, node=where))
-        assert (gang.phase, gang.places) == (Phase.IDLE, {})
+        assert (gang.phase, gang.places) == (Phase.GATHERING, {})
 
 
 async def test_a_job_that_does_not_fit_is_refused_and_nothing_is_written() -> None:
@@ -60,11 +60,11 @@ async def test_a_job_that_does_not_fit_is_refused_and_nothing_is_written() -> No
         for _ in range(3):
             assert await session(world, ["a", "b", "c"], ("n1", "n2")) == []
 
-        text = "its job does not fit: room for 2 of 3 pods"
+        text = "its job does not fit: 2 of 3 pods fit"
         assert await world.why("a", "n1") == text
         assert await world.why("a", "n3") == "without 8 free chips"
         assert world.pods.writes == []
-        assert world.told == [("g", "a", "room for 2 of 3 pods")]
+        assert world.told == [("g", "a", "2 of 3 pods fit")]
 
 
 async def test_who_gets_the_place_of_another_pod_changes_places_with_it() -> None:
@@ -135,7 +135,7 @@ async def test_a_large_job_has_no_gate_to_be_too_large_for() -> None:
 
         said = await world.why(names[0], "n1")
 
-        assert said == "its job does not fit: room for 3 of 2001 pods"
+        assert said == "its job does not fit: 3 of 2001 pods fit"
 
 
 async def test_a_job_without_pods_yet_is_taken_up_if_its_chips_are_there() -> None:

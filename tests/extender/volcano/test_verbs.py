@@ -119,7 +119,7 @@ async def test_both_verbs_leave_bound_pods_alone() -> None:
         world.learn(single("p", 2))
         await world.allocate("p", "n1")
         bound = Spec(name="p", count=2, node="n1", annotations=claim((0, 1)))
-        world.learn(events.PodSeen(pod=pod(bound)))
+        world.learn(events.PodUpdated(pod=pod(bound)))
         before = dict(world.pods.on["uid-p"])
 
         assert await world.deallocate("p", status=Status.RELEASING) == ""
@@ -226,8 +226,8 @@ async def test_who_starts_anew_takes_over_what_was_allocated_before() -> None:
     marked = {**claim((0, 1), 7), ALLOCATED_ON: "n1"}
     stale = {**claim((0, 1), 8), ALLOCATED_ON: "n1", "mine": "yes"}
     cache = cluster(
-        events.PodSeen(pod=pod(Spec(name="p", count=2, annotations=marked))),
-        events.PodSeen(pod=pod(Spec(name="q", count=2, annotations=stale))),
+        events.PodUpdated(pod=pod(Spec(name="p", count=2, annotations=marked))),
+        events.PodUpdated(pod=pod(Spec(name="q", count=2, annotations=stale))),
     )
     async with volcano(cache) as world:
         world.pods.on = {"uid-p": dict(marked), "uid-q": dict(stale)}
@@ -353,7 +353,9 @@ async def test_a_failure_of_ours_never_looks_like_a_node_that_does_not_fit(
         said = await world.send(verb, body)
 
     assert said == no_answer(verb, "internal error of the extender; its log says more")
-    assert [record.getMessage() for record in caplog.records] == ["request failed"]
+    assert [resource_state.getMessage() for resource_state in caplog.records] == [
+        "request failed"
+    ]
 
 
 async def test_pods_that_ask_for_none_of_ours_fit_and_get_nothing() -> None:

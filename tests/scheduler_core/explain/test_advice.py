@@ -16,15 +16,15 @@ from scheduler_core.placement.job import COMMON, Terms, place_job
 from scheduler_core.placement.job_rules import Job, Pod
 from scheduler_core.placement.pod import place
 from scheduler_core.preemption.relaxations import (
-    Add,
+    AddNode,
     Advice,
-    Free,
-    Heal,
+    ConfirmPod,
+    FreeChip,
+    HealChip,
     HealNetwork,
-    Mend,
-    Part,
-    Settle,
-    Trial,
+    Relaxation,
+    ReopenNode,
+    Simulation,
 )
 from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
@@ -68,20 +68,20 @@ def test_chips_are_sorted_by_how_many_of_three_things_they_need() -> None:
     """Chip i needs what the bits of i say."""
     one, two, three = 0b10101010, 0b11001100, 0b11110000
 
-    tiers = advice._by_number_of_parts(0xFF, one, two, three)
+    tiers = advice._tier_by_part_count(0xFF, one, two, three)
 
     assert [ids_of(tier) for tier in tiers] == [(0,), (1, 2, 4), (3, 5, 6), (7,)]
 
 
-def all_wishes(nodes: list[NodeState], row: Product) -> Iterator[Part]:
+def all_wishes(nodes: list[NodeState], row: Product) -> Iterator[Relaxation]:
     """Each single thing that could be done with nodes that are not out of use."""
     for one in nodes:
         for chip in EIGHT:
             bit = 1 << chip
             if ~one.free & (one.healthy | one.taken) & bit:
-                yield Free(node=one.name, chip=chip)
+                yield FreeChip(node=one.name, chip=chip)
             if ~one.healthy & bit:
-                yield Heal(node=one.name, chip=chip)
+                yield HealChip(node=one.name, chip=chip)
             if row.for_distributed and one.network_unhealthy & bit:
                 yield HealNetwork(node=one.name, chip=chip)
 
@@ -106,22 +106,26 @@ def test_with_all_parts_there_is_a_place_and_without_any_one_there_is_none(
         node(name, row, masks) for name, masks in zip("ab", given_masks, strict=False)
     )
 
-    def fits(trial: Trial) -> bool:
+    def fits(simulation: Simulation) -> bool:
         found = place(
-            row, count, trial.cluster, avoid=trial.avoid, in_network=in_network
+            row,
+            count,
+            simulation.cluster,
+            avoid=simulation.avoid,
+            in_network=in_network,
         )
         return isinstance(found, Placement)
 
-    found = advice.for_pod(row, count, cluster, avoid=avoid, in_network=in_network)
+    found = advice.advise_pod(row, count, cluster, avoid=avoid, in_network=in_network)
 
-    trial = Trial(row, cluster, None, avoid)
+    simulation = Simulation(row, cluster, None, avoid)
     if found is None:
-        assert trial.holds((), fits) or count not in row.ways
+        assert simulation.passes((), fits) or count not in row.ways
         return
-    assert trial.holds(found.parts, fits)
+    assert simulation.passes(found.parts, fits)
     for part in found.parts:
-        assert not trial.holds([p for p in found.parts if p != part], fits)
-    assert not any(isinstance(part, Add) for part in found.parts)
+        assert not simulation.passes([p for p in found.parts if p != part], fits)
+    assert not any(isinstance(part, AddNode) for part in found.parts)
 
 
 @pytest.mark.property
@@ -136,18 +140,18 @@ def test_no_fewer_parts_would_do(
     ]
     cluster = Cluster(nodes)
 
-    def fits(trial: Trial) -> bool:
-        found = place(row, count, trial.cluster, in_network=True)
+    def fits(simulation: Simulation) -> bool:
+        found = place(row, count, simulation.cluster, in_network=True)
         return isinstance(found, Placement)
 
-    found = advice.for_pod(row, count, cluster, in_network=True)
+    found = advice.advise_pod(row, count, cluster, in_network=True)
 
-    trial = Trial(row, cluster, None, ())
+    simulation = Simulation(row, cluster, None, ())
     wishes = list(all_wishes(nodes, distributed(row)))
     fewer = len(found.parts) - 1 if found else -1
     for number in range(min(fewer, 2) + 1):
         for some in combinations(wishes, number):
-            assert not trial.holds(some, fits)
+            assert not simulation.passes(some, fits)
 
 
 @pytest.mark.parametrize(
@@ -156,14 +160,14 @@ def test_no_fewer_parts_would_do(
         pytest.param(
             [atlas("a", (0, 4, 5)), atlas("b", (0, 1, 2))],
             4,
-            (Free(node="b", chip=3),),
+            (FreeChip(node="b", chip=3),),
             "chip 3 of b was free",
             id="where the fewest chips are missing",
         ),
         pytest.param(
             [atlas("a", RINGS[0][:3], healthy={*EIGHT} - {3}), atlas("b", (0, 1, 2))],
             4,
-            (Free(node="b", chip=3),),
+            (FreeChip(node="b", chip=3),),
             "chip 3 of b was free",
             id="of equals where none is to be healed",
         ),
@@ -171,8 +175,8 @@ def test_no_fewer_parts_would_do(
             [atlas("a", (0, 1), healthy={*EIGHT} - {2})],
             8,
             (
-                *(Free(node="a", chip=chip) for chip in range(3, 8)),
-                Heal(node="a", chip=2),
+                *(FreeChip(node="a", chip=chip) for chip in range(3, 8)),
+                HealChip(node="a", chip=2),
             ),
             "chips 3, 4, 5, 6, 7 of a were free; and chip 2 of a was healthy",
             id="a chip to be healed among others",
@@ -180,30 +184,30 @@ def test_no_fewer_parts_would_do(
         pytest.param(
             [atlas("a", barred=Reason.AGENT_SILENT), atlas("b", ())],
             2,
-            (Free(node="b", chip=0), Free(node="b", chip=1)),
+            (FreeChip(node="b", chip=0), FreeChip(node="b", chip=1)),
             "chips 0, 1 of b were free",
             id="chips before a node that is out of use",
         ),
         pytest.param(
             [atlas("a", barred=Reason.AGENT_SILENT)],
             2,
-            (Mend(node="a", bar=Reason.AGENT_SILENT),),
+            (ReopenNode(node="a", bar=Reason.AGENT_SILENT),),
             "the agent of a reported again",
             id="a node that is out of use",
         ),
         pytest.param(
             [],
             2,
-            (Add(node="new-1", row=ATLAS),),
+            (AddNode(node="new-1", row=ATLAS),),
             "there was one more node (Atlas 800 training server)",
             id="no node at all",
         ),
     ],
 )
 def test_the_least_trouble_is_advised(
-    nodes: list[NodeState], count: int, expected: tuple[Part, ...], text: str
+    nodes: list[NodeState], count: int, expected: tuple[Relaxation, ...], text: str
 ) -> None:
-    found = advice.for_pod(ATLAS, count, Cluster(nodes))
+    found = advice.advise_pod(ATLAS, count, Cluster(nodes))
 
     assert found is not None
     assert set(found.parts) == set(expected)
@@ -211,9 +215,9 @@ def test_the_least_trouble_is_advised(
 
 
 def test_a_node_to_be_avoided_is_waited_for() -> None:
-    found = advice.for_pod(ATLAS, 2, Cluster([atlas("a")]), avoid={"a"})
+    found = advice.advise_pod(ATLAS, 2, Cluster([atlas("a")]), avoid={"a"})
 
-    assert found == Advice(parts=(Settle(node="a"),))
+    assert found == Advice(parts=(ConfirmPod(node="a"),))
     assert found.text == "it would fit if the pod that waits on a had its chips"
 
 
@@ -222,10 +226,10 @@ def test_a_chip_that_is_not_healthy_and_that_somebody_has_is_to_be_freed_as_well
 ):
     had = replace(atlas("a", (0, 1, 2), healthy={0, 1, 2}), taken=0x08)
 
-    found = advice.for_pod(ATLAS, 4, Cluster([had]))
+    found = advice.advise_pod(ATLAS, 4, Cluster([had]))
 
     assert found is not None
-    assert set(found.parts) == {Free(node="a", chip=3), Heal(node="a", chip=3)}
+    assert set(found.parts) == {FreeChip(node="a", chip=3), HealChip(node="a", chip=3)}
     assert found.text == (
         "it would fit if chip 3 of a was free; and chip 3 of a was healthy"
     )
@@ -234,7 +238,7 @@ def test_a_chip_that_is_not_healthy_and_that_somebody_has_is_to_be_freed_as_well
 def test_a_faulty_network_is_to_be_healed_for_jobs_of_several_pods() -> None:
     bad = node("a", ATLAS, (0xFF, 0x0F, 0x01, False))
 
-    found = advice.for_pod(ATLAS, 4, Cluster([bad]), in_network=True)
+    found = advice.advise_pod(ATLAS, 4, Cluster([bad]), in_network=True)
 
     assert found == Advice(parts=(HealNetwork(node="a", chip=0),))
     assert found.text == "it would fit if chip 0 of a had a healthy network"
@@ -243,33 +247,35 @@ def test_a_faulty_network_is_to_be_healed_for_jobs_of_several_pods() -> None:
 def test_nodes_of_another_kind_are_no_help() -> None:
     duo = node("b", table.by_key("atlas-300i-duo-chip"), (0xFF, 0, 0, False))
 
-    found = advice.for_pod(ATLAS, 8, Cluster([atlas("a", ()), duo]))
+    found = advice.advise_pod(ATLAS, 8, Cluster([atlas("a", ()), duo]))
 
     assert found is not None
     assert {part.node for part in found.parts} == {"a"}
 
 
 def test_a_count_that_no_node_ever_gives_is_beyond_advice() -> None:
-    assert advice.for_pod(ATLAS, 3, Cluster([atlas("a")])) is None
+    assert advice.advise_pod(ATLAS, 3, Cluster([atlas("a")])) is None
 
 
 def test_for_a_resource_another_kind_of_server_is_advised_if_only_that_serves() -> None:
-    found = advice.for_pod("huawei.com/Ascend910", 3, Cluster([atlas("a")]))
+    found = advice.advise_pod("huawei.com/Ascend910", 3, Cluster([atlas("a")]))
 
     a2 = table.by_key("a300t")
-    assert found == Advice(parts=(Add(node="new-1", row=a2),))
+    assert found == Advice(parts=(AddNode(node="new-1", row=a2),))
 
 
 def test_only_the_nodes_that_are_asked_about_are_advised() -> None:
     cluster = Cluster([atlas("a", (0, 1, 2)), atlas("b", ())])
 
-    found = advice.for_pod(ATLAS, 4, cluster, names=["b"])
+    found = advice.advise_pod(ATLAS, 4, cluster, names=["b"])
 
-    assert found == Advice(parts=tuple(Free(node="b", chip=chip) for chip in RINGS[0]))
+    assert found == Advice(
+        parts=tuple(FreeChip(node="b", chip=chip) for chip in RINGS[0])
+    )
 
 
 def test_of_many_clauses_only_the_number_is_said() -> None:
-    parts = tuple(Free(node=f"node-{each}", chip=0) for each in range(7))
+    parts = tuple(FreeChip(node=f"node-{each}", chip=0) for each in range(7))
 
     assert Advice(parts=parts).text.endswith("; and 2 more such things")
 
@@ -282,18 +288,20 @@ def job(row: Product, pods: int, count: int) -> Job:
 def check(given: Job, cluster: Cluster, terms: Terms) -> Advice | None:
     """What is advised, once it has been seen to keep its promise."""
 
-    def fits(trial: Trial) -> bool:
-        found = place_job(given, trial.cluster, terms=terms, names=trial.names)
+    def fits(simulation: Simulation) -> bool:
+        found = place_job(
+            given, simulation.cluster, terms=terms, names=simulation.names
+        )
         return isinstance(found, JobPlacement)
 
-    found = advice.for_job(given, cluster, terms=terms)
+    found = advice.advise_job(given, cluster, terms=terms)
 
-    trial = Trial(given.row or ATLAS, cluster, None, ())
+    simulation = Simulation(given.row or ATLAS, cluster, None, ())
     if found is not None:
-        assert not trial.holds((), fits)
-        assert trial.holds(found.parts, fits)
+        assert not simulation.passes((), fits)
+        assert simulation.passes(found.parts, fits)
         for part in found.parts:
-            assert not trial.holds([p for p in found.parts if p != part], fits)
+            assert not simulation.passes([p for p in found.parts if p != part], fits)
     return found
 
 
@@ -306,7 +314,7 @@ def test_a_job_of_one_pod_does_not_care_for_the_network_of_chips() -> None:
     )
 
     assert check(job(ATLAS, 1, 8), cluster, COMMON) == Advice(
-        parts=(Free(node="a", chip=7),)
+        parts=(FreeChip(node="a", chip=7),)
     )
 
 
@@ -315,7 +323,7 @@ def test_a_gang_is_told_what_all_its_pods_need() -> None:
 
     found = check(job(ATLAS, 2, 8), cluster, COMMON)
 
-    assert found == Advice(parts=(Free(node="b", chip=0),))
+    assert found == Advice(parts=(FreeChip(node="b", chip=0),))
 
 
 def test_a_gang_is_told_of_as_few_nodes_to_be_added_as_can_be() -> None:
@@ -325,9 +333,9 @@ def test_a_gang_is_told_of_as_few_nodes_to_be_added_as_can_be() -> None:
 
     assert found is not None
     assert set(found.parts) == {
-        Free(node="a", chip=0),
-        Add(node="new-1", row=ATLAS),
-        Add(node="new-2", row=ATLAS),
+        FreeChip(node="a", chip=0),
+        AddNode(node="new-1", row=ATLAS),
+        AddNode(node="new-2", row=ATLAS),
     }
     assert found.text == (
         "it would fit if chip 0 of a was free; and there were 2 more nodes "
@@ -369,7 +377,9 @@ def test_jobs_under_leaves_and_in_superpods_get_advice_that_keeps_its_promise(
         for leaf, first in (("x", 0), ("y", 3))
     )
     terms = (
-        Terms(joined=SuperPods(of_node={n: int(n[1]) // 3 for n in names}, reserve=0))
+        Terms(
+            superpods=SuperPods(of_node={n: int(n[1]) // 3 for n in names}, reserve=0)
+        )
         if in_superpods
         else Terms(schema=Schema.LARGE_MODEL, network=Network(leaves=leaves))
     )
@@ -377,10 +387,10 @@ def test_jobs_under_leaves_and_in_superpods_get_advice_that_keeps_its_promise(
 
     found = check(job(row, pods, 8), cluster, terms)
 
-    everything = Trial(row, cluster, None, ()).holds(
-        [Free(node=n.name, chip=c) for n in cluster for c in EIGHT],
-        lambda trial: isinstance(
-            place_job(job(row, pods, 8), trial.cluster, terms=terms), JobPlacement
+    everything = Simulation(row, cluster, None, ()).passes(
+        [FreeChip(node=n.name, chip=c) for n in cluster for c in EIGHT],
+        lambda simulation: isinstance(
+            place_job(job(row, pods, 8), simulation.cluster, terms=terms), JobPlacement
         ),
     )
     placed = isinstance(

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scheduler_core.node.decision import Rejection
 from scheduler_core.node.reasons import Reason
 from scheduler_core.preemption.relaxations import (
-    Add,
-    Free,
-    Heal,
+    AddNode,
+    ConfirmPod,
+    FreeChip,
+    HealChip,
     HealNetwork,
-    Mend,
-    Part,
-    Settle,
+    Relaxation,
+    ReopenNode,
 )
 from scheduler_core.products import table
 from scheduler_core.snapshot import questions
@@ -55,15 +55,15 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(nodes=tuple(nodes), pods=tuple(pods))
 
 
-def done(before: Snapshot, part: Part) -> Snapshot:
+def done(before: Snapshot, part: Relaxation) -> Snapshot:
     """The file when one part has been done, as a person would do it."""
     match part:
-        case Add(node=name, row=row):
+        case AddNode(node=name, row=row):
             new = SnapshotNode(
                 name=name, product=row, chips=tuple(range(row.chip_count))
             )
             return replace(before, nodes=(*before.nodes, new))
-        case Free(node=name, chip=chip):
+        case FreeChip(node=name, chip=chip):
             pods = tuple(
                 replace(pod, chips=without(pod.chips, chip))
                 if pod.node == name
@@ -71,7 +71,7 @@ def done(before: Snapshot, part: Part) -> Snapshot:
                 for pod in before.pods
             )
             before = replace(before, pods=pods)
-        case Settle():
+        case ConfirmPod():
             pytest.fail("nothing is to be avoided in a file")
         case _:
             pass
@@ -81,17 +81,17 @@ def done(before: Snapshot, part: Part) -> Snapshot:
     return replace(before, nodes=nodes)
 
 
-def mended(node: SnapshotNode, part: Part) -> SnapshotNode:
+def mended(node: SnapshotNode, part: Relaxation) -> SnapshotNode:
     match part:
-        case Free(chip=chip):
+        case FreeChip(chip=chip):
             held, releasing = without(node.held, chip), without(node.releasing, chip)
             return replace(node, held=held, releasing=releasing)
-        case Heal(chip=chip):
+        case HealChip(chip=chip):
             return replace(node, unhealthy=without(node.unhealthy, chip))
         case HealNetwork(chip=chip):
             left = without(node.network_unhealthy, chip)
             return replace(node, network_unhealthy=left)
-        case Mend():
+        case ReopenNode():
             return replace(node, barred=None)
         case _:
             return node
@@ -101,7 +101,7 @@ def without(chips: Chips, chip: int) -> Chips:
     return tuple(each for each in chips if each != chip)
 
 
-def fits(case: Case, parts: list[Part]) -> bool:
+def fits(case: Case, parts: list[Relaxation]) -> bool:
     after = case.snapshot
     for part in parts:
         after = done(after, part)

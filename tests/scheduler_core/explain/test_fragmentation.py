@@ -94,19 +94,21 @@ def test_a_group_loses_the_counts_that_it_cannot_serve_although_not_empty(
 def test_a_node_adds_one_to_its_rings_unless_it_is_empty_or_whole(
     free: Iterable[int], expected: int
 ) -> None:
-    assert fragmentation.of_node(atlas("a", free)) == expected
+    assert fragmentation.measure_node(atlas("a", free)) == expected
 
 
 def test_a_node_with_a_chip_that_is_not_healthy_is_not_whole() -> None:
     seven = atlas("a", range(7), healthy=range(7))
 
-    assert fragmentation.of_node(seven) == 1 + 1
+    assert fragmentation.measure_node(seven) == 1 + 1
 
 
 def test_where_groups_do_not_matter_only_the_node_counts() -> None:
     flat = table.by_key("flat-8")
 
-    found = [fragmentation.of_chips(flat, free, 0xFF) for free in (0, 1, 0x7F, 0xFF)]
+    found = [
+        fragmentation.measure_chips(flat, free, 0xFF) for free in (0, 1, 0x7F, 0xFF)
+    ]
 
     assert found == [0, 1, 1, 0]
 
@@ -117,7 +119,7 @@ def test_where_groups_do_not_matter_only_the_node_counts() -> None:
 @by_row(ROWS)
 def test_no_legal_choice_that_is_as_close_leaves_more_fragments(row: Product) -> None:
     def left(free: int, chosen: int) -> int:
-        return fragmentation.of_chips(row, free & ~chosen, row.all_chips)
+        return fragmentation.measure_chips(row, free & ~chosen, row.all_chips)
 
     for free in free_sets(row):
         for count in row.counts:
@@ -158,13 +160,13 @@ def test_stranded_are_the_free_chips_that_pods_of_a_count_cannot_use(
 ) -> None:
     nodes = [atlas("a", (0, 1, 2, 5)), atlas("b", (0, 1, 2, 3, 4, 6))]
 
-    assert fragmentation.stranded(count, nodes) == expected
+    assert fragmentation.count_stranded(count, nodes) == expected
 
 
 def test_all_free_chips_of_a_barred_node_are_stranded() -> None:
     nodes = [atlas("a", barred=Reason.AGENT_SILENT), atlas("b")]
 
-    assert fragmentation.stranded(8, nodes) == 8
+    assert fragmentation.count_stranded(8, nodes) == 8
 
 
 def test_the_order_of_nodes_comes_before_fragments_and_the_excess_says_how_far() -> (
@@ -172,7 +174,7 @@ def test_the_order_of_nodes_comes_before_fragments_and_the_excess_says_how_far()
 ):
     cluster = Cluster([atlas("a"), atlas("b", (4,), healthy=range(1, 8))])
 
-    found = fragmentation.excess(ATLAS_800_TRAINING, 1, cluster)
+    found = fragmentation.measure_excess(ATLAS_800_TRAINING, 1, cluster)
 
     assert found == Excess(added=2, least=-3, node="b")
     assert found.amount == 5
@@ -181,7 +183,7 @@ def test_the_order_of_nodes_comes_before_fragments_and_the_excess_says_how_far()
 def test_where_the_preferred_node_adds_the_least_there_is_no_excess() -> None:
     cluster = Cluster([atlas("a"), atlas("b", RINGS[0]), atlas("c", RINGS[1])])
 
-    found = fragmentation.excess("huawei.com/Ascend910", 4, cluster)
+    found = fragmentation.measure_excess("huawei.com/Ascend910", 4, cluster)
 
     assert found == Excess(added=-1, least=-1, node="b")
     assert found.amount == 0
@@ -191,17 +193,23 @@ def test_a_pod_that_talks_over_the_network_adds_what_its_own_chips_do() -> None:
     node = replace(atlas("a"), network_unhealthy=0x01)
 
     found = [
-        fragmentation.excess(ATLAS_800_TRAINING, 4, Cluster([node]), in_network=several)
+        fragmentation.measure_excess(
+            ATLAS_800_TRAINING, 4, Cluster([node]), in_network=several
+        )
         for several in (False, True)
     ]
-    none = fragmentation.excess(ATLAS_800_TRAINING, 8, Cluster([node]), in_network=True)
+    none = fragmentation.measure_excess(
+        ATLAS_800_TRAINING, 8, Cluster([node]), in_network=True
+    )
 
     assert found == [Excess(added=1, least=1, node="a")] * 2
     assert none is None
-    assert fragmentation.excess(ATLAS_800_TRAINING, 8, Cluster([node])) is not None
+    assert (
+        fragmentation.measure_excess(ATLAS_800_TRAINING, 8, Cluster([node])) is not None
+    )
 
 
 def test_without_a_node_that_serves_nothing_is_added() -> None:
     cluster = Cluster([atlas("a", (0,))])
 
-    assert fragmentation.excess(ATLAS_800_TRAINING, 2, cluster) is None
+    assert fragmentation.measure_excess(ATLAS_800_TRAINING, 2, cluster) is None

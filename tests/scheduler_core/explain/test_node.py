@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.explain import node as node_explanation
-from scheduler_core.explain.node import Step, Verdict
+from scheduler_core.explain.node import NodeExplanation, Step
 from scheduler_core.index.cluster import Cluster, NodeState
 from scheduler_core.node.decision import Placement, Rejection
 from scheduler_core.node.reasons import Reason
@@ -23,16 +23,16 @@ ROWS = [row for row in table.PRODUCTS if row.resource != "huawei.com/npu"]
 A3 = table.by_key("atlas-a3-8-superpod")
 
 
-def check(verdict: Verdict, answer: Placement | Rejection) -> None:
+def check(explanation: NodeExplanation, answer: Placement | Rejection) -> None:
     """Each node's verdict is the one that `place` counts."""
-    assert verdict.fits == isinstance(answer, Placement)
-    said = [step.said for step in verdict.steps if not step.holds]
+    assert explanation.fits == isinstance(answer, Placement)
+    said = [step.text for step in explanation.steps if not step.holds]
     if isinstance(answer, Rejection):
         ((text, _),) = answer.reasons
         assert len(said) == 1
         assert said[0].endswith(text) or text == "no such NPU"
     else:
-        (choice,) = [step.said for step in verdict.steps if step.about == "choice"]
+        (choice,) = [step.text for step in explanation.steps if step.about == "choice"]
         assert choice == f"{', '.join(map(str, answer.chips))}: {answer.reason}"
 
 
@@ -47,9 +47,9 @@ def test_a_verdict_is_what_place_says_of_that_node() -> None:
         )
         cluster = Cluster([node])
 
-        verdict = node_explanation.explain(ATLAS, count, cluster, "a")
+        explanation = node_explanation.explain(ATLAS, count, cluster, "a")
 
-        check(verdict, place(ATLAS, count, cluster))
+        check(explanation, place(ATLAS, count, cluster))
 
 
 @pytest.mark.property
@@ -85,11 +85,13 @@ def test_of_every_row_a_verdict_is_what_place_says(  # noqa: PLR0913  # a strate
     )
     cluster, avoid = Cluster([node]), ("a",) if avoided else ()
 
-    verdict = node_explanation.explain(
+    explanation = node_explanation.explain(
         wanted, count, cluster, "a", avoid=avoid, in_network=in_network
     )
 
-    check(verdict, place(wanted, count, cluster, avoid=avoid, in_network=in_network))
+    check(
+        explanation, place(wanted, count, cluster, avoid=avoid, in_network=in_network)
+    )
 
 
 SERVES = """\
@@ -138,10 +140,12 @@ def test_what_is_so_is_said_for_a_person() -> None:
     ],
 )
 def test_a_node_that_cannot_be_meant_says_so(name: str, said: str) -> None:
-    verdict = node_explanation.explain("huawei.com/npu", 1, Cluster([atlas("a")]), name)
+    explanation = node_explanation.explain(
+        "huawei.com/npu", 1, Cluster([atlas("a")]), name
+    )
 
-    step = Step(about="node", said=said, holds=False)
-    assert verdict == Verdict(node=name, steps=(step,))
+    step = Step(about="node", text=said, holds=False)
+    assert explanation == NodeExplanation(node=name, steps=(step,))
 
 
 def test_a_guest_says_by_whose_rule_it_serves() -> None:
@@ -149,9 +153,9 @@ def test_a_guest_says_by_whose_rule_it_serves() -> None:
     node = NodeState(name="a", product=duo, inventory=0xFF, healthy=0xFF, free=0xFF)
     wanted = table.by_key("atlas-300i-duo-distributed")
 
-    verdict = node_explanation.explain(wanted, 2, Cluster([node]), "a")
+    explanation = node_explanation.explain(wanted, 2, Cluster([node]), "a")
 
-    assert verdict.steps[0].said == (
+    assert explanation.steps[0].text == (
         "server with 300I Duo cards, by chip, served as server with 300I Duo cards, "
         "distributed inference"
     )
@@ -162,9 +166,9 @@ def job(row: Product | None, *counts: int) -> Job:
     return Job(row=row, pods=pods)
 
 
-def ends(verdict: Verdict, number: int) -> list[tuple[str, str, bool]]:
-    steps = verdict.steps[-number:]
-    return [(step.about, step.said, step.holds) for step in steps]
+def ends(explanation: NodeExplanation, number: int) -> list[tuple[str, str, bool]]:
+    steps = explanation.steps[-number:]
+    return [(step.about, step.text, step.holds) for step in steps]
 
 
 @pytest.mark.parametrize(
@@ -178,10 +182,10 @@ def ends(verdict: Verdict, number: int) -> list[tuple[str, str, bool]]:
 def test_what_is_wrong_with_a_job_is_said_of_every_node(
     given_job: Job, said: str
 ) -> None:
-    verdict = node_explanation.explain_job(given_job, Cluster([atlas("a")]), "a")
+    explanation = node_explanation.explain_job(given_job, Cluster([atlas("a")]), "a")
 
-    assert verdict == Verdict(
-        node="a", steps=(Step(about="job", said=said, holds=False),)
+    assert explanation == NodeExplanation(
+        node="a", steps=(Step(about="job", text=said, holds=False),)
     )
 
 
@@ -192,7 +196,7 @@ def test_the_plan_says_which_pods_a_node_gets_or_where_they_go_instead() -> None
         node_explanation.explain_job(job(ATLAS, 4), cluster, name) for name in "ab"
     ]
 
-    assert [each.steps[0].said for each in verdicts] == ["one pod of 4 chips"] * 2
+    assert [each.steps[0].text for each in verdicts] == ["one pod of 4 chips"] * 2
     assert [ends(each, 1) for each in verdicts] == [
         [("plan", "the job goes to b", True)],
         [("plan", "gets p0", True)],
@@ -200,23 +204,25 @@ def test_the_plan_says_which_pods_a_node_gets_or_where_they_go_instead() -> None
 
 
 def test_a_plan_that_fails_is_said_although_the_node_could_serve() -> None:
-    verdict = node_explanation.explain_job(job(ATLAS, 8, 8), Cluster([atlas("a")]), "a")
+    explanation = node_explanation.explain_job(
+        job(ATLAS, 8, 8), Cluster([atlas("a")]), "a"
+    )
 
-    assert not verdict.fits
-    assert verdict.steps[0].said == (
+    assert not explanation.fits
+    assert explanation.steps[0].text == (
         "2 pods of up to 8 chips, that talk over the network"
     )
-    assert ends(verdict, 1) == [
-        ("plan", "room for 1 of 2 pods: 1 taken by other pods of this job", False)
+    assert ends(explanation, 1) == [
+        ("plan", "1 of 2 pods fit: 1 taken by other pods of this job", False)
     ]
 
 
 def test_of_a_node_that_cannot_serve_the_plan_is_not_asked() -> None:
     cluster = Cluster([atlas("a"), atlas("b", ())])
 
-    verdict = node_explanation.explain_job(job(ATLAS, 8), cluster, "b")
+    explanation = node_explanation.explain_job(job(ATLAS, 8), cluster, "b")
 
-    assert [step.about for step in verdict.steps] == [
+    assert [step.about for step in explanation.steps] == [
         *("job", "node", "count", "health", "free", "groups")
     ]
 
@@ -224,15 +230,17 @@ def test_of_a_node_that_cannot_serve_the_plan_is_not_asked() -> None:
 def test_many_nodes_of_a_plan_are_not_all_named() -> None:
     cluster = Cluster([atlas(f"n{at}") for at in range(6)])
 
-    verdict = node_explanation.explain_job(job(ATLAS, *[8] * 5), cluster, "n5")
+    explanation = node_explanation.explain_job(job(ATLAS, *[8] * 5), cluster, "n5")
 
-    assert ends(verdict, 1) == [("plan", "the job goes to n0, n1, n2 and 2 more", True)]
+    assert ends(explanation, 1) == [
+        ("plan", "the job goes to n0, n1, n2 and 2 more", True)
+    ]
 
 
 def test_under_leaves_and_in_superpods_it_is_said_where_a_node_hangs() -> None:
     leaf = Leaf(name="x", servers=(Server(node="a", slice_id=0),))
     leaves = Terms(schema=Schema.NORMAL, network=Network(leaves=(leaf,)))
-    joined = Terms(joined=SuperPods(of_node={"a": 7}, reserve=0))
+    joined = Terms(superpods=SuperPods(of_node={"a": 7}, reserve=0))
     a3 = [
         NodeState(name=name, product=A3, inventory=0xFF, healthy=0xFF, free=0xFF)
         for name in "ab"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.index.buckets import NEVER, Bucket, Shelf
+from scheduler_core.index.buckets import NEVER, Bucket, RowBuckets
 from scheduler_core.node.state import NodeState
 from scheduler_core.products.table import ATLAS_800_TRAINING as PRODUCT
 
@@ -25,26 +25,26 @@ def test_exactly_the_ranks_that_have_nodes_are_marked(
     moves: list[tuple[int, int, int]],
 ) -> None:
     """A mark that stays behind would cost every later decision a look."""
-    shelf = Shelf(PRODUCT)
+    buckets = RowBuckets(PRODUCT)
     lies: dict[str, Bucket] = {}
     for index, healthy, free in moves:
         name = f"node-{index}"
         if name in lies:
-            shelf.move(lies.pop(name), None, name)
+            buckets.move(lies.pop(name), None, name)
         else:
-            lies[name] = shelf.bucket(node(healthy, free))
-            shelf.move(None, lies[name], name)
+            lies[name] = buckets.bucket(node(healthy, free))
+            buckets.move(None, lies[name], name)
 
-    for count, marks in enumerate(shelf._occupied):
+    for count, marks in enumerate(buckets._occupied):
         ranks = {bucket.ranks[count] for bucket in lies.values()} - {NEVER}
         assert marks == sum(1 << rank for rank in ranks)
 
 
 def test_nodes_with_the_same_answers_share_a_bucket() -> None:
-    shelf = Shelf(PRODUCT)
+    buckets = RowBuckets(PRODUCT)
 
-    left, right = shelf.bucket(node(0xFF, 0x07)), shelf.bucket(node(0xFF, 0xE0))
-    hurt = shelf.bucket(node(0x7F, 0x07))
+    left, right = buckets.bucket(node(0xFF, 0x07)), buckets.bucket(node(0xFF, 0xE0))
+    hurt = buckets.bucket(node(0x7F, 0x07))
 
     assert left is right
     assert left is not hurt
@@ -52,23 +52,23 @@ def test_nodes_with_the_same_answers_share_a_bucket() -> None:
 
 def test_a_rank_stays_marked_while_another_bucket_of_it_has_nodes() -> None:
     """Six healthy chips as 4 + 2 and as 3 + 3 refuse differently, but rank alike."""
-    shelf = Shelf(PRODUCT)
-    uneven, even = shelf.bucket(node(0x3F, 0x01)), shelf.bucket(node(0x77, 0x01))
+    buckets = RowBuckets(PRODUCT)
+    uneven, even = buckets.bucket(node(0x3F, 0x01)), buckets.bucket(node(0x77, 0x01))
     assert uneven is not even
-    shelf.move(None, uneven, "a")
-    shelf.move(None, even, "b")
+    buckets.move(None, uneven, "a")
+    buckets.move(None, even, "b")
 
-    shelf.move(uneven, None, "a")
+    buckets.move(uneven, None, "a")
 
-    assert shelf.best(1, ()) == (even.ranks[1], "b")
+    assert buckets.best(1, ()) == (even.ranks[1], "b")
 
 
 def test_avoided_nodes_are_passed_over_rank_by_rank() -> None:
-    shelf = Shelf(PRODUCT)
+    buckets = RowBuckets(PRODUCT)
     for name, free in (("a", 0x01), ("b", 0x11), ("c", 0x13)):
-        shelf.move(None, shelf.bucket(node(0xFF, free)), name)
+        buckets.move(None, buckets.bucket(node(0xFF, free)), name)
 
-    assert [shelf.best(1, avoid) for avoid in ((), ("a",), ("a", "b"), "abc")] == [
+    assert [buckets.best(1, avoid) for avoid in ((), ("a",), ("a", "b"), "abc")] == [
         (0, "a"),
         (1, "b"),
         (2, "c"),

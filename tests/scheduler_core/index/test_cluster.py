@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_core.index.cluster import Cluster, Found, NodeState, Survey
+from scheduler_core.index.cluster import BestNode, Cluster, NodeState, Survey
 from scheduler_core.node import chips
 from scheduler_core.node import order as node_order
 from scheduler_core.node.order import Rank
@@ -44,17 +44,17 @@ def rank(state: NodeState | None, count: int) -> int | None:
     if state is None or state.barred or state.product.resource != RESOURCE:
         return None
     key = node_order.rank(state.product, state.healthy, state.free, count)
-    return None if key is None else node_order.number(state.product, key)
+    return None if key is None else node_order.encode_rank(state.product, key)
 
 
 def reason(state: NodeState | None, count: int) -> str:
     if state is None or state.product.resource != RESOURCE:
         return "no such NPU"
-    why = state.barred or chips.why_not(PRODUCT, state.free, state.healthy, count)
+    why = state.barred or chips.find_reason(PRODUCT, state.free, state.healthy, count)
     return refusal(why or Reason.CONFLICT, PRODUCT, count).text
 
 
-def by_hand(model: Sequence[NodeState], count: int) -> Found | None:
+def by_hand(model: Sequence[NodeState], count: int) -> BestNode | None:
     """The best of these nodes by looking at all of them."""
     ranked = [
         (number, state.name, state)
@@ -64,7 +64,7 @@ def by_hand(model: Sequence[NodeState], count: int) -> Found | None:
     if not ranked:
         return None
     number, _, state = min(ranked, key=lambda item: item[:2])
-    return Found(node=state, row=PRODUCT, rank=number)
+    return BestNode(node=state, row=PRODUCT, rank=number)
 
 
 @pytest.mark.property
@@ -92,7 +92,7 @@ def test_the_index_answers_as_if_it_had_looked_at_every_node(
     assert list(cluster) == [every[each] for each in sorted(every)]
     assert cluster.names == sorted({name for name, _ in every})
     assert len(cluster) == len(cluster.names)
-    assert cluster.line(RESOURCE) == model
+    assert cluster.nodes(RESOURCE) == model
     assert cluster.best(RESOURCE, count) == by_hand(tuple(model.values()), count)
     assert cluster.best(RESOURCE, count, avoid=avoid) == by_hand(outside, count)
     assert cluster.best(RESOURCE, count, names=asked, avoid=avoid) == by_hand(
@@ -134,7 +134,7 @@ def test_taking_chips_and_giving_them_back_changes_nothing(
     some: list[NodeState], free: int, count: int
 ) -> None:
     cluster, untouched = Cluster(some), Cluster(some)
-    before = cluster.line(some[0].product)[some[0].name]
+    before = cluster.nodes(some[0].product)[some[0].name]
 
     cluster.put(
         NodeState(
@@ -244,10 +244,10 @@ def test_products_of_one_resource_are_tried_in_the_order_of_their_keys() -> None
 def test_a_node_that_becomes_another_product_leaves_its_old_place() -> None:
     cluster = Cluster([atlas("a"), atlas("a", product=SISTER)])
 
-    assert cluster.best(RESOURCE, 1) == Found(
+    assert cluster.best(RESOURCE, 1) == BestNode(
         node=atlas("a", product=SISTER),
         row=SISTER,
-        rank=node_order.number(SISTER, Rank(0, 3, 4)),
+        rank=node_order.encode_rank(SISTER, Rank(0, 3, 4)),
     )
     assert len(cluster) == 1
 
@@ -257,7 +257,9 @@ def test_a_node_of_two_resources_is_found_for_each_with_its_own_chips() -> None:
     cluster = Cluster([*both, atlas("b", {0, 4})])
 
     assert [cluster.best(of.resource, 1, names=["a"]) for of in (PRODUCT, OTHER)] == [
-        Found(node=node, row=node.product, rank=cluster.rank(node.product, 1, "a")[1])
+        BestNode(
+            node=node, row=node.product, rank=cluster.rank(node.product, 1, "a")[1]
+        )
         for node in both
     ]
     assert cluster.refusals(RESOURCE, 4) == (("without 4 free chips", 2),)
@@ -278,7 +280,7 @@ def test_forgetting_an_unknown_node_does_nothing() -> None:
     cluster.drop("b", RESOURCE)
     cluster.drop("a", OTHER)
 
-    assert (list(cluster), cluster.line(RESOURCE).get("b")) == ([atlas("a")], None)
+    assert (list(cluster), cluster.nodes(RESOURCE).get("b")) == ([atlas("a")], None)
 
 
 @pytest.mark.parametrize(

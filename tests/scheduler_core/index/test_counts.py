@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_core.index.cluster import Cluster, NodeState
-from scheduler_core.index.counts import Census, Sites, nth, ones
+from scheduler_core.index.counts import Census, Sites, nth_bit, set_bits
 from scheduler_core.node.reasons import Reason
 from scheduler_core.placement import gang
 from scheduler_core.products import table
@@ -103,7 +103,7 @@ def test_a_slot_is_a_node_that_can_serve(
     slots, _, _ = counted(cluster, question)
 
     assert [
-        [site[position] for position in ones(mask)]
+        [site[position] for position in set_bits(mask)]
         for site, mask in zip(groups, slots, strict=True)
     ] == [
         [
@@ -155,8 +155,8 @@ def test_members_of_a_mask_are_found_one_by_one_and_by_their_number(
 ) -> None:
     mask = sum(1 << member for member in members)
 
-    assert list(ones(mask)) == sorted(members)
-    assert [nth(mask, index) for index in range(len(members))] == sorted(members)
+    assert list(set_bits(mask)) == sorted(members)
+    assert [nth_bit(mask, index) for index in range(len(members))] == sorted(members)
 
 
 @given(st.lists(states(), max_size=8), st.sets(st.sampled_from(NAMES)), questions)
@@ -170,7 +170,7 @@ def test_of_the_nodes_that_are_offered_those_count_that_can(
     ranked = cluster.ranked(wanted, count, names=names, in_network=in_network)
     expected = Census(Sites(groups), count, [name for _, _, name in ranked])
 
-    found = gang.Question(
+    found = gang.NodeQuery(
         wanted=wanted, cluster=cluster, names=names, in_network=in_network
     ).census(groups, count)
 

@@ -59,7 +59,7 @@ def test_two_chips_are_refused_when_each_ring_has_one() -> None:
     free = mask({0, 4})
 
     assert chips.choose(PRODUCT, free, 2) == 0
-    assert chips.why_not(PRODUCT, free, 0xFF, 2) is Reason.GROUP_TOO_SMALL
+    assert chips.find_reason(PRODUCT, free, 0xFF, 2) is Reason.GROUP_TOO_SMALL
 
 
 @pytest.mark.seed("001-02")
@@ -91,7 +91,7 @@ def test_what_can_be_served_still_can_when_chips_become_free() -> None:
 @pytest.mark.parametrize("count", [-1, 0, 3, 5, 6, 7, 9, 1000])
 def test_a_count_that_the_product_does_not_have_is_never_served(count: int) -> None:
     assert chips.choose(PRODUCT, 0xFF, count) == 0
-    assert chips.why_not(PRODUCT, 0xFF, 0xFF, count) is Reason.ILLEGAL_COUNT
+    assert chips.find_reason(PRODUCT, 0xFF, 0xFF, count) is Reason.ILLEGAL_COUNT
 
 
 def test_legal_are_exactly_the_sets_of_the_rule() -> None:
@@ -110,7 +110,7 @@ def test_there_is_a_reason_exactly_when_there_is_no_choice() -> None:
         for free in (healthy, healthy & 0x5A, healthy & 0x0F, 0):
             for count in ALL_COUNTS:
                 served = chips.choose(PRODUCT, free, count) != 0
-                reason = chips.why_not(PRODUCT, free, healthy, count)
+                reason = chips.find_reason(PRODUCT, free, healthy, count)
                 assert served == (reason is None)
 
 
@@ -129,7 +129,7 @@ def test_there_is_a_reason_exactly_when_there_is_no_choice() -> None:
 def test_the_first_reason_that_is_true_is_given(
     free: int, healthy: int, count: int, reason: Reason | None
 ) -> None:
-    assert chips.why_not(PRODUCT, free, healthy, count) is reason
+    assert chips.find_reason(PRODUCT, free, healthy, count) is reason
 
 
 def completions(free: int, taken: int, count: int) -> set[int]:
@@ -228,7 +228,7 @@ def test_each_missing_chip_adds_the_same_to_a_nodes_number(row: Product) -> None
             healthy = row.all_chips >> missing
             key = order.rank(row, healthy, free, count)
             assert key is not None
-            numbers.append(order.number(row, key))
+            numbers.append(order.encode_rank(row, key))
 
-        each = order.of_a_missing_chip(row)
+        each = order.missing_chip_cost(row)
         assert numbers == [numbers[0] + each * index for index in range(len(numbers))]

@@ -160,9 +160,9 @@ def test_the_shape_of_a_box_is_chips_of_each_ring_and_pairs() -> None:
 
 def test_chips_whose_network_is_faulty_are_a_reason_of_their_own() -> None:
     row = table.by_key("atlas-a2-8")
-    why_not = chips.why_not
+    find_reason = chips.find_reason
 
-    assert why_not(row, 0x7F, 0xFF, 8, usable=0x7F) is Reason.NETWORK_UNHEALTHY
-    assert why_not(row, 0x7F, 0x7F, 8, usable=0x7F) is Reason.CHIP_UNHEALTHY
-    assert why_not(row, 0x0F, 0xFF, 8, usable=0xFF) is Reason.TOO_FEW_FREE
-    assert why_not(row, 0x0F, 0xFF, 8) is Reason.TOO_FEW_FREE
+    assert find_reason(row, 0x7F, 0xFF, 8, usable=0x7F) is Reason.NETWORK_UNHEALTHY
+    assert find_reason(row, 0x7F, 0x7F, 8, usable=0x7F) is Reason.CHIP_UNHEALTHY
+    assert find_reason(row, 0x0F, 0xFF, 8, usable=0xFF) is Reason.TOO_FEW_FREE
+    assert find_reason(row, 0x0F, 0xFF, 8) is Reason.TOO_FEW_FREE

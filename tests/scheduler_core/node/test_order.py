@@ -241,6 +241,6 @@ def test_the_number_of_a_rank_keeps_the_order(row: table.Product) -> None:
         if (key := node_order.rank(row, healthy, free, count)) is not None
     }
 
-    numbers = [node_order.number(row, key) for key in sorted(keys)]
+    numbers = [node_order.encode_rank(row, key) for key in sorted(keys)]
 
     assert numbers == sorted(set(numbers))

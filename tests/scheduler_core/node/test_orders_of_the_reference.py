@@ -99,13 +99,13 @@ def test_a_smaller_key_means_more_points(row: Product, score: Score) -> None:
 
 @pytest.mark.parametrize("row", table.PRODUCTS, ids=lambda row: row.key)
 def test_what_a_missing_chip_adds_does_not_depend_on_what_is_free(row: Product) -> None:
-    each = order.of_a_missing_chip(row)
+    each = order.missing_chip_cost(row)
     for free in (1, row.all_chips >> 2, 0b0110 & row.all_chips, row.all_chips >> 1):
         for count in row.counts:
             whole = order.rank(row, row.all_chips, free, count)
             hurt = order.rank(row, row.all_chips >> 1, free, count)
             if whole is not None and hurt is not None:
-                added = order.number(row, hurt) - order.number(row, whole)
+                added = order.encode_rank(row, hurt) - order.encode_rank(row, whole)
                 assert added == each
 
 
@@ -124,7 +124,9 @@ def test_of_nodes_by_chip_the_fuller_comes_first() -> None:
 def test_what_a_set_can_serve_is_said_by_bits() -> None:
     row = table.ATLAS_800_TRAINING
 
-    assert [chips.able(row, free) for free in (0, 0b0001, 0b0111, 0xF0, 0xFF)] == [
+    assert [
+        chips.servable_counts(row, free) for free in (0, 0b0001, 0b0111, 0xF0, 0xFF)
+    ] == [
         *(0, 1 << 1, 1 << 1 | 1 << 2),
         *(1 << 1 | 1 << 2 | 1 << 4, 1 << 1 | 1 << 2 | 1 << 4 | 1 << 8),
     ]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scheduler_core.node import chips
 from scheduler_core.node.chip_mask import ids_of
-from scheduler_core.node.soonest_free import nearest, price
+from scheduler_core.node.soonest_free import find_cheapest, price
 from scheduler_core.products import table
 from scheduler_core.products.columns import distributed
 from scheduler_core.products.table import ATLAS_800_TRAINING, Product
@@ -39,7 +39,7 @@ def test_the_cheapest_legal_set_is_found(row: Product, data: st.DataObject) -> N
     )
     count = data.draw(st.sampled_from(row.counts))
 
-    assert nearest(row, tiers, count) == brute_force(row, tiers, count)
+    assert find_cheapest(row, tiers, count) == brute_force(row, tiers, count)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_the_cheapest_legal_set_is_found(row: Product, data: st.DataObject) -> N
 def test_what_is_bought_makes_up_what_is_missing(
     row: Product, tiers: tuple[int, ...], count: int, expected: int
 ) -> None:
-    assert nearest(row, tiers, count) == expected
+    assert find_cheapest(row, tiers, count) == expected

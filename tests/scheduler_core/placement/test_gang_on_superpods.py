@@ -55,7 +55,7 @@ def test_a_job_lies_in_one_superpod_where_it_can(row: table.Product) -> None:
     cluster, joined = cluster_of(row, {5: 9, 6: 6, 7: 4})
 
     answer = job_placement.place_job(
-        job(row, 4, 2), cluster, terms=Terms(joined=joined)
+        job(row, 4, 2), cluster, terms=Terms(superpods=joined)
     )
 
     assert where(answer) == [
@@ -73,7 +73,7 @@ def test_a_job_is_split_by_logical_superpods() -> None:
     cluster, joined = cluster_of(A3_16, {0: 4, 1: 3})
 
     answer = job_placement.place_job(
-        job(A3_16, 4, 2), cluster, terms=Terms(joined=joined)
+        job(A3_16, 4, 2), cluster, terms=Terms(superpods=joined)
     )
 
     assert [(logical, sp) for logical, sp, _ in where(answer)] == [
@@ -89,14 +89,14 @@ def test_a_spread_logical_superpod_keeps_one_rank_and_each_pod_its_own_id() -> N
     cluster, joined = cluster_of(A3_16, {0: 1, 1: 1})
 
     hard = job_placement.place_job(
-        job(A3_16, 2, 2), cluster, terms=Terms(joined=joined)
+        job(A3_16, 2, 2), cluster, terms=Terms(superpods=joined)
     )
     soft = job_placement.place_job(
-        job(A3_16, 2, 2, soft=True), cluster, terms=Terms(joined=joined)
+        job(A3_16, 2, 2, soft=True), cluster, terms=Terms(superpods=joined)
     )
 
     assert hard == Rejection(
-        job="room for 0 of 1 logical SuperPoDs of 2 nodes",
+        job="0 of 1 logical SuperPoDs of 2 nodes fit",
         reasons=(("can take a pod, but its SuperPoD does not suit the job", 2),),
     )
     assert where(soft) == [(0, 0, "0-00"), (0, 1, "1-00")]
@@ -107,11 +107,11 @@ def test_nodes_of_no_known_superpod_are_counted_apart() -> None:
     some = SuperPods(of_node={"0-00": 0})
 
     answer = job_placement.place_job(
-        job(A3_16, 2, 2), cluster, terms=Terms(joined=some)
+        job(A3_16, 2, 2), cluster, terms=Terms(superpods=some)
     )
 
     assert answer == Rejection(
-        job="room for 0 of 1 logical SuperPoDs of 2 nodes",
+        job="0 of 1 logical SuperPoDs of 2 nodes fit",
         reasons=(
             ("can take a pod, but its SuperPoD is not known", 2),
             ("can take a pod, but its SuperPoD does not suit the job", 1),
@@ -126,7 +126,7 @@ def test_without_a_block_the_whole_job_is_one() -> None:
     cluster, joined = cluster_of(A3_16, {0: 3, 1: 5})
 
     answer = job_placement.place_job(
-        job(A3_16, 3, None), cluster, terms=Terms(joined=joined)
+        job(A3_16, 3, None), cluster, terms=Terms(superpods=joined)
     )
 
     assert {(logical, sp) for logical, sp, _ in where(answer)} == {(0, 1)}
@@ -161,7 +161,7 @@ def test_after_a_fault_only_the_broken_node_is_replaced() -> None:
         )
 
     answer = job_placement.place_job(
-        job(A3_16, 4, 2), cluster, terms=Terms(joined=joined), places=places
+        job(A3_16, 4, 2), cluster, terms=Terms(superpods=joined), places=places
     )
 
     assert where(answer) == [

@@ -6,8 +6,8 @@ from scheduler_core.placement.job_rules import (
     Pod,
     Problem,
     Profile,
+    choose_rank_annotation,
     problems,
-    rank_to_write,
 )
 from scheduler_core.products import lookup, table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
@@ -184,7 +184,7 @@ def test_counts_that_contradict_each_other_are_named() -> None:
 
 @pytest.mark.seed("002-01")
 def test_of_a_virtual_device_a_pod_has_one() -> None:
-    row = lookup.virtual("huawei.com/Ascend910-4c")
+    row = lookup.find_virtual_row("huawei.com/Ascend910-4c")
 
     assert texts(job(row, 1)) == []
     assert texts(job(row, 2)) == [
@@ -215,8 +215,8 @@ def test_a_job_that_no_row_serves_is_refused() -> None:
 def test_a_rank_is_written_for_pods_that_nobody_else_numbers(
     owner_kind: str, of_minimum: bool, written: str, expected: str | None
 ) -> None:
-    answer = rank_to_write(
-        3, written=written, owner_kind=owner_kind, of_minimum=of_minimum
+    answer = choose_rank_annotation(
+        3, annotation=written, owner_kind=owner_kind, of_minimum=of_minimum
     )
 
     assert answer == expected

@@ -13,7 +13,7 @@ from tests.machines import EIGHT, atlas, mask
 def put(cluster: Cluster, placement: Placement | Rejection) -> tuple[int, ...]:
     """Take the placed chips out of the index, and say which they were."""
     assert isinstance(placement, Placement)
-    state = cluster.line(PRODUCT)[placement.node]
+    state = cluster.nodes(PRODUCT)[placement.node]
     free = state.free & ~mask(placement.chips)
     cluster.put(
         NodeState(
@@ -218,7 +218,7 @@ def test_an_answer_is_legal_or_its_reasons_add_up(
     if isinstance(answer, Rejection):
         assert answer.nodes == len(cluster)
     else:
-        node = cluster.line(PRODUCT)[answer.node]
+        node = cluster.nodes(PRODUCT)[answer.node]
         assert answer.node not in avoid
         assert mask(answer.chips) & ~node.free == 0
         assert len(answer.chips) == count

@@ -11,7 +11,7 @@ from scheduler_core.node import chips
 from scheduler_core.node.decision import Placement
 from scheduler_core.node.reasons import Reason
 from scheduler_core.preemption import victims as victim_search
-from scheduler_core.preemption.victims import Eviction, Limits, Preemptor, Running
+from scheduler_core.preemption.victims import Eviction, Limits, Preemptor, RunningPod
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
@@ -39,19 +39,19 @@ PODS = st.lists(
 
 def laid(
     pods: list[tuple[int, int, int, str, tuple[str, ...]]], node: str
-) -> list[Running]:
-    """Pods on the chips of a node, one after the other, as far as there is room."""
+) -> list[RunningPod]:
+    """Pods on the chips of a node, one after the other, as far as they fit."""
     left = list(EIGHT)
     found = []
     for at, (count, priority, started, gang, budgets) in enumerate(pods):
         own, left = left[:count], left[count:]
         if own:
             found.append(
-                Running(
+                RunningPod(
                     name=f"{node}/{at}",
                     chips=mask(own),
                     priority=priority,
-                    started=started,
+                    start_time=started,
                     gang=gang,
                     budgets=budgets,
                 )
@@ -59,7 +59,9 @@ def laid(
     return found
 
 
-def state(name: str, row: Product, running: list[Running], healthy: int) -> NodeState:
+def state(
+    name: str, row: Product, running: list[RunningPod], healthy: int
+) -> NodeState:
     taken = sum(pod.chips for pod in running)
     return NodeState(
         name=name,
@@ -70,19 +72,19 @@ def state(name: str, row: Product, running: list[Running], healthy: int) -> Node
     )
 
 
-def subsets(pods: list[Running]) -> list[tuple[Running, ...]]:
+def subsets(pods: list[RunningPod]) -> list[tuple[RunningPod, ...]]:
     sizes = range(len(pods) + 1)
     return list(chain.from_iterable(combinations(pods, size) for size in sizes))
 
 
 def best_by_brute_force(
-    pod: Preemptor, nodes: dict[NodeState, list[Running]]
+    pod: Preemptor, nodes: dict[NodeState, list[RunningPod]]
 ) -> tuple[str, frozenset[str]] | None:
-    """Of every set on every node that makes room and of which none could stay."""
+    """Of every minimal set of pods on every node that frees enough chips."""
     found = []
     for node, running in nodes.items():
 
-        def makes_room(some: tuple[Running, ...], node: NodeState = node) -> bool:
+        def makes_room(some: tuple[RunningPod, ...], node: NodeState = node) -> bool:
             free = node.free | (sum(each.chips for each in some) & node.healthy)
             return chips.choose(node.product, free, pod.chips) != 0
 
@@ -97,13 +99,13 @@ def best_by_brute_force(
     return name, frozenset(victims)
 
 
-def order(victims: tuple[Running, ...]) -> tuple[float, ...]:
+def order(victims: tuple[RunningPod, ...]) -> tuple[float, ...]:
     """The order of the rule, word by word."""
     counted = Counter(budget for pod in victims for budget in pod.budgets)
     beyond = sum(max(0, n - BUDGETS.get(name, 0)) for name, n in counted.items())
     gangs = Counter(pod.gang for pod in victims if pod.gang)
     highest = max((pod.priority for pod in victims), default=-1000)
-    of_highest = [pod.started for pod in victims if pod.priority == highest]
+    of_highest = [pod.start_time for pod in victims if pod.priority == highest]
     return (
         beyond,
         highest,
@@ -152,12 +154,12 @@ def runner(
     started: float = 0.0,
     gang: str = "",
     budgets: tuple[str, ...] = (),
-) -> Running:
-    return Running(
+) -> RunningPod:
+    return RunningPod(
         name=name,
         chips=mask(own),
         priority=priority,
-        started=started,
+        start_time=started,
         gang=gang,
         budgets=budgets,
     )
@@ -192,7 +194,7 @@ LEFT, RIGHT = range(4), range(4, 8)
     ],
 )
 def test_victims_are_compared_in_the_order_of_the_rule(
-    stays: Running, goes: Running
+    stays: RunningPod, goes: RunningPod
 ) -> None:
     pod = Preemptor(wanted=ATLAS, chips=4, priority=9)
     cluster = Cluster([atlas("n", ())])
@@ -307,7 +309,7 @@ def test_a_pod_that_talks_over_the_network_gets_no_chip_whose_network_is_faulty(
 FLAT = table.by_key("flat-16")
 
 
-def flat(pods: list[Running]) -> tuple[Cluster, dict[str, list[Running]]]:
+def flat(pods: list[RunningPod]) -> tuple[Cluster, dict[str, list[RunningPod]]]:
     """A server of 16 chips of which these pods have some, and nothing is free."""
     node = NodeState(name="n", product=FLAT, inventory=0xFFFF, healthy=0xFFFF, free=0)
     return Cluster([node]), {"n": pods}

@@ -270,4 +270,4 @@ def test_why_a_node_of_this_row_cannot_serve(
 ) -> None:
     row = table.by_key(key)
 
-    assert chips.why_not(row, free, row.all_chips, count) is reason
+    assert chips.find_reason(row, free, row.all_chips, count) is reason

@@ -80,7 +80,7 @@ def selector(value: str) -> Traits:
     ],
 )
 def test_a_job_means_a_row(resource: str, job: Traits, key: str | None) -> None:
-    row = lookup.find(resource, {}, job)
+    row = lookup.find_row(resource, {}, job)
 
     assert (row and row.key) == key
 
@@ -98,11 +98,11 @@ def test_duo_chips_are_only_on_nodes_that_say_so(
 ) -> None:
     resource, job = "huawei.com/Ascend310P", Traits(labels=labels)
 
-    on_duo = lookup.find(resource, {"infer-card-type": "card-300i-duo"}, job)
+    on_duo = lookup.find_row(resource, {"infer-card-type": "card-300i-duo"}, job)
 
     assert on_duo is table.by_key(key)
-    assert lookup.find(resource, {}, job) is None
-    assert lookup.wanted(resource, job) is on_duo
+    assert lookup.find_row(resource, {}, job) is None
+    assert lookup.resolve_job(resource, job) is on_duo
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_block_means_superpods_unless_a_policy_says_otherwise(
 ) -> None:
     job = Traits(annotations=annotations)
 
-    assert lookup.find(RESOURCE, {}, job) is table.by_key(key)
+    assert lookup.find_row(RESOURCE, {}, job) is table.by_key(key)
 
 
 def test_a_block_on_the_smaller_a3_means_its_superpods() -> None:
@@ -130,17 +130,17 @@ def test_a_block_on_the_smaller_a3_means_its_superpods() -> None:
         node_selector={"accelerator-type": "module-a3-8-super-pod"},
     )
 
-    assert lookup.find(RESOURCE, {}, job) is table.by_key("atlas-a3-8-superpod")
+    assert lookup.find_row(RESOURCE, {}, job) is table.by_key("atlas-a3-8-superpod")
 
 
 def test_what_the_job_leaves_open_the_node_says() -> None:
     labels = {"accelerator-type": "module-910b-16"}
 
-    assert lookup.find(RESOURCE, labels) is table.by_key("atlas-a2-box16")
-    assert lookup.find(RESOURCE, labels, policy("chip4-node16")) is table.by_key(
+    assert lookup.find_row(RESOURCE, labels) is table.by_key("atlas-a2-box16")
+    assert lookup.find_row(RESOURCE, labels, policy("chip4-node16")) is table.by_key(
         "mesh-16"
     )
-    assert lookup.find(RESOURCE, labels, selector("half")) is table.by_key(
+    assert lookup.find_row(RESOURCE, labels, selector("half")) is table.by_key(
         "atlas-800-training-half"
     )
 
@@ -163,7 +163,7 @@ def test_what_the_job_leaves_open_the_node_says() -> None:
 def test_what_is_looked_for_is_a_row_or_any_node_of_the_resource(
     job: Traits, wanted: table.Product | str | None
 ) -> None:
-    assert lookup.wanted(RESOURCE, job) == wanted
+    assert lookup.resolve_job(RESOURCE, job) == wanted
 
 
 @pytest.mark.parametrize(
@@ -194,23 +194,23 @@ def test_what_is_looked_for_is_a_row_or_any_node_of_the_resource(
 def test_the_labels_of_a_node_tell_its_hardware(
     resource: str, labels: dict[str, str], key: str | None
 ) -> None:
-    row = lookup.of_node(resource, labels)
+    row = lookup.find_node_row(resource, labels)
 
     assert (row and row.key) == key
 
 
 @pytest.mark.seed("002-01")
 def test_of_a_virtual_device_a_pod_has_one() -> None:
-    row = lookup.find("huawei.com/Ascend910-4c", {})
+    row = lookup.find_row("huawei.com/Ascend910-4c", {})
 
     assert row is not None
     assert row.counts == (1,)
-    assert lookup.virtual("huawei.com/Ascend910") is None
+    assert lookup.find_virtual_row("huawei.com/Ascend910") is None
 
 
 @pytest.mark.parametrize("key", ["npu-mesh-8", "npu-atlas-a2-8", "npu-flat-16"])
 def test_a_node_of_npu_serves_the_row_that_a_jobs_policy_means(key: str) -> None:
-    row, own = table.by_key(key), lookup.of_node("huawei.com/npu", {})
+    row, own = table.by_key(key), lookup.find_node_row("huawei.com/npu", {})
     assert own is not None
     node = NodeState(
         name="a", product=own, inventory=0xFF, healthy=0xFF, free=0b1111_0001
@@ -220,5 +220,5 @@ def test_a_node_of_npu_serves_the_row_that_a_jobs_policy_means(key: str) -> None
 
     assert isinstance(answer, Placement)
     assert answer.node == "a"
-    assert lookup.wanted("huawei.com/npu", policy(row.policies[0])) is row
-    assert lookup.wanted("huawei.com/npu", Traits()) is None
+    assert lookup.resolve_job("huawei.com/npu", policy(row.policies[0])) is row
+    assert lookup.resolve_job("huawei.com/npu", Traits()) is None

@@ -46,7 +46,7 @@ def test_an_unknown_key_is_refused_with_the_known_ones() -> None:
         table.by_key("atlas-900")
 
     assert caught.value.key == "atlas-900"
-    assert caught.value.known == keys
+    assert caught.value.known_keys == keys
 
 
 @pytest.mark.seed("001-09")

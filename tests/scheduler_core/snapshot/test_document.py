@@ -48,7 +48,7 @@ def test_free_held_and_unhealthy_chips_are_all_chips(some: Snapshot) -> None:
 
     for node in some.nodes:
         resource = node.product.resource
-        state = cluster.line(resource)[node.name]
+        state = cluster.nodes(resource)[node.name]
         taken = {*node.held, *node.releasing}
         for pod in snapshot_document.pods_of(some, resource):
             if pod.node == node.name and pod.phase != "Succeeded":

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler_core.explain.node import Step, Verdict
+from scheduler_core.explain.node import NodeExplanation, Step
 from scheduler_core.node.decision import JobPlacement, LeafUse, Placement, Rejection
 from scheduler_core.placement.job_rules import Profile
-from scheduler_core.preemption.relaxations import Free
+from scheduler_core.preemption.relaxations import FreeChip
 from scheduler_core.products import table
 from scheduler_core.products.table import ATLAS_800_TRAINING as ATLAS
 from scheduler_core.products.table import Product
@@ -66,8 +66,8 @@ def test_a_node_that_the_selector_does_not_allow_says_so() -> None:
     case = Case(snapshot=found, job=job)
 
     said = "the job's node selector does not allow it"
-    step = Step(about="selector", said=said, holds=False)
-    assert questions.explain(case, "a") == Verdict(node="a", steps=(step,))
+    step = Step(about="selector", text=said, holds=False)
+    assert questions.explain(case, "a") == NodeExplanation(node="a", steps=(step,))
     assert questions.decide(case) == Rejection(reasons=())
 
 
@@ -123,9 +123,9 @@ def test_where_no_row_is_meant_the_job_must_say_more(
 ) -> None:
     case = Case(snapshot=Snapshot(nodes=given), job=job)
 
-    step = Step(about="job", said=text, holds=False)
+    step = Step(about="job", text=text, holds=False)
     assert questions.decide(case) == Rejection(job=text, reasons=())
-    assert questions.explain(case, "a") == Verdict(node="a", steps=(step,))
+    assert questions.explain(case, "a") == NodeExplanation(node="a", steps=(step,))
     assert questions.advise(case) is None
 
 
@@ -164,8 +164,8 @@ def test_a_job_of_superpods_lies_in_them_as_its_block_and_reserve_say() -> None:
 
     assert nodes(questions.decide(case)) == ["y0", "y1"]
     assert questions.evict(case) is None
-    verdict = questions.explain(case, "y0")
-    assert [step.said for step in verdict.steps if step.about == "plan"] == [
+    explanation = questions.explain(case, "y0")
+    assert [step.text for step in explanation.steps if step.about == "plan"] == [
         "gets pod-0"
     ]
 
@@ -188,7 +188,7 @@ def test_advice_is_given_for_one_pod_and_for_several() -> None:
         None,
     ]
     assert advised[1] is not None
-    assert advised[1].parts == (Free(node="a", chip=3),)
+    assert advised[1].parts == (FreeChip(node="a", chip=3),)
 
 
 def test_whom_to_evict_is_said_by_priorities_budgets_and_what_jobs_can_spare() -> None:

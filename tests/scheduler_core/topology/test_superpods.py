@@ -36,7 +36,7 @@ EXAMPLE = Request(blocks=2, block_nodes=8)
 @pytest.mark.seed("003-12")
 @pytest.mark.seed("001-08")
 def test_the_order_of_the_documents_example_is_found() -> None:
-    keys = {free: superpods.order_of_whole(EXAMPLE, free) for free in range(49)}
+    keys = {free: superpods.whole_job_key(EXAMPLE, free) for free in range(49)}
     able = {free: key for free, key in keys.items() if key is not None}
 
     pairs = zip(range(18, 26), range(26, 34), strict=True)
@@ -96,7 +96,7 @@ def test_the_whole_job_lies_in_the_first_of_that_order() -> None:
         pytest.param(
             (7, 9),
             2,
-            "room for 1 of 2 logical SuperPoDs of 8 nodes",
+            "1 of 2 logical SuperPoDs of 8 nodes fit",
             id="queue 3 is not for the hard policy",
         ),
     ],
@@ -153,7 +153,7 @@ def test_after_a_fault_the_healthy_keep_node_and_rank() -> None:
 def test_blocks_that_stay_keep_their_numbers() -> None:
     kept = Block(number=0, nodes=tuple((7, f"k{i}") for i in range(8)))
 
-    found = superpods.plan(EXAMPLE, pool(10), kept=[kept])
+    found = superpods.plan(EXAMPLE, pool(10), fixed_blocks=[kept])
 
     assert shape(found) == [{7: 8}, {0: 8}]
     rest = tuple((0, f"0-0{number}") for number in range(8))
@@ -164,7 +164,7 @@ def test_what_is_missing_of_a_job_is_ordered_as_a_job_of_that_size() -> None:
     """One block is missing: 11 free nodes are next to the reserve, 18 are not."""
     kept = Block(number=1, nodes=tuple((7, f"k{i}") for i in range(8)))
 
-    assert shape(superpods.plan(EXAMPLE, pool(18, 11), kept=[kept])) == [
+    assert shape(superpods.plan(EXAMPLE, pool(18, 11), fixed_blocks=[kept])) == [
         {1: 8},
         {7: 8},
     ]
@@ -197,9 +197,7 @@ def test_a_spread_block_has_its_number() -> None:
 def test_without_superpods_there_is_no_room() -> None:
     soft = Request(blocks=2, block_nodes=8, soft=True)
 
-    assert superpods.plan(EXAMPLE, {}) == (
-        "room for 0 of 2 logical SuperPoDs of 8 nodes"
-    )
+    assert superpods.plan(EXAMPLE, {}) == ("0 of 2 logical SuperPoDs of 8 nodes fit")
     assert superpods.plan(soft, {}) == "fewer than 16 nodes in all SuperPoDs"
 
 

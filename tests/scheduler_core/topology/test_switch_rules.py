@@ -98,7 +98,9 @@ def test_what_runs_under_leaves_is_known_by_leaf() -> None:
     )
     network = Network(leaves=tuple(map(leaf, "abcde")), tenants=tenants)
 
-    assert network.crossings == Crossings(spanned=0b10111, taken=0b10011, large=0b11011)
+    assert network.crossings == Crossings(
+        spine=0b10111, large_model_spine=0b10011, large_model=0b11011
+    )
     assert Network(leaves=network.leaves).crossings == Crossings()
 
 

@@ -16,7 +16,7 @@ from scheduler_core.wire.annotations import (
     parse_predicate_time,
     render_chips,
 )
-from scheduler_core.wire.shown import shown
+from scheduler_core.wire.quote import quote_value
 
 A_CHIP = "a chip from Ascend910-0 to Ascend910-7"
 WHERE = "metadata.annotations['huawei.com/Ascend910']"
@@ -85,7 +85,7 @@ def test_a_list_that_is_not_quite_right_is_refused(
     error = caught.value
     path = f"{WHERE}[{index}]"
     assert (error.path, error.expected, error.found) == (path, expected, found)
-    assert str(error) == f"{path}: expected {expected}, found {shown(found)}"
+    assert str(error) == f"{path}: expected {expected}, found {quote_value(found)}"
 
 
 def test_an_error_says_where_the_text_stood() -> None:

@@ -16,7 +16,7 @@ from scheduler_core.wire.deviceinfo import (
     DeviceInfo,
     Fault,
     check_code,
-    sealed_at,
+    read_sealed_time,
 )
 
 RESOURCE = PRODUCT.resource
@@ -314,10 +314,12 @@ def test_a_report_is_sealed_when_its_check_code_is_right() -> None:
     info = DeviceInfo(available=(0, 3), update_time=1234)
     text = deviceinfo.render(info, Affinity(sequence=0), PRODUCT)["DeviceInfoCfg"]
 
-    assert sealed_at(text) == 1234
+    assert read_sealed_time(text) == 1234
     edited = text.replace("Ascend910-3", "Ascend910-4")
     later = text.replace("1234", "1235")
-    assert [sealed_at(each) for each in (edited, later, "{}", "no", "")] == [None] * 5
+    assert [read_sealed_time(each) for each in (edited, later, "{}", "no", "")] == [
+        None
+    ] * 5
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_a_container_without_npus_may_read_the_annotation_too() -> None:
         ),
         pytest.param(
             (starter("a", "1"),),
-            "NPUs in init containers only: who got them can never be confirmed",
+            "NPUs in init containers only: which pod has them can never be confirmed",
             id="init containers only",
         ),
         pytest.param(

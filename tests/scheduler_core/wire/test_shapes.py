@@ -106,7 +106,7 @@ def test_conflict_is_symmetric_for_all_small_shapes() -> None:
         (Shape(resource=RESOURCE, needs=((INIT, 1), (APP, 1))), None),
         (
             Shape(resource=RESOURCE, needs=((INIT, 1), (INIT, 2))),
-            "NPUs in init containers only: who got them can never be confirmed",
+            "NPUs in init containers only: which pod has them can never be confirmed",
         ),
         (shape(2, reads=True), None),
         (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.devices.board_size import sized
+from agent.devices.board_size import fit_row
 from agent.devices.reading import (
     ChipDetails,
     ChipFault,
@@ -139,7 +139,7 @@ async def test_servers_of_cards_have_the_chips_that_are_put_in(
         reading = await driver.read()
 
     assert (reading.product, reading.chips) == (
-        sized(key, count - 1),
+        fit_row(key, count - 1),
         tuple(range(count)),
     )
     assert reading.product.chip_count == count
@@ -221,9 +221,9 @@ async def test_a_machine_on_which_nothing_changes_has_no_news(
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
 
-        assert not await driver.news(0.05)
+        assert not await driver.wait_for_news(0.05)
         machine.event(2, "80E01801", 3, 1)
-        assert await driver.news(PATIENCE_S)
+        assert await driver.wait_for_news(PATIENCE_S)
 
 
 async def test_without_events_faults_are_polled(libdcmi: Path, script: Path) -> None:
@@ -277,8 +277,8 @@ async def test_a_chip_that_cannot_be_read_stays_as_it_was(
     assert codes(seen) == [(7, "80E01801")]
     (unread,) = seen.unread
     assert unread.chip == 7
-    assert unread.why.startswith("dcmi_get_device_errorcode_v2: ")
-    assert f"({code})" in unread.why
+    assert unread.reason.startswith("dcmi_get_device_errorcode_v2: ")
+    assert f"({code})" in unread.reason
 
 
 async def test_a_chip_that_was_never_read_is_not_there_yet(
@@ -291,7 +291,7 @@ async def test_a_chip_that_was_never_read_is_not_there_yet(
 
     assert reading.chips == (0, 1, 2, 3, 4, 5, 6)
     assert reading.unread == (
-        Unread(chip=7, why="dcmi_get_device_errorcode_v2: timed out (-8006)"),
+        Unread(chip=7, reason="dcmi_get_device_errorcode_v2: timed out (-8006)"),
     )
 
 
@@ -309,7 +309,7 @@ async def test_who_uses_a_chip_is_not_forgotten_for_a_call_that_fails(
 
     assert seen.processes == (Process(chip=7, pid=4711),)
     assert seen.unread == (
-        Unread(chip=7, why="dcmi_get_device_resource_info: timed out (-8006)"),
+        Unread(chip=7, reason="dcmi_get_device_resource_info: timed out (-8006)"),
     )
 
 
@@ -338,7 +338,7 @@ async def test_a_number_of_processes_that_cannot_be_is_no_number(
         reading = await driver.read()
 
     assert reading.unread == (
-        Unread(chip=7, why="dcmi_get_device_resource_info: nonsense (-99997)"),
+        Unread(chip=7, reason="dcmi_get_device_resource_info: nonsense (-99997)"),
     )
 
 

@@ -67,7 +67,7 @@ async def test_a_call_that_does_not_come_back_costs_the_readings_of_one_chip(
         (6, "80E18005"),
     ]
     assert [each.chip for each in seen.unread] == [5]
-    assert "left out: it did not come back last time" in seen.unread[0].why
+    assert "left out: it did not come back last time" in seen.unread[0].reason
 
 
 async def test_a_library_that_hangs_at_its_very_beginning_is_named(
@@ -220,7 +220,7 @@ def test_a_library_that_others_may_write_is_not_loaded(tmp_path: Path) -> None:
     link = tmp_path / "link.so"
     link.symlink_to(library)
 
-    assert find_library.distrust(link) == (
+    assert find_library.find_distrust_reason(link) == (
         f"{library}: expected a file that its owner alone may write, found 664"
     )
 
@@ -230,7 +230,7 @@ def test_a_library_of_ours_that_only_we_may_write_is_loaded(tmp_path: Path) -> N
     library.touch()
     library.chmod(0o755)
 
-    assert find_library.distrust(library) == ""
+    assert find_library.find_distrust_reason(library) == ""
 
 
 def test_the_library_is_looked_for_where_the_loader_looks_and_then_at_ascends(
@@ -242,11 +242,11 @@ def test_the_library_is_looked_for_where_the_loader_looks_and_then_at_ascends(
     (known / "libdcmi.so").touch()
     environment = {"LD_LIBRARY_PATH": f":{named}", "HOME": "/root"}
 
-    assert find_library.found({}, ()) is None
-    assert find_library.found(environment, [known]) == known / "libdcmi.so"
+    assert find_library.locate({}, ()) is None
+    assert find_library.locate(environment, [known]) == known / "libdcmi.so"
     (named / "libdcmi.so").touch()
-    assert find_library.found(environment, [known]) == named / "libdcmi.so"
-    assert find_library.with_libraries(environment, [known]) == {
+    assert find_library.locate(environment, [known]) == named / "libdcmi.so"
+    assert find_library.make_environment(environment, [known]) == {
         "LD_LIBRARY_PATH": f"{named}:{known}",
         "HOME": "/root",
     }

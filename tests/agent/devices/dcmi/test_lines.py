@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.devices.board_size import UnknownMachineError, sized
+from agent.devices.board_size import UnknownMachineError, fit_row
 from agent.devices.dcmi.conversion import Conversion
-from agent.devices.dcmi.values import ChipLook, Identity, Survey
+from agent.devices.dcmi.values import ChipState, Identity, Survey
 from agent.devices.reading import Process, Unread
 from tests.agent.devices import fake_machine
 from tests.agent.devices.asking import driver_on, reading_with
@@ -32,13 +32,15 @@ async def test_chips_of_several_product_lines_are_told_apart(
     machine = two_lines(script, 8, 9)
     machine.say(9, 0, codes="80E18402", pids="4711")
     async with driver_on(libdcmi, machine) as driver:
-        reading = await reading_with(driver, lambda seen: bool(seen.beside[0].faults))
+        reading = await reading_with(
+            driver, lambda seen: bool(seen.other_lines[0].faults)
+        )
 
     first, beside = reading.lines
     assert (first.product.key, first.chips) == ("atlas-a2-8", tuple(range(8)))
     assert (first.faults, first.processes) == ((), ())
     assert (beside.product, beside.chips) == (
-        sized("atlas-310p", 9, 0b11111111),
+        fit_row("atlas-310p", 9, 0b11111111),
         (8, 9),
     )
     assert (beside.chip_name, beside.ai_core_count) == ("310P3", 8)
@@ -54,14 +56,14 @@ async def test_the_chips_of_one_line_can_go_without_the_others(
     async with driver_on(libdcmi, machine) as driver:
         await driver.read()
         machine.remove(8, 0)
-        gone = await reading_with(driver, lambda seen: not seen.beside[0].chips)
+        gone = await reading_with(driver, lambda seen: not seen.other_lines[0].chips)
 
-    assert (len(gone.chips), gone.beside[0].product.key) == (8, "atlas-310p")
+    assert (len(gone.chips), gone.other_lines[0].product.key) == (8, "atlas-310p")
 
 
-def looked(chip: int, name: str) -> ChipLook:
+def looked(chip: int, name: str) -> ChipState:
     identity = Identity(card=chip, device=0, physical_id=chip, logic_id=chip, name=name)
-    return ChipLook(identity=identity)
+    return ChipState(identity=identity)
 
 
 TRAINING = tuple(looked(chip, "910B3") for chip in range(8))
@@ -77,7 +79,7 @@ def test_a_line_that_comes_later_is_told_and_not_served() -> None:
         unread=(
             Unread(
                 chip=8,
-                why="there was no Ascend310P on this node when the agent started, "
+                reason="there was no Ascend310P on this node when the agent started, "
                 "which has to be started again to serve it",
             ),
         ),
@@ -129,7 +131,11 @@ async def test_of_several_product_lines_one_can_be_named(
     async with driver_on(libdcmi, machine, product=product) as driver:
         reading = await driver.read()
 
-    assert (reading.product, reading.chips, reading.beside) == (sized(*row), chips, ())
+    assert (reading.product, reading.chips, reading.other_lines) == (
+        fit_row(*row),
+        chips,
+        (),
+    )
 
 
 async def test_chips_that_are_called_as_their_line_are_of_that_line_alone(

@@ -88,7 +88,7 @@ async def test_that_it_has_ended_is_news_also_to_who_comes_late(silent: Silent) 
         await asyncio.sleep(0.01)
     ended_s = asyncio.get_running_loop().time()
 
-    await worker.news(60.0)
+    await worker.wait_for_news(60.0)
 
     assert asyncio.get_running_loop().time() - ended_s < 1.0
     await worker.end()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.devices.driver import DriverFileError
-from agent.devices.file_changes import Edits
+from agent.devices.file_changes import FileWatch
 from agent.devices.reading import ChipFault, Reading
 from agent.devices.simulated.driver import SimulatedDriver
 from scheduler_core.products.table import PRODUCTS
@@ -126,25 +126,27 @@ def replaced_by_one_of_the_same_date(path: Path) -> None:
     new.rename(path)
 
 
-class Untold(Edits):
+class Untold(FileWatch):
     """A kernel that cannot tell of edits."""
 
-    def tell(self) -> bool:
+    def arm(self) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kernel", [Edits, Untold])
+@pytest.mark.parametrize("kernel", [FileWatch, Untold])
 @pytest.mark.parametrize(
     "edit", [rewritten, rewritten_and_dated_back, replaced_by_one_of_the_same_date]
 )
 async def test_news_of_an_old_file_is_any_edit_of_it(
-    tmp_path: Path, edit: Callable[[Path], None], kernel: type[Edits]
+    tmp_path: Path, edit: Callable[[Path], None], kernel: type[FileWatch]
 ) -> None:
     path = tmp_path / "npu.yaml"
     path.write_text(FAULT_ON_3)
-    driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after, edits=kernel(path))
+    driver = SimulatedDriver(
+        path, poll_s=0.01, wall_ms=long_after, file_watch=kernel(path)
+    )
     before = await faults_after(driver)
-    told = asyncio.create_task(driver.news(3600.0))
+    told = asyncio.create_task(driver.wait_for_news(3600.0))
     await asyncio.sleep(0.05)
     was_told = told.done()
     edit(path)
@@ -160,7 +162,7 @@ async def test_without_news_nobody_waits_longer_than_asked(tmp_path: Path) -> No
     driver = SimulatedDriver(path, poll_s=0.01, wall_ms=long_after)
     await driver.read()
 
-    assert not await driver.news(0.02)
+    assert not await driver.wait_for_news(0.02)
     assert await faults_after(driver) == [3]
     await driver.close()
 
@@ -247,7 +249,7 @@ async def test_lines_beside_the_first_are_dated_and_cannot_change(
     path.write_text(lines.replace("[8]", "[8, 9]"))
     flaw = await flaw_of(driver)
 
-    (beside,) = reading.beside
+    (beside,) = reading.other_lines
     assert beside.faults == (ChipFault(chip=8, code="80E01801", since_ms=1000),)
     assert flaw == (
         f"{path}: product: expected 'atlas-800-training [0, 1, 2, 3, 4, 5, 6, 7], "

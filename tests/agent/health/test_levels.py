@@ -4,7 +4,7 @@ import pytest
 
 from agent.devices.reading import ChipFault, Level
 from agent.health import codes
-from agent.health.table import BUILT_IN, table
+from agent.health.levels import BUILT_IN, make_table
 
 
 def fault(
@@ -14,7 +14,9 @@ def fault(
 
 
 def test_the_built_in_lists_have_as_many_codes_as_their_source() -> None:
-    assert {level: len(set(found)) for level, found in codes.listed().items()} == {
+    assert {
+        level: len(set(found)) for level, found in codes.codes_by_level().items()
+    } == {
         Level.SEPARATE: 215,
         Level.PRE_SEPARATE: 200,
         Level.RESTART: 162,
@@ -84,7 +86,9 @@ def test_codes_of_the_network_are_known_without_being_told(code: str) -> None:
 
 
 def test_a_list_for_networks_counts_before_the_others() -> None:
-    both = table({Level.SEPARATE: ("81078603",)}, {Level.NOT_HANDLED: ("81078603",)})
+    both = make_table(
+        {Level.SEPARATE: ("81078603",)}, {Level.NOT_HANDLED: ("81078603",)}
+    )
 
     assert both.level(fault("81078603")) is Level.NOT_HANDLED
 
@@ -99,7 +103,9 @@ def test_a_list_for_networks_counts_before_the_others() -> None:
     ],
 )
 def test_a_network_is_never_restarted(level: Level) -> None:
-    assert table({level: ("81078603",)}).level(fault("81078603")) is Level.NOT_HANDLED
+    assert (
+        make_table({level: ("81078603",)}).level(fault("81078603")) is Level.NOT_HANDLED
+    )
 
 
 def test_a_code_is_published_as_its_list_spells_it() -> None:

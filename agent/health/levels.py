@@ -1,17 +1,17 @@
-"""Which level a fault code has, by the cluster's lists and else by its severity."""
+"""Level of a fault code: by the cluster's lists, else by its severity."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from agent.devices.reading import UNSAID, ChipFault, Level, worst
+from agent.devices.reading import UNKNOWN_LEVEL, ChipFault, Level, worst
 from agent.health import codes
 
 #: Severities that leave a chip in service: a warning, and a minor fault.
 _MILD = (0, 1)
-#: Of a network fault that no list names.
-_NETWORK_UNSAID = Level.PRE_SEPARATE
-#: A network is not restarted: these levels count for nothing there.
+#: Level of a network fault that no list names.
+_NETWORK_DEFAULT = Level.PRE_SEPARATE
+#: A network is not restarted: there these levels count as NotHandleFault.
 _RESTARTS = frozenset(
     {
         Level.RESTART_REQUEST,
@@ -24,12 +24,12 @@ _RESTARTS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Levels of fault codes. Keys are as `codes.canonical` has them."""
+    """Levels of fault codes; keys are canonical codes."""
 
     chip: Mapping[str, Level]
-    #: Of codes that stand in a list for networks; these count before `chip`.
+    #: Levels of codes in a network list; these count before `chip`.
     network: Mapping[str, Level] = field(default_factory=dict)
-    #: {key: how a list spells it} where that is another text.
+    #: {key: spelling in a list}, where that differs.
     spelling: Mapping[str, str] = field(default_factory=dict)
 
     def is_network(self, fault: ChipFault) -> bool:
@@ -38,10 +38,9 @@ class Table:
         return fault.network or key in codes.NETWORK or key in self.network
 
     def level(self, fault: ChipFault) -> Level:
-        """Return the level of a fault; one that says its own keeps it.
+        """Return the level of a fault; one given by its reporter stays.
 
-        Each code is looked at by itself: one that is known never hides another that
-        is not.
+        Each code is judged alone: a known code never hides an unknown one.
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.
@@ -50,27 +49,27 @@ class Table:
             return fault.level
         key = codes.canonical(fault.code)
         if self.is_network(fault):
-            found = self.network.get(key) or self.chip.get(key, _NETWORK_UNSAID)
-            return Level.NOT_HANDLED if found in _RESTARTS else found
+            level = self.network.get(key) or self.chip.get(key, _NETWORK_DEFAULT)
+            return Level.NOT_HANDLED if level in _RESTARTS else level
         if key in self.chip:
             return self.chip[key]
-        return Level.NOT_HANDLED if fault.severity in _MILD else UNSAID
+        return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
         """Return a code as the lists spell it, with their leading zeros."""
         return self.spelling.get(codes.canonical(code), code)
 
 
-def table(
+def make_table(
     chip: Mapping[Level, Iterable[str]],
     network: Mapping[Level, Iterable[str]] = MappingProxyType({}),
 ) -> Table:
     """Return the table of some lists; a code in two lists has the worse level."""
-    spelled = [
+    spellings = [
         code.upper()
-        for each in (chip, network)
-        for found in each.values()
-        for code in found
+        for lists in (chip, network)
+        for codes_of_level in lists.values()
+        for code in codes_of_level
     ]
     return Table(
         chip=_by_code(chip),
@@ -78,7 +77,7 @@ def table(
         spelling=MappingProxyType(
             {
                 codes.canonical(code): code
-                for code in spelled
+                for code in spellings
                 if codes.canonical(code) != code
             }
         ),
@@ -86,13 +85,13 @@ def table(
 
 
 def _by_code(lists: Mapping[Level, Iterable[str]]) -> Mapping[str, Level]:
-    found: dict[str, Level] = {}
-    for level, listed in lists.items():
-        for code in listed:
+    level_by_code: dict[str, Level] = {}
+    for level, codes_of_level in lists.items():
+        for code in codes_of_level:
             key = codes.canonical(code)
-            found[key] = worst((level, found.get(key, Level.NORMAL)))
-    return MappingProxyType(found)
+            level_by_code[key] = worst((level, level_by_code.get(key, Level.NORMAL)))
+    return MappingProxyType(level_by_code)
 
 
-#: What holds when the cluster says nothing.
-BUILT_IN = table(codes.listed())
+#: Table of a cluster without its own lists.
+BUILT_IN = make_table(codes.codes_by_level())

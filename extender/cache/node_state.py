@@ -1,0 +1,476 @@
+"""Compute the free chips of one node, and the reason why a node has none.
+
+A node may have chips of several product lines. Each line is a resource of its own and
+has a `ResourceState`; what all lines of a node share is in `NodeInfo`.
+
+free = inventory and healthy - claims of living pods - reservations - held - releasing
+- chips of pods that went before a report could show them.
+With `self-maintain-available-card: false` the agent's list limits this as well. Claims
+are subtracted in both modes, whatever their age: a list that was written before a bind
+still shows its chips, and two clocks cannot tell which came first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from extender.cache import node_report
+from extender.cache.events import Reservation
+from extender.cache.node_report import Report
+from extender.cache.requests import UNBOUNDED, Resources
+from scheduler_core.index.cluster import NodeState
+from scheduler_core.node import chips
+from scheduler_core.node import free as free_chips
+from scheduler_core.node.reasons import Reason
+from scheduler_core.products import table
+from scheduler_core.products.table import Product
+from scheduler_core.wire import annotations, inventory
+from scheduler_core.wire.addresses import Addresses
+from scheduler_core.wire.annotations import WireError
+from scheduler_core.wire.pods import NpuPod
+from scheduler_core.wire.shapes import Shape
+
+#: Predicate-times from here on (the year 2262) are markers, not times.
+_NO_CLOCK = 2**63
+#: How long a removed pod's chips stay taken that no report shows. An agent writes its
+#: ConfigMap at most once a second; the rest is the way through the watch. Unit: s.
+UNSHOWN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """A living pod of the node, and the chips that its annotations claim."""
+
+    pod: NpuPod
+    #: mask: what the scheduler wrote, united with what the agent mounted
+    chips: int
+    #: predicate-time of the claim; `annotations.SERVED` once the agent has confirmed it
+    predicate_time: int
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether Allocate may still mix it up with another pod of the node."""
+        return bool(self.chips) and self.predicate_time != annotations.SERVED
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeInfo:
+    """A node, with what all its resources share. Owner: the cache."""
+
+    name: str
+    #: whether the node counts without an agent
+    takes_bare: bool = False
+    inventory_text: str = ""
+    #: SuperPoD id from the Node
+    superpod: int = -1
+    #: CPU, memory and pod slots of the node
+    allocatable_resources: Resources = UNBOUNDED
+    #: InternalIP; "" if unknown
+    address: str = ""
+    #: (DeviceInfoCfg, AscendAffinity) of the ConfigMap; "" if absent
+    report_texts: tuple[str, str] = ("", "")
+    #: when the report last changed, by our clock in seconds; None: not since start-up
+    report_seen_s: float | None = None
+    #: state of each resource that the node offers or its pods use; mostly one
+    resources: tuple["ResourceState", ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the entry holds nothing but what the API server would send again."""
+        return not self.resources and not any(self.report_texts)
+
+    def find_resource(self, resource: str) -> "ResourceState | None":
+        """Return the state of one of the node's resources; None if it is unknown."""
+        for resource_state in self.resources:
+            if resource_state.resource == resource:
+                return resource_state
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class ResourceState:
+    """Chips of one resource on one node, and which pods have them.
+
+    Owner: the cache, which calls `state` after each change.
+    """
+
+    node_info: NodeInfo
+    resource: str
+    #: None: the node offers no such chips, as far as is known
+    product: Product | None = None
+    allocatable: int = 0
+    #: from the last readable ConfigMap
+    report: Report | None = None
+    report_unreadable: bool = False
+    #: when the agent last published, by our clock in seconds
+    alive_s: float = 0.0
+    is_silent: bool = True
+    #: {uid: tenant} of living pods
+    tenants: dict[str, Tenant] = field(default_factory=dict)
+    #: {uid: reservation}
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    #: {UID of a pod, or job: mask of chips nominated for it}
+    nominated: dict[str, int] = field(default_factory=dict)
+    #: {uid of a removed pod: (mask of its chips in no report, when they expire)}
+    unshown: dict[str, tuple[int, float]] = field(default_factory=dict)
+    #: newest predicate-time of the node; the next claim gets a later one
+    last_time: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the state holds nothing but what the API server would send again."""
+        return (
+            self.product is None
+            and not self.tenants
+            and not self.reservations
+            and not self.nominated
+            and not self.unshown
+        )
+
+    def put_product(self, product: Product | None) -> None:
+        """Set the product of the chips, and parse the claims of its pods for it."""
+        if product == self.product:
+            return
+        self.product = product
+        for tenant in list(self.tenants.values()):
+            self.put_tenant(tenant.pod)
+
+    def put_tenant(self, pod: NpuPod) -> None:
+        """Add or update a living pod that asks for these chips, with its claim."""
+        tenant = tenant_of(pod, self.product)
+        self.tenants[pod.uid] = tenant
+        self._see_time(tenant.predicate_time)
+
+    def remove_tenant(self, uid: str, now_s: float) -> None:
+        """Remove a pod.
+
+        Chips that no report shows stay taken for `UNSHOWN_S` seconds.
+        """
+        tenant = self.tenants.pop(uid, None)
+        if tenant is None:
+            return
+        report = self.report
+        if report is None or not report.has_holds:
+            return
+        unshown = tenant.chips & ~(report.held | report.releasing)
+        if unshown:
+            self.unshown[uid] = (unshown, now_s + UNSHOWN_S)
+
+    def expire_unshown(self, now_s: float) -> bool:
+        """Release chips that a report must have shown by now.
+
+        Return whether there were any.
+        """
+        expired_uids = [
+            uid for uid, (_, until_s) in self.unshown.items() if now_s >= until_s
+        ]
+        for uid in expired_uids:
+            del self.unshown[uid]
+        return bool(expired_uids)
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Add a reservation."""
+        self.reservations[reservation.uid] = reservation
+        self._see_time(reservation.predicate_time)
+
+    def read_report(self) -> None:
+        """Parse the node's ConfigMap texts.
+
+        Unreadable texts keep the last readable report.
+        """
+        self.report_unreadable = False
+        node_info, product = self.node_info, self.product
+        if product is None:
+            self.report = None
+            return
+        if not node_info.report_texts[0]:
+            bare = node_info.takes_bare
+            self.report = (
+                node_report.of_bare_node(product, node_info.superpod) if bare else None
+            )
+            return
+        try:
+            self.report = node_report.report_of(*node_info.report_texts, product)
+        except WireError:
+            self.report_unreadable = True
+
+    def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
+        """Parse a new report, and take it as a sign of life of the agent.
+
+        The age of a report that existed at start-up follows from its own timestamp.
+        Later reports are new by our clock, so that a wrong clock of a node does not
+        matter.
+
+        Args:
+            now_s: Seconds since the epoch.
+            silent_s: An agent that published nothing for so long is silent.
+            ahead_s: How far our clock may be ahead of the agents' clocks.
+
+        Returns:
+            Whether the SuperPoD of the node changed.
+        """
+        before = self.report
+        self.read_report()
+        after = self.report
+        if after is not None and after != before:
+            if before is None:
+                found_s = min(after.update_time + ahead_s, now_s)
+                report_seen_s = self.node_info.report_seen_s
+                self.alive_s = found_s if report_seen_s is None else report_seen_s
+            elif after.update_time != before.update_time:
+                self.alive_s = now_s
+            self.is_silent = self.is_agent_silent(now_s, silent_s)
+        return (before and before.superpod) != (after and after.superpod)
+
+    def has_nothing_to_expire(self, heard_s: float) -> bool:
+        """Whether no timer of this state ends before `heard_s` is later."""
+        return (
+            self.alive_s >= heard_s
+            and not self.is_silent
+            and not self.unshown
+            and self.report is not None
+        )
+
+    def is_agent_silent(self, now_s: float, silent_s: float) -> bool:
+        """Whether the agent published nothing for over `silent_s`, or never did."""
+        if self.report is None:
+            return True
+        return not self.report.is_bare and now_s - self.alive_s > silent_s
+
+    def _listed_chips(self, product: Product) -> int | None:
+        """Return the mask of chips that the node has; None if nothing tells which.
+
+        Without a list of chips these are all chips of the product, if as many are
+        allocatable.
+        """
+        text = self.node_info.inventory_text
+        listed = _inventory(text, product.key)
+        if self.report is None or not self.report.is_bare:
+            return listed
+        mask = listed if text else product.all_chips
+        is_whole = mask is not None and mask.bit_count() == self.allocatable
+        return mask if is_whole else None
+
+    def next_time(self, now_ns: int) -> int:
+        """Return the predicate-time for a new claim.
+
+        Later than all others of the node.
+        """
+        return max(now_ns, self.last_time + 1)
+
+    def unconfirmed(self) -> frozenset[Shape]:
+        """Return the shapes of claims that wait for Allocate, or for its confirmation.
+
+        A node without an agent has none: nothing there confirms claims or mixes them
+        up.
+        """
+        if self.report is not None and self.report.is_bare:
+            return frozenset()
+        waiting = [
+            tenant.pod.shape
+            for tenant in self.tenants.values()
+            if tenant.is_unconfirmed
+        ]
+        return frozenset(
+            [
+                *waiting,
+                *[reservation.shape for reservation in self.reservations.values()],
+            ]
+        )
+
+    def is_cleared(self, owner: str) -> bool:
+        """Whether the chips nominated for `owner` are free but for that nomination."""
+        report, mask = self.report, self.nominated.get(owner, 0)
+        if report is None:
+            return False
+        busy = self.taken(but=owner) | report.held | report.releasing | report.unfit
+        return not mask & busy
+
+    def taken(self, *, but: str = "") -> int:
+        """Return the mask of chips that are claimed, reserved, nominated or just left.
+
+        Args:
+            but: Ignore what is nominated for this pod or job.
+        """
+        mask = 0
+        for tenant in self.tenants.values():
+            mask |= tenant.chips
+        for reservation in self.reservations.values():
+            mask |= reservation.chips
+        for chips_left, _ in self.unshown.values():
+            mask |= chips_left
+        for owner, nominated in self.nominated.items():
+            mask |= nominated if owner != but else 0
+        return mask
+
+    def addresses(self) -> Addresses | None:
+        """Return addresses of the server and its chips.
+
+        None if its inventory is unknown.
+        """
+        report, product = self.report, self.product
+        text = self.node_info.inventory_text
+        if report is None or product is None or not text:
+            return None
+        try:
+            chips_at = inventory.parse_addresses(text, product)
+        except WireError:
+            return None
+        return Addresses(
+            super_pod_id=report.superpod,
+            server_index=report.server_index,
+            chips=chips_at,
+        )
+
+    def state(self, *, self_maintain: bool) -> NodeState | None:
+        """Return the node as the core's index needs it; None without such NPUs."""
+        product = self.product
+        if product is None:
+            return None
+        inventory_mask = self._listed_chips(product)
+        report = self.report
+        if report is None or inventory_mask is None:
+            return NodeState(
+                name=self.node_info.name,
+                product=product,
+                inventory=inventory_mask or 0,
+                healthy=0,
+                free=0,
+                taken=self.taken(),
+                barred=self._barred(inventory_mask) or Reason.AGENT_SILENT,
+            )
+        healthy = inventory_mask & ~report.unfit
+        claimed = self.taken()
+        free = free_chips.free_chips(
+            healthy=healthy,
+            claimed=claimed,
+            held=report.held,
+            releasing=report.releasing,
+            listed=None if self_maintain else report.available,
+        )
+        return NodeState(
+            name=self.node_info.name,
+            product=product,
+            inventory=inventory_mask,
+            healthy=healthy,
+            free=free,
+            network_unhealthy=inventory_mask & report.network_unfit,
+            taken=claimed | report.held | report.releasing,
+            barred=self._barred(inventory_mask),
+        )
+
+    def _barred(self, inventory_mask: int | None) -> Reason | None:
+        if not self.allocatable:
+            return Reason.NO_ALLOCATABLE
+        if self.is_silent or inventory_mask == 0:
+            return Reason.AGENT_SILENT
+        if inventory_mask is None or self.report_unreadable:
+            return Reason.BAD_NODE_REPORT
+        if self.report is not None and self.report.lost:
+            return Reason.IDS_LOST
+        return None
+
+    def _see_time(self, predicate_time: int) -> None:
+        if predicate_time < _NO_CLOCK:
+            self.last_time = max(self.last_time, predicate_time)
+
+
+def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
+    """Return how much later than the newest report it is now.
+
+    Timestamps come from the nodes' clocks. So the age of a report found at start-up is
+    measured against the newest one, not our clock: a living agent wrote within 5 min.
+
+    Unit: seconds, at least 0.
+
+    Args:
+        resource_states: All of the cluster, after the first full list.
+        now_s: Seconds since the epoch.
+    """
+    reports = [
+        resource_state.report
+        for resource_state in resource_states
+        if resource_state.report is not None
+    ]
+    youngest_s = max((report.update_time for report in reports), default=now_s)
+    return max(now_s - youngest_s, 0.0)
+
+
+def apply_report_age(
+    resource_state: ResourceState, ahead_s: float, now_s: float, silent_s: float
+) -> bool:
+    """Set when the agent was last alive, from its report.
+
+    Return whether it fell silent.
+
+    Args:
+        resource_state: Changed in place.
+        ahead_s: How far our clock may be ahead of the agents' clocks.
+        now_s: Seconds since the epoch.
+        silent_s: An agent that published nothing for so long is silent.
+
+    Returns:
+        Whether `is_silent` changed.
+    """
+    if resource_state.report is not None:
+        found_s = min(resource_state.report.update_time + ahead_s, now_s)
+        resource_state.alive_s = max(resource_state.alive_s, found_s)
+    before = resource_state.is_silent
+    resource_state.is_silent = resource_state.is_agent_silent(now_s, silent_s)
+    return before != resource_state.is_silent
+
+
+def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
+    """Whether a pod that the node refused before may fit now."""
+    if after is None or after.barred:
+        return False
+    return before is None or bool(before.barred) or bool(after.free & ~before.free)
+
+
+def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
+    """Read the claim of a pod; keep its chips even if the texts are incomplete.
+
+    A chip that an unreadable annotation names counts as taken: giving it to another pod
+    would be the worse mistake. Allocate cannot mix such a claim up with another one,
+    because the agent cannot read it either.
+    """
+    if product is None or product.resource != pod.shape.resource:
+        return Tenant(pod=pod, chips=0, predicate_time=annotations.SERVED)
+    mask = 0
+    for key in (product.resource, annotations.ASCEND_REAL):
+        mask |= _named(pod.annotations.get(key, ""), product)
+    try:
+        claim = annotations.parse_claim(pod.annotations, product)
+    except WireError:
+        claim = None
+    time = annotations.SERVED if claim is None else claim.predicate_time
+    return Tenant(pod=pod, chips=mask, predicate_time=time)
+
+
+# Needed at each change of a node, but the text changes only when its agent starts.
+@lru_cache(maxsize=16_384)
+def _inventory(text: str, product_key: str) -> int | None:
+    """Return the mask of chips in the node's annotation; None if it is unreadable."""
+    if not text:
+        return 0
+    product = table.by_key(product_key)
+    try:
+        return chips.mask_of(inventory.parse(text, product))
+    except WireError:
+        return None
+
+
+def _named(text: str, product: Product) -> int:
+    if not text:
+        return 0
+    try:
+        return chips.mask_of(annotations.parse_chips(text, product))
+    except WireError:
+        return _named_in_parts(text.split(","), product)
+
+
+def _named_in_parts(parts: list[str], product: Product) -> int:
+    # a set: a hostile text may have a hundred thousand parts
+    named = {part.strip() for part in parts}
+    names = {annotations.chip_name(c, product): c for c in range(product.chip_count)}
+    return chips.mask_of(names[name] for name in named & names.keys())
