@@ -84,7 +84,7 @@ class Collection(Generic[T]):
             return False
         uid = uid_of(obj)
         if self._comparison is not None:
-            self._comparison.deleted_uids.add(uid)
+            self._comparison.deleted_versions[uid] = _version_of(obj)
         return self._objects.pop(uid, None) is not None
 
     def advance(self, obj: HasMeta) -> bool:
@@ -128,8 +128,8 @@ class Comparison(Generic[T]):
         self._matched_uids: set[str] = set()
         #: {uid: listed object} of objects that were not
         self._mismatched_objects: dict[str, HasMeta] = {}
-        #: UIDs of objects that the watch has deleted since the list began
-        self.deleted_uids: set[str] = set()
+        #: {uid: version of its deletion} of objects deleted since the list began
+        self.deleted_versions: dict[str, str] = {}
         #: whether no other list has replaced the cache meanwhile
         self.is_valid = True
 
@@ -168,7 +168,11 @@ class Comparison(Generic[T]):
         self, uid: str, cached_object: T | None, listed_object: HasMeta, version: str
     ) -> bool:
         if cached_object is None:
-            return uid not in self.deleted_uids
+            # A deletion below the listed version was of a namesake before it.
+            deleted_version = self.deleted_versions.get(uid)
+            return deleted_version is None or is_older(
+                deleted_version, _version_of(listed_object)
+            )
         is_newer = is_older(version, _version_of(cached_object))
         return not is_newer and _version_of(cached_object) != _version_of(listed_object)
 
