@@ -47,6 +47,7 @@ check: $(VENV)/dev.stamp ## the checks without the tests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tests/stubs.py --check
+	@$(BIN)/python tests/commits.py
 
 .PHONY: e2e e2e-faults e2e-up e2e-down soak
 # ARGS goes to pytest: make e2e ARGS="tests/e2e/test_cluster.py -k frozen"
@@ -84,6 +85,10 @@ aarch64: $(VENV)/bin/python ## that every pinned dependency has a wheel for arm6
 	  --platform manylinux2014_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux_2_28_aarch64 \
 	  -r constraints.txt
 	@echo "All $$(grep -c == constraints.txt) pinned dependencies have a wheel for aarch64."
+
+.PHONY: sizes
+sizes: $(VENV)/dev.stamp ## modules of more than 300 lines; more than 600 fail in the tests
+	@$(BIN)/python tests/modules.py
 
 .PHONY: audit
 audit: $(VENV)/dev.stamp ## whether a hole is known in what we ship; says so where nobody can be asked
