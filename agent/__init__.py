@@ -1,7 +1,7 @@
 """Run the node agent: device plugin, chip health and node report of one node.
 
 The kubelet decides when a pod gets chips and does not name the pod. The scheduler
-decides which chips. The agent hands out the chips of the claim and learns afterwards
+decides which chips. The agent hands out the chips of a claim and learns afterwards
 which pod got them. It keeps annotations, ConfigMap and device list equal to the mounted
 chips.
 

@@ -35,7 +35,10 @@ async def _run() -> None:
 
 
 def main() -> int:
-    """Run the agent until a signal, or print its status; return the exit code."""
+    """Run the agent, or `ascend-agent status`; return the exit code.
+
+    The agent runs until a signal or an error.
+    """
     if sys.argv[1:2] == ["status"]:
         return socket.main(sys.argv[2:], os.environ)
     return process.run(_run)

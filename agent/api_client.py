@@ -1,4 +1,4 @@
-"""Requests of the agent to the API server and to the kubelet's own API."""
+"""Requests of the agent to the API server and to the kubelet's HTTP API."""
 
 import asyncio
 import os
@@ -24,18 +24,18 @@ KUBELET_PODS_S = 0.5
 
 
 class ApiClient:
-    """Client of the API server, recorder of events, access to the kubelet's API."""
+    """API server client, event recorder, and credentials for the kubelet's HTTP API."""
 
     def __init__(
         self, client: Client, recorder: Recorder, *, credentials: Credentials, url: str
     ) -> None:
-        """Use an open client; see `open`.
+        """Use an open client and its recorder; `open` constructs both.
 
         Args:
             client: Open; owned by the caller.
             recorder: Sends events through the client.
-            credentials: For requests to the kubelet.
-            url: Of the kubelet's own API; "" for none.
+            credentials: Credentials for requests to the kubelet.
+            url: URL of the kubelet's HTTP API; "" if the kubelet is not to be asked.
         """
         self.client = client
         self.recorder = recorder
@@ -46,7 +46,11 @@ class ApiClient:
     async def open(
         cls, stack: AsyncExitStack, settings: Settings, metrics: Metrics
     ) -> Self:
-        """Open a client; the stack closes it.
+        """Open a client of the API server, and close it when `stack` is closed.
+
+        Args:
+            settings: Name the API server and its credentials.
+            metrics: Count the requests.
 
         Raises:
             SettingsError: The settings do not lead to an API server.
@@ -68,20 +72,24 @@ class ApiClient:
         )
 
     def pods_of(self, node: str) -> ListWatch[Pod]:
-        """Return a list-watch on the pods of one node; it is not started."""
+        """Return a list-watch on the pods of one node, not started yet."""
         params = {"fieldSelector": f"spec.nodeName={node}"}
         return ListWatch(self.client, "/api/v1/pods", Pod, params=params)
 
     @staticmethod
     def npu_pod(pod: Pod, resource: str) -> NpuPod | None:
-        """Convert a pod for the ledger; None if it asks for no chips of a resource."""
+        """Convert a pod for the ledger; None if it asks for no chips of `resource`."""
         return pods.npu_pod(pod, resource)
 
     async def send(self, patch: Patch) -> NpuPod | None:
-        """Patch annotations of a pod; return the pod, None if that uid has gone.
+        """Patch the annotations of a pod on the API server.
+
+        Returns:
+            The patched pod. None if the pod with this uid is deleted, or if it asks for
+            no chips of the patch's resource.
 
         Raises:
-            PatchError: The annotations are not set; try again later.
+            PatchError: The annotations may not be set; try again later.
         """
         try:
             pod = await pods.patch_annotations(
@@ -102,10 +110,12 @@ class ApiClient:
         return pods.npu_pod(pod, patch.resource)
 
     async def kubelet_pods(self, node: str, resource: str) -> Iterable[NpuPod]:
-        """Return the NPU pods that the kubelet lists; none without `kubelet_url`.
+        """Ask the kubelet for its pods; return those of `node` that ask for `resource`.
+
+        Returns (), without a request, if the setting `kubelet_url` is empty.
 
         Raises:
-            KubeError: The kubelet does not answer.
+            KubeError: The kubelet refuses, or does not answer within KUBELET_PODS_S.
         """
         if not self._kubelet_url:
             return ()

@@ -1,4 +1,4 @@
-"""The running agent: parts of the node, its product lines, order of start and end.
+"""The running agent: parts that exist once, product lines, order of start and stop.
 
 driver ------> each line: health -> ledger -+-> plugin -> kubelet
 pods --------> each line: ledger            +-> annotator -> pod annotations
@@ -53,10 +53,10 @@ COMPONENT = "ascend-agent"
 
 
 async def main(settings: Settings) -> None:
-    """Run an agent until cancelled.
+    """Run the node agent until cancelled.
 
     Raises:
-        SettingsError: The machine is not as the settings say.
+        SettingsError: The settings do not fit the machine or the cluster.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -105,7 +105,7 @@ def _wait(ready: Readiness, text: str) -> None:
 
 
 class Agent:
-    """All parts of one node's agent: they are constructed, run and closed here."""
+    """All parts of one node's agent; it constructs, runs and closes them."""
 
     def __init__(
         self,
@@ -116,14 +116,14 @@ class Agent:
         ready: Readiness,
         reading: Reading,
     ) -> None:
-        """Construct all parts; start none.
+        """Construct all parts of the agent; `run` starts them.
 
         Args:
-            settings: Verified.
+            settings: Settings that `agent.settings.verify` has accepted.
             api: Open; owned by the caller.
-            metrics: Of the agent.
-            ready: Knows what the agent still waits for.
-            reading: First reading of the driver, of all product lines.
+            metrics: Metrics of this agent.
+            ready: Gets the checks of the parts, and what the agent still waits for.
+            reading: First reading of the driver, with all product lines.
         """
         self._settings = settings
         self._api = api
@@ -208,7 +208,7 @@ class Agent:
         )
 
     async def run(self, poller: Poller) -> None:
-        """Run until cancelled or until a part fails."""
+        """Restore the holds, then run all parts until cancelled or until one fails."""
         await self._restore()
         for line in self._lines:
             line.chip_monitor.judge_again()
@@ -233,7 +233,7 @@ class Agent:
                     serving.create_task(line.server.run(), name=line.product.key)
 
     def status(self) -> dict[str, object]:
-        """Return the document of `ascend-agent status`."""
+        """Return the JSON document that `ascend-agent status` prints."""
         return document.document(*map(self._view, self._lines))
 
     def _view(self, line: ProductLine) -> View:
@@ -250,7 +250,11 @@ class Agent:
         )
 
     async def close(self) -> None:
-        """Remove the CDI spec if no pod needs it, free the ConfigMap, close clients."""
+        """Clean up when the agent stops.
+
+        Remove the CDI spec if no hold is left. Remove this agent's name as writer from
+        the ConfigMap. Close the connections to the kubelet.
+        """
         is_needed = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
             line.mounts.clean_up(is_needed=is_needed)
@@ -278,9 +282,11 @@ class Agent:
             self._journal_writer.keep(unclaimed)
 
     async def _wait_for_separated(self) -> None:
-        """Wait for the names of separated chips, before the kubelet gets a device list.
+        """Wait until the ConfigMap, which names separated chips, has been read.
 
-        Waits for FIRST_LIST_S at most, and not at all while the API server is away.
+        Otherwise the first device list for the kubelet would offer separated chips. The
+        wait is FIRST_LIST_S at most. There is none if the API server has not listed the
+        pods.
         """
         if self._pods.is_listed:
             with suppress(TimeoutError):
@@ -296,10 +302,11 @@ class Agent:
             line.chip_monitor.apply_configmap(data)
 
     def _update_silence(self) -> None:
-        """Let the reporter write only while no product line has a rival.
+        """Let the reporter write only while no product line has a rival plugin.
 
-        A rival of one product line writes the same ConfigMap. `rival` is None before
-        the plugin has looked for one.
+        A rival of one product line writes the same ConfigMap as this agent. Before a
+        plugin has checked for rivals, its `rival` is None, and the reporter must not
+        write either.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)
@@ -310,7 +317,10 @@ class Agent:
     # Outputs of all product lines
 
     async def _report(self, line: ProductLine) -> NoReturn:
-        """Publish the node report after each change of a product line."""
+        """Publish the node report now, and after each change of this line's ledger.
+
+        The report has all product lines of the node.
+        """
         while True:
             version = line.store.version
             reports = [line_.node_report() for line_ in self._lines]

@@ -1,9 +1,9 @@
 """Translate flags of MindCluster's device plugin into settings of this agent.
 
 So the arguments of an existing DaemonSet keep working. A flag with an equal setting is
-translated. A flag without a visible effect is left out, and logged once. A flag that
-would give containers something else is refused: warnings are seldom read. A setting
-given under this agent's own name overrides a translated one, wherever it is given.
+translated. A flag without a visible effect is left out and logged once. A flag is
+refused if it would give containers something else: warnings are seldom read. A setting
+given by its name here, as a flag or in the environment, overrides a translated one.
 
 Source: MindCluster's device plugin, `main.go` (at 22bb3d98).
 """
@@ -19,7 +19,7 @@ Setting = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A command line of this agent, translated from MindCluster's."""
+    """Command line of this agent, translated from MindCluster's."""
 
     argv: tuple[str, ...]
     #: `-flag: reason` of each given flag that has no effect here.
@@ -28,7 +28,7 @@ class Translation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flag:
-    """One flag of MindCluster's device plugin."""
+    """One flag of MindCluster's device plugin, and what this agent does with it."""
 
     #: Value without the flag.
     default: str
@@ -121,12 +121,12 @@ _FLAGS: Mapping[str, _Flag] = {
 def translate(
     argv: Sequence[str], environ: Mapping[str, str], *, prefix: str
 ) -> Translation:
-    """Return a command line without flags of MindCluster's device plugin.
+    """Return a command line in which settings replace MindCluster's flags.
 
     Args:
-        argv: Without the program's name.
-        environ: Of the process.
-        prefix: Of this agent's settings in the environment.
+        argv: Command line without the program's name.
+        environ: Environment of the process.
+        prefix: Prefix of the environment variables that set this agent's settings.
 
     Raises:
         SettingsError: A flag of MindCluster has a value that this agent refuses.
@@ -162,7 +162,7 @@ def translate(
 
 
 def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return {flag of MindCluster: value}, and all other words of a command line."""
+    """Return {flag of MindCluster: value}, and the command line without these flags."""
     flags: dict[str, str] = {}
     words: list[str] = []
     rest = list(argv)
@@ -202,10 +202,10 @@ def _is_within(value: str, least: int, most: int) -> bool:
 def _settings(
     flags: Mapping[str, str], environ: Mapping[str, str]
 ) -> Iterator[Setting]:
-    """Yield the settings of this agent that flags of MindCluster stand for.
+    """Yield (name, value) of each setting that the given MindCluster flags stand for.
 
-    A command line with flags of MindCluster and without -volcanoType means a cluster
-    without a scheduler that writes claims, hence standalone mode.
+    Without -volcanoType the mode is standalone: the cluster then has no scheduler that
+    writes claims.
     """
     for name, value in {"volcanoType": "false", **flags}.items():
         settings_of = _FLAGS[name].settings

@@ -1,4 +1,4 @@
-"""One product line of a node: its ledger, and all parts that read or change it.
+"""One product line of a node: its ledger, and all parts that read or change the ledger.
 
 driver -> health -+               +-> plugin -> kubelet
 API server's pods +-> LedgerStore +-> annotator -> pod annotations
@@ -49,7 +49,7 @@ from scheduler_core.products.table import Product
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServices:
-    """Parts of the agent that exist once on a node, for all of its product lines."""
+    """Parts of the agent that a node has once and all its product lines share."""
 
     settings: Settings
     api: ApiClient
@@ -81,13 +81,13 @@ class ProductLine:
         other_products: Sequence[Product],
         on_rival: Callable[[], None],
     ) -> None:
-        """Construct all parts; start none.
+        """Construct all parts of the product line; start none.
 
         Args:
-            services: Of the node; owned by the caller.
+            services: Shared parts of the node; owned by the caller.
             reading: First reading of this product line's chips.
-            other_products: The node's other product lines.
-            on_rival: Called when a rival begins or stops to serve this resource.
+            other_products: Product table rows of the node's other product lines.
+            on_rival: Called when a rival plugin begins or stops to serve this resource.
         """
         settings, metrics = services.settings, services.metrics
         self._services = services
@@ -162,24 +162,25 @@ class ProductLine:
             services.ready.add_check(part.problem)
 
     def owns(self, entry: HoldEntry) -> bool:
-        """Tell whether a journal entry is a hold on chips of this product line."""
+        """Whether a journal entry is a hold on chips of this product line."""
         return writer.is_of_line(entry, self.product)
 
     def restore(self, entries: Iterable[HoldEntry]) -> None:
-        """Put the holds of journal entries into the ledger."""
+        """Put the holds of journal entries into the ledger of this product line."""
         holds = [writer.restore_hold(entry) for entry in entries]
         self.store.replace(ledgers.restore(self.store.ledger, holds))
 
     async def confirm_holds(self) -> None:
-        """Ask the kubelet which pods have which ids, before the plugin serves.
+        """Ask the kubelet which pods own the holds in the ledger.
 
-        All pods of the node must be known to the ledger.
+        First finish exchanges of slots that the agent before a restart had begun. Call
+        it before the plugin serves. The ledger must know all pods of the node by then.
         """
         self.store.replace(ledgers.resume(self.store.ledger))
         await self._reconciler.run_once(thorough=True)
 
     def start_tasks(self, tasks: asyncio.TaskGroup) -> None:
-        """Start all tasks of this product line but the plugin for whole chips."""
+        """Start all tasks of this product line except the plugin for whole chips."""
         tasks.create_task(self._reconciler.run(), name="reconciler")
         tasks.create_task(self._annotator.run(), name="annotator")
         tasks.create_task(self.stray_processes.run(), name="stray processes")
@@ -198,7 +199,7 @@ class ProductLine:
             tasks.create_task(server.run(), name=row.key)
 
     def node_report(self) -> NodeReport:
-        """Return what the cluster must read about these chips now."""
+        """Return the node report of this product line, from ledger and last reading."""
         ledger, reading = self.store.ledger, self.chip_monitor.reading
         taken = occupancy.claimed_chips(ledger) | occupancy.unusable_chips(ledger)
         return content.node_report(
@@ -213,11 +214,15 @@ class ProductLine:
         )
 
     async def close(self) -> None:
-        """Close the connection to pod-resources."""
+        """Close the connection to the kubelet's pod-resources."""
         await self._resources.close()
 
     def _on_effect(self, effect: Effect) -> None:
-        """Announce a ledger effect, and suspect a rival that served its pod."""
+        """Announce an effect of the ledger, and suspect a rival plugin if it shows one.
+
+        A pod that came while this agent's plugin was the only one must get its devices
+        from that plugin. If such a pod has other devices, a rival has served it.
+        """
         self._services.announcer.ledger_effect(effect)
         if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):
             return
@@ -228,10 +233,12 @@ class ProductLine:
             )
 
     def _on_rival_change(self, text: str) -> None:
-        """Announce a rival and wake the annotator, which is silent during one.
+        """Announce a rival plugin or its end, and wake the annotator.
+
+        The annotator sends no patches while there is a rival.
 
         Args:
-            text: A sentence about the rival; "" without one.
+            text: A sentence about the rival; "" if there is no rival any more.
         """
         self._services.announcer.rival_state(
             "kubelet", text, resource=self.product.resource

@@ -1,4 +1,4 @@
-"""Readiness of the agent: what `/readyz` answers, and what the agent waits for.
+"""Readiness of the agent: the answer of `/readyz`, and reasons why it is not ready yet.
 
 A module of its own: parts of all packages report to it, and it imports none of them.
 """
@@ -7,37 +7,40 @@ from collections.abc import Callable
 
 
 class Readiness:
-    """What the agent still waits for, in the order in which it was named."""
+    """Reasons why the agent is not ready yet, and checks of its parts."""
 
     def __init__(self, **reasons: str) -> None:
-        """Begin with what has to happen first.
+        """Begin with one reason for each step of the start.
 
         Args:
-            reasons: {key: sentence that says what the agent waits for}.
+            reasons: {key of the step: sentence that says what the agent waits for}.
         """
         self._reasons = dict(reasons)
         self._checks: list[Callable[[], str | None]] = []
 
     def __call__(self) -> str | None:
-        """Return a sentence that says what the agent waits for; None when ready."""
+        """Return a sentence that says what the agent waits for; None if it is ready.
+
+        The reason that was set first comes first. Checks run once no reason is left.
+        """
         for reason in self._reasons.values():
             return reason
         problems = (check() for check in self._checks)
         return next((problem for problem in problems if problem), None)
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Add a check to be called at each question, once nothing else is missing.
+        """Add a check to be called for each answer of `/readyz` once no reason is left.
 
         Args:
-            check: Returns a sentence that says why its part is not ready; None when it
-                is.
+            check: Returns a sentence that says why a part of the agent is not ready;
+                None if that part is ready.
         """
         self._checks.append(check)
 
     def set_waiting(self, key: str, reason: str) -> None:
-        """Set the sentence that says what the agent waits for, under a key."""
+        """Set the reason of `key`: a sentence that says what the agent waits for."""
         self._reasons[key] = reason
 
     def set_ready(self, key: str) -> None:
-        """Remove the sentence of a key, if there is one."""
+        """Remove the reason of `key`, if there is one."""
         self._reasons.pop(key, None)

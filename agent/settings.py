@@ -1,7 +1,7 @@
 """Settings of the agent, from flags, environment and file, and a check at start.
 
-`verify` compares them with the machine once, at start. Without it a missing folder
-would show hours later, as a node without chips.
+`verify` compares the settings with the machine once, at start. Without it, a missing
+folder would show hours later, as a node without chips.
 """
 
 import os
@@ -159,14 +159,15 @@ def _is_read_only(directory: Path) -> bool:
 def verify(
     settings: Settings, *, is_read_only: Callable[[Path], bool] = _is_read_only
 ) -> None:
-    """Check that settings fit together and that the machine has what they name.
+    """Check that settings fit together and that directories and credentials are there.
 
-    The driver's file is not checked: it may come later, and until then the agent is
-    not ready. A read-only file system, as after a disk fault, is accepted: the agent
-    serves without a journal and announces holds that it could not write.
+    The simulated driver's file is not checked: it may come later, and until then the
+    agent is not ready. A read-only file system under `state_dir`, as after a disk
+    fault, is accepted. The agent then serves without a journal. It announces each hold
+    that it could not write.
 
     Args:
-        settings: Loaded.
+        settings: As loaded.
         is_read_only: Tells whether the file system of a directory is read-only.
 
     Raises:
@@ -209,5 +210,8 @@ def _unusable(name: str, path: Path, access: int, *, is_dir: bool = True) -> str
 
 
 def boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """Return the id of the machine's present boot; holds of an earlier boot ended."""
+    """Return the id of the machine's present boot.
+
+    Holds of an earlier boot are over, because containers of that boot no longer run.
+    """
     return path.read_text(encoding="ascii").strip()

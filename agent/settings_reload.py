@@ -1,8 +1,8 @@
 """Apply changes of the settings file while the agent runs.
 
 Only the file of `--config` can change. A new log level applies at once. For all other
-settings the log says once for each change that a restart is needed: the parts of the
-agent are constructed with them. A file with an error changes nothing.
+settings the agent logs once for each change that a restart is needed: its parts are
+constructed with these settings. A file with an error changes nothing.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ PAUSE_S = 10.0
 
 
 def has_file(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Tell whether settings come from a file, and so may change.
+    """Whether the agent was started with a settings file, which may change later.
 
     Args:
         argv: The command line without the program's name.
-        environ: Of the process.
+        environ: Environment of the process.
     """
     names = (word.lstrip("-").partition("=")[0] for word in argv)
     return "config" in names or f"{Settings.PREFIX}_CONFIG" in environ
 
 
 class SettingsReload:
-    """Follower of the settings file: applies the log level, logs other changes."""
+    """Follower of the settings file: applies a new log level, logs other changes."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class SettingsReload:
         """Begin with the settings that the agent was started with.
 
         Args:
-            settings: At start.
-            load: Returns the settings of now; may raise SettingsError.
+            settings: Settings at the start of the agent.
+            load: Returns settings with the file as it is now; may raise SettingsError.
             set_level: Sets the log level of the process.
-            pause_s: Between two reads. Unit: seconds.
+            pause_s: Pause between two reads of the file. Unit: seconds.
         """
         self._pause_s = pause_s
         self._settings = settings
@@ -62,7 +62,7 @@ class SettingsReload:
         self._logged: tuple[str, ...] = ()
 
     async def run(self) -> NoReturn:
-        """Read the file again and again, until cancelled."""
+        """Read the settings file every `pause_s` and apply it, until cancelled."""
         while True:
             await asyncio.sleep(self._pause_s)
             self.apply(await asyncio.to_thread(self._read))
@@ -74,7 +74,11 @@ class SettingsReload:
             return error
 
     def apply(self, settings: Settings | SettingsError) -> None:
-        """Set the log level, and log other changes, or why the file is not usable."""
+        """Set the log level of `settings`, and log settings that differ from the start.
+
+        For an error, log why the file cannot be used. The same text is not logged twice
+        in a row.
+        """
         if isinstance(settings, SettingsError):
             if self._is_new(settings.problems):
                 reason = {keys.REASON: str(settings)}
@@ -95,6 +99,6 @@ class SettingsReload:
             log.warning("restart needed for changed settings", extra=reason)
 
     def _is_new(self, texts: tuple[str, ...]) -> bool:
-        """Tell whether texts are not empty and differ from those logged last."""
+        """Whether `texts` is not empty and differs from `texts` of the last call."""
         logged, self._logged = self._logged, texts
         return bool(texts) and texts != logged

@@ -1,6 +1,6 @@
 """Choose driver, product lines and mount method of a node, from settings or by probing.
 
-The log says for each choice which it is and why.
+The choice of driver and mount method is logged.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
-    """Open the driver of this node; the stack closes it."""
+    """Open the driver that the settings choose for this node; `stack` closes it."""
     choice = detect.choose_driver(
         detect.DriverSettings(
             kind=settings.driver,
@@ -47,7 +47,10 @@ def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
 async def first_reading(
     poller: Poller, settings: Settings, ready: Readiness
 ) -> Reading:
-    """Wait for the first reading of the driver, which names the product lines."""
+    """Read the driver again and again until a reading succeeds; return that reading.
+
+    It names the node's product lines. Until then `ready` says why there is none.
+    """
     problem = ""
     while True:
         observation = await poller.poll()
@@ -64,7 +67,8 @@ async def first_reading(
 def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
     """Return the readings of the product lines that this agent serves.
 
-    The setting `product` restricts them to its product line, if the node has that.
+    If the setting `product` names a product line of the node, only that one is served.
+    Otherwise all product lines are served.
     """
     rows = [row for row in PRODUCTS if row.key == settings.product]
     resources = [row.resource for row in rows]
@@ -75,7 +79,7 @@ def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
 
 
 def mount(settings: Settings, reading: Reading) -> MountMethod:
-    """Return how chips get into containers, from the setting or by probing."""
+    """Return the method by which containers get chips, as set or found by probing."""
     mount = resolve(settings.mount, os.environ, reading)
     log.info("mount", extra={"mount": mount.value, "told": settings.mount})
     return mount
@@ -91,11 +95,10 @@ def virtual_server(
     """Return a device plugin for one kind of virtual device.
 
     Args:
-        row: Names the resource.
+        row: Row of the product table for this kind; it names the resource.
         kubelet_dir: The kubelet's device plugin directory.
-        allocatable_ids: Asks the kubelet for the ids of a resource that it would give
-            out.
-        servicer: Constructs a servicer.
+        allocatable_ids: Asks the kubelet which ids of a resource it may give out.
+        servicer: Constructs the servicer of a row.
     """
     return Server(
         lambda: servicer(row),
@@ -107,5 +110,5 @@ def virtual_server(
 
 
 def wall_ms() -> int:
-    """Return Unix milliseconds now."""
+    """Return the time of the wall clock in milliseconds since the epoch."""
     return clock.wall_ns() // 1_000_000

@@ -1,9 +1,10 @@
 """The central scheduling service: chooses the node of a pod, and its chips there.
 
-Belongs here: the state of the cluster (`cache`), the decisions on it (`scheduling` for
-a pod; `gang`, `planning` for whole jobs; `preemption`), the protocols of schedulers
-(`kube_scheduler`, `volcano`), traffic with the API server (`apiserver`), listeners
-(`http`), endpoints that read (`queries`, `shadow`) and leader election (`election`).
+Belongs here: the state of the cluster (`cache`), decisions on nodes and chips
+(`scheduling` for a pod; `gang`, `planning` for whole jobs; `preemption`), the protocols
+of schedulers (`kube_scheduler`, `volcano`), traffic with the API server (`apiserver`),
+listeners (`http`), endpoints that read (`queries`, `shadow`) and leader election
+(`election`).
 Does not belong here: rules of chips and node order (`scheduler_core`), the client of
 the API server (`kube`).
 Open first: `app`, which puts the parts together, then `cache.cache`.

@@ -1,4 +1,4 @@
-"""The running extender: wires its parts together and runs them for one term."""
+"""The running extender: connects its parts, and runs them for one term of leading."""
 
 import asyncio
 import logging
@@ -65,7 +65,7 @@ _EVENT_SPACING_S = 0.05
 
 
 class Extender:
-    """One extender on one client. Owner of the cache; watches keep it up to date."""
+    """All parts of the extender for one term of leading, with their shared cache."""
 
     #: whether the garbage collector skips the objects of the first lists
     _is_frozen = False
@@ -79,14 +79,16 @@ class Extender:
         metrics: Metrics,
         why_not_leading: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Wire the parts together; `run` starts them.
+        """Construct all parts of the extender; `run` starts them.
 
         Args:
             settings: Settings of the program.
-            client: An open client.
+            client: Open client of the API server; owned by the caller.
             wall: Clocks for all parts.
-            metrics: Shows the sizes of this extender from now on.
-            why_not_leading: Returns the reason why it may not decide now; None: it may.
+            metrics: Metrics of the process. From now on they show this extender's
+                cache.
+            why_not_leading: Returns why this extender may not decide now; None if
+                it may.
         """
         self._wall = wall
         self._why_not_leading = why_not_leading
@@ -195,7 +197,10 @@ class Extender:
     def _make_preemptor(
         self, settings: Settings, jobs: KubeJobs, metrics: Metrics
     ) -> Preemptor | None:
-        """Return the preemptor; None: preemption is off, only the scheduler evicts."""
+        """Return the preemptor; None if the setting `preemption` is off.
+
+        Then only the scheduler evicts.
+        """
         if settings.preemption != "evict":
             return None
         evictions = KubeEvictions(self._client, metrics, tell=jobs.tell, wake=jobs.wake)
@@ -208,7 +213,10 @@ class Extender:
         )
 
     def routes(self) -> list[web.RouteDef]:
-        """Return all routes; a shadow has no verbs of schedulers."""
+        """Return all HTTP routes of the extender.
+
+        In shadow mode it has no routes for requests of schedulers.
+        """
         routes = [*self._server.routes(), *self._volcano.routes()]
         if self._shadow is not None:
             routes = self._shadow.routes(routes)
@@ -216,14 +224,15 @@ class Extender:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no bind of this extender can still take effect unnoticed."""
+        """Whether this extender has no bind call that may still take effect."""
         return self._binder.is_quiet
 
     def why_not_ready(self) -> str | None:
-        """Return the reason why no request is answered now; None: they are.
+        """Return why the extender answers no request now; None if it answers.
 
-        Reasons: another extender leads, or a watch has no complete list yet. With a
-        partial view of the cluster, chips look free that are not.
+        It does not while another extender leads. Nor does it before each watch of
+        nodes, pods, agents' reports and settings has a complete list. With a partial
+        view of the cluster, chips look free that are not.
         """
         missing = self._informers.name_unsynced()
         return self._why_not_leading() or (
@@ -231,7 +240,11 @@ class Extender:
         )
 
     async def run(self) -> None:
-        """Run all parts until cancelled, then stop those with open requests."""
+        """Run all parts until cancelled, then stop those that send requests.
+
+        Planner and binder refuse new binds, and the binder waits for binds under way.
+        Preemptor and Volcano verbs cancel their requests.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._informers.run(), name="informers")
@@ -259,13 +272,17 @@ class Extender:
             await self._binder.audit()
 
     def _reserved_uids(self) -> set[str]:
-        """Return UIDs of pods whose reservation a component will end, besides plans."""
+        """Return the UIDs of pods whose reservations some part will end.
+
+        These parts are binder, Volcano verbs and preemptor. Reservations of plans are
+        not among them.
+        """
         preemptor = self._preemptor
         nominated = preemptor.reserved_uids if preemptor is not None else ()
         return {*self._binder.reserved_uids, *self._volcano.reserved_uids, *nominated}
 
     def _adjust(self, settings: DynamicSettings) -> None:
-        """Put changed settings into force, and make waiting pods be retried."""
+        """Put changed settings into force, and make schedulers retry waiting pods."""
         self._networks.set_rules(settings.rules)
         self._learn(events.SelfMaintainSet(self_maintain=settings.self_maintain))
         self._waker.retry_all()
@@ -277,10 +294,13 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """After the first complete lists, freeze their objects for garbage collection.
+        """Finish the start when watches have listed nodes, pods, reports and settings.
 
-        These objects live long. Each walk over them would delay a filter request by
-        tens of milliseconds.
+        Called after each complete list of a watch; acts once. Reserve the chips of
+        claims that Volcano's allocations left on unbound pods, unless in shadow mode.
+        Then exclude the objects of the lists from garbage collection. These objects
+        live long. Each walk over them would delay a filter request by tens of
+        milliseconds.
         """
         if not self._is_frozen and not self._informers.name_unsynced():
             self._is_frozen = True
@@ -308,7 +328,10 @@ class Extender:
         await nodes.patch(self._client, node, annotations={wake.ANNOTATION: when})
 
     def _record_bound(self, pod: NpuPod, choice: Choice) -> None:
-        """Remember and log the decision on a bound pod, and record an event on it."""
+        """Log why a bound pod got its node and chips, and record it as an event.
+
+        Remember the reason as the last decision for the pod, too.
+        """
         text = choice.sentence
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})
         self._decisions.put(pod.uid, LastDecision(at_s=self._wall.wall_s(), text=text))
@@ -319,7 +342,16 @@ class Extender:
         )
 
     def _record_refused_job(self, job: Job, pod: NpuPod | None, text: str) -> None:
-        """Record events on a job that does not fit; the protocol has no reason."""
+        """Log why a Volcano job does not fit, and record it as events.
+
+        The events are on the PodGroup and on `pod`. Volcano's protocol has no field for
+        the reason.
+
+        Args:
+            job: The refused job.
+            pod: A pod of the job; None if the cache has none.
+            text: The reason.
+        """
         log.info("job not taken up", extra={"group": job.name, "why": text})
         group = Regarding(
             kind="PodGroup",
@@ -334,10 +366,11 @@ class Extender:
 
 
 async def main(settings: Settings) -> None:
-    """Run an extender until cancelled.
+    """Run an extender until cancelled; make a new one for each term of leading.
 
     Raises:
-        SettingsError: the address is taken, or there is no way to the API server.
+        SettingsError: An address or certificate cannot be used, or the settings do not
+            lead to an API server.
     """
     registry = CollectorRegistry()
     metrics = Metrics(registry)

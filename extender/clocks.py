@@ -1,7 +1,7 @@
 """Clocks of the extender, as functions, so that tests can replace them.
 
-A module of its own: every package of the extender needs the time, and none of them the
-others for it.
+A module of its own: every package of the extender needs the time, and should not import
+another package for it.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from service import clock
 class Clock:
     """Two clocks: a monotonic one for durations, and the wall clock for timestamps.
 
-    The monotonic clock starts at the wall clock's time, because the first report of a
-    node is as old as its timestamp. Then it only goes forwards, second by second. A
-    step of the wall clock ahead would look like a long silence of all agents at once.
-    A step back would delay everything that expires.
+    The monotonic clock starts at the wall clock's time, because the age of a node's
+    first report is computed from the report's timestamp. From then on it ignores steps
+    of the wall clock. A step ahead would look like a long silence of all agents at
+    once. A step back would delay everything that expires.
     """
 
     #: monotonic clock; seconds since the epoch, without later steps of the wall clock
@@ -32,7 +32,7 @@ class Clock:
 
 
 def of_this_machine() -> Clock:
-    """Return the clocks of this machine; call it in the event loop."""
+    """Return the clocks of this machine; needs a running event loop."""
     passed_s = asyncio.get_running_loop().time
     ahead_s = clock.wall_s() - passed_s()
     return Clock(now_s=lambda: ahead_s + passed_s(), now_ns=clock.wall_ns)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the extender; values of labels are from closed sets."""
+"""Prometheus metrics of the extender; each label has a closed set of values."""
 
 import time
 from collections.abc import Callable, Iterator, Sized
@@ -27,10 +27,13 @@ _POOLS = {
 
 
 class Metrics(Collector):
-    """All metrics of one extender."""
+    """All metrics of one extender process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register all metrics; `watch_cache` then sets the cache they show."""
+        """Register all metrics.
+
+        They show an empty cache until `watch_cache` sets one.
+        """
         self._registry = registry
         self._cache = Cache()
         #: {name without prefix: gauge} of gauges that `_show` has made
@@ -104,7 +107,7 @@ class Metrics(Collector):
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
-        """Show the sizes of this cache from now on, instead of an earlier one's."""
+        """Show the sizes of `cache` in gauges, instead of those of an earlier cache."""
         self._cache = cache
         self._show(
             "assumed_binds",
@@ -129,7 +132,7 @@ class Metrics(Collector):
         )
 
     def watch_events(self, recorder: Recorder) -> None:
-        """Show the number of events that this recorder has dropped."""
+        """Show how many events `recorder` has dropped before they were sent."""
         self._show(
             "events_dropped",
             "Events dropped before they were sent.",
@@ -137,7 +140,7 @@ class Metrics(Collector):
         )
 
     def watch_election(self, phase: Callable[[], Phase]) -> None:
-        """Show whether this extender leads."""
+        """Show whether this extender leads, computed from `phase` at each scrape."""
         self._show(
             "leading",
             "1: this extender decides; 0: another does.",
@@ -145,7 +148,11 @@ class Metrics(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Yield jobs by phase and pools, from one pass over all nodes and jobs."""
+        """Yield gauges of jobs by phase, and of nodes and chips by kind of server.
+
+        Cost:
+            One pass over all nodes and jobs.
+        """
         jobs = GaugeMetricFamily(
             "ascend_extender_jobs",
             "Jobs of several pods, by phase.",
@@ -164,7 +171,7 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """Return {kind of server: values in the order of `_POOLS`}."""
+        """Return {kind of server: its nodes' sums in the order of `_POOLS`}."""
         pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
             sums = pools.setdefault(node.product.key, [0] * len(_POOLS))
@@ -175,7 +182,11 @@ class Metrics(Collector):
         return pools
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Show whether the ConfigMap of settings is wrong and takes no effect."""
+        """Show whether the ConfigMap of settings is wrong and therefore ignored.
+
+        Args:
+            is_unusable: Returns whether it is wrong; called at each scrape.
+        """
         self._show(
             "settings_unusable",
             "1 while the ConfigMap of settings is wrong and takes no effect.",
@@ -184,10 +195,11 @@ class Metrics(Collector):
 
     @contextmanager
     def measure_permit_wait(self) -> Iterator[Callable[[str | None], str | None]]:
-        """Measure the time for which a bind waits for the other pods of its job.
+        """Measure for how long a bind waits for the other pods of its job.
 
-        Yields a function to call with the outcome of the wait: None if the bind may go
-        on, else the reason of its refusal. The function returns its argument.
+        Yields a function to call with the outcome of the wait. The outcome is None if
+        the bind may go on, else the reason of its refusal. The function returns its
+        argument.
         """
         start_s = time.perf_counter()
         result = "left"
@@ -208,13 +220,22 @@ class Metrics(Collector):
 
         Args:
             verb: HTTP method, or WATCH.
-            resource: plural name of the resource.
-            code: HTTP status; 0: no answer.
+            resource: Plural name of the Kubernetes resource.
+            code: HTTP status; 0 if there was no answer.
         """
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _show(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Show a value from now on, instead of that of an earlier term's extender."""
+        """Show a value as a gauge from now on, computed at each scrape.
+
+        If a gauge of this name exists, it no longer shows the value of an earlier
+        extender.
+
+        Args:
+            name: Name of the metric without prefix.
+            text: Help text of the metric.
+            value: Returns the value.
+        """
         gauge = self._gauges.get(name)
         if gauge is None:
             gauge = Gauge(f"ascend_extender_{name}", text, registry=self._registry)

@@ -1,9 +1,12 @@
-"""An embedded cluster: what the demo plays on, and what tests run in.
+"""An embedded cluster with simulated NPUs, for the demo, for trials and for tests.
 
-What belongs here: an API server, kubelets and a scheduling loop in memory
-(`apiserver`, `kubelet`, `scheduler`), a whole cluster of them with our real
-programs (`world`), and the story told on it (`demo`). What does not: any rule of
-the product. Agents and the extender run as programs, never as imports.
+Belongs here: an API server, kubelets and a scheduling loop in memory (`apiserver`,
+`kubelet`, `scheduler`), a cluster made of them and of our real programs (`world`),
+faults (`faults`), scenarios from files (`scenario`), and the story of `make demo`
+(`demo`). Does not belong here: rules of the product. Agents and the extender run as
+programs, never as imports.
+
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """
 
 import os

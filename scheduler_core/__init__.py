@@ -11,6 +11,9 @@ they return. Names of modules, and all names in them, change without notice.
 
 Each name is imported when it is first asked for. The agent and kube read formats
 only, and an import of everything takes them twice as long.
+
+Decisions: `docs/adr/0006-chips-are-chosen-at-bind.md`,
+`docs/adr/0015-slots-of-leaves-are-followed.md`. The README has those on orders.
 """
 
 from importlib import import_module

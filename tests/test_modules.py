@@ -1,3 +1,5 @@
+import ast
+import re
 from pathlib import Path
 
 from tests.modules import PRODUCT, ROOT, Module, crowded, longer, read, unexplained
@@ -66,3 +68,23 @@ def test_a_folder_has_at_most_16_modules_or_24_outside_of_the_rules() -> None:
         "agent/b has 17 modules, expected at most 16",
         "sandbox/b has 25 modules, expected at most 24",
     ]
+
+
+def test_the_charter_of_each_package_names_its_decision_records_or_says_none() -> None:
+    charters = {
+        str(path.relative_to(ROOT)): ast.get_docstring(ast.parse(path.read_text()))
+        for package in PRODUCT
+        for pattern in ("__init__.py", "*/__init__.py")
+        for path in sorted((ROOT / package).glob(pattern))
+    }
+    records = {path.name for path in (ROOT / "docs" / "adr").glob("0*.md")}
+
+    assert len(charters) > 30
+    silent = [
+        path
+        for path, charter in charters.items()
+        if not re.search(r"[Dd]ecision|[Rr]ecords?\b", charter or "")
+    ]
+    assert silent == []
+    named = re.findall(r"docs/adr/([\w-]+\.md)", " ".join(map(str, charters.values())))
+    assert set(named) <= records

@@ -1,10 +1,11 @@
-"""Serve Allocate: find the claim that it is for, and choose the chips.
+"""Answer Allocate and GetPreferredAllocation: find the claim to serve, choose chips.
 
 The rule (seed 000, `Field Description` 3): of the unserved claims on this node with the
-requested count, take the one with the smallest predicate-time. A half-served pod goes
-on first. Ids that were given to the init containers of a pod prove that pod. A claim
-with unusable chips is chosen again by the core's own rule, or exchanged for an equal
-one.
+requested count, take the claim with the smallest predicate-time. A pod whose admission
+has begun is served before all others. If the kubelet gives ids that the init containers
+of a pod had, the call is for this pod. If chips of the claim are unusable, the agent
+chooses other chips by the rule of `scheduler_core`. If there are none, it serves an
+equal claim instead.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,13 +39,18 @@ from scheduler_core.node import chips as chip_sets
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots that an Allocate of `count` chips can be for, best first.
 
-    The kubelet gives the ids of a pod's init containers to its next container before
-    all others. Such ids prove that pod, and their absence proves another.
+    The kubelet gives a pod's next container the ids of the pod's init containers before
+    all other ids. If `ids` has such ids, the call is for this pod. If `ids` lacks them,
+    the call is for another pod.
+
+    Slots proven by ids come first, then slots of pods whose admission has begun, then
+    slots of waiting pods. Slots of running pods come last. Within each group the
+    smallest predicate-time is first.
 
     Args:
-        ledger: The state.
-        ids: The ids that are fixed already: all, or those that must be included.
-        count: How many there will be.
+        ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
+            the kubelet must include.
+        count: Number of chips that the container needs; can be more than `ids`.
 
     Cost:
         O(slots + holds).
@@ -75,13 +81,24 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
 
 
 def _is_begun(holds: Sequence[Hold], need: int) -> bool:
-    """Tell whether a pod may be in admission, with its last container just served."""
+    """Whether the newest ownerless hold of a slot went to the container before `need`.
+
+    If so, the kubelet may be in the middle of the admission of the slot's pod. A hold
+    whose ids the kubelet has offered again proves nothing.
+
+    Args:
+        holds: The holds of one slot, oldest first.
+        need: Index of the container that the slot serves next.
+    """
     last = next((hold for hold in reversed(holds) if hold.owner is None), None)
     return last is not None and not last.reoffered and last.need + 1 == need
 
 
 def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
-    """Return ids of a pod's init containers that no later container took."""
+    """Return the ids of a slot's init containers that its other containers do not have.
+
+    The kubelet gives these ids to the pod's next container.
+    """
     init_ids: set[str] = set()
     lasting_ids: set[str] = set()
     for hold in holds:
@@ -93,10 +110,10 @@ def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
 
 
 def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
-    """Answer GetPreferredAllocation with the ids that stand for the claim's chips.
+    """Answer GetPreferredAllocation with the ids that stand for the chips of a claim.
 
-    The answer has only ids that the kubelet offered. It has none where no claim fits,
-    because an error here would fail the pod.
+    The answer has only ids that the kubelet offered. If no claim fits, it has only the
+    ids that the kubelet must include. An error instead would fail the pod.
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
@@ -118,7 +135,11 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
 
 
 def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Serve an Allocate: make a hold, await a claim, or refuse."""
+    """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
+
+    The returned effects tell the plugin the answer. If no claim fits, the plugin must
+    wait; on the last call it must refuse.
+    """
     ids = tuple(
         sorted(
             event.kubelet_ids,
@@ -154,7 +175,11 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
 def _grant(
     ledger: Ledger, ids: tuple[str, ...], pick: Pick
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Make the hold of an Allocate; return it as an effect."""
+    """Add the hold that grants an Allocate to the ledger, and return it as an effect.
+
+    Args:
+        ids: Device ids that the kubelet gave, in the order of their chips.
+    """
     chips, is_steered = _assign_chips(ledger, ids, pick)
     ledger = _mark_reoffered(ledger, frozenset(ids), but=pick.slot.uid)
     hold = Hold(
@@ -182,10 +207,14 @@ def _grant(
 def _assign_chips(
     ledger: Ledger, ids: tuple[str, ...], pick: Pick
 ) -> tuple[tuple[int, ...], bool]:
-    """Assign a chip to each id: its own if the pool has it, else the lowest free.
+    """Assign a chip of `pick.pool` to each device id of an Allocate.
+
+    An id gets the chip that it stands for, if the pool has that chip. If not, it gets
+    the lowest unassigned chip of the pool. Chips of init containers are assigned last.
 
     Returns:
-        The chips, parallel to `ids`; whether each id got the chip that it stood for.
+        The chips, parallel to `ids`; and whether each id got the chip that it stands
+        for.
     """
     chips_by_id = occupancy.map_ids_to_chips(ledger)
     inits = {
@@ -219,16 +248,17 @@ def _pick(
     *,
     offered: frozenset[str] = frozenset(),
 ) -> Pick | str | None:
-    """Find the slot and chips for an Allocate.
+    """Choose the slot and the chips that serve an Allocate of `count` chips.
 
-    A text says why a fitting claim cannot be served. None means that no claim has this
-    count.
+    The result is a text if a claim fits but cannot be served: it is the reason of the
+    refusal. The result is None if no slot waits for an Allocate of this count.
 
     Args:
-        ledger: The state.
-        ids: The ids that are fixed already: all, or those that must be included.
-        count: How many there will be.
-        offered: The ids from which the kubelet will take the others; empty once it has.
+        ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
+            the kubelet must include.
+        count: Number of chips that the container needs; can be more than `ids`.
+        offered: For GetPreferredAllocation, the ids from which the kubelet will take
+            the missing ones. Empty for Allocate.
     """
     slots = candidates(ledger, ids, count)
     if not slots:
@@ -252,7 +282,16 @@ def _pick_for_unknown_pod(
     ids: Iterable[str] = (),
     offered: frozenset[str] = frozenset(),
 ) -> Pick | str:
-    """Choose chips for a container whose pod has not been shown."""
+    """Choose chips for a container whose pod is not in the ledger yet.
+
+    The result is a text, the reason of the refusal, if too few chips are free. Used in
+    standalone mode only.
+
+    Args:
+        ids: For Allocate, all ids of the call.
+        offered: For GetPreferredAllocation, the ids from which the kubelet will take.
+            Empty for Allocate.
+    """
     slot = standalone.make_ownerless_slot(ledger, count)
     return choose_chips.pick_standalone(
         ledger, slot, ids=ids, offered=offered
@@ -260,10 +299,19 @@ def _pick_for_unknown_pod(
 
 
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
-    """Serve a claim with unusable chips: choose again, or take an equal claim.
+    """Serve the oldest claim with other chips, or serve an equal claim instead of it.
 
-    A container that reads the annotation itself gets None: it mounts the annotated
-    chips, whatever Allocate answers.
+    For use when the chips of the oldest claim are unusable. An equal claim is only
+    tried if the agent finds no other chips. It is not tried if an older slot has some
+    of the oldest claim's chips: then this claim has no chips to exchange.
+
+    The result is None if neither way works. It is also None if a container mounts the
+    chips of the pod's annotation by itself. Such a container ignores the chips that
+    Allocate answers.
+
+    Args:
+        oldest: Slot of the claim that should be served first.
+        others: The further candidates, best first.
     """
     if oldest.shape.reads_annotation:
         return None
@@ -285,7 +333,12 @@ def _init_holds(ledger: Ledger, slot: Slot) -> Iterator[Hold]:
 
 
 def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Ledger:
-    """Mark the holds whose ids the kubelet offers to another container."""
+    """Set `reoffered` on the holds with ids that the kubelet offers to a new container.
+
+    Args:
+        ids: The offered ids.
+        but: Uid of a slot; the holds with chips of this slot stay unmarked.
+    """
     reoffered = {
         hold.sequence: replace(hold, reoffered=True)
         for hold in ledger.holds.values()

@@ -1,11 +1,13 @@
-"""Which annotations the pods of a node must have, and in which order to patch them.
+"""Compute the annotations that the pods of a node must have, and the order of patches.
 
-They follow the mount. A pod whose containers are all confirmed gets the chips that it
-holds. A pod that waits for Allocate gets the chips of its slot.
+The annotations follow the mounted chips. A pod whose app containers and sidecars all
+own a hold is annotated with the chips of its holds. A pod that waits for Allocate is
+annotated with the chips of its slot.
 
-At every moment of a correction some annotation claims each held chip, and each chip of
-a slot. A holder's AscendReal is therefore written first, then the claims. A claim is
-only written when the chips that it gives up already stand in another annotation.
+At every moment of a correction, some annotation names each held chip and each chip of a
+slot. The patch of AscendReal on the holder is therefore sent first, then the patches of
+claims. A claim is only patched when another annotation already names the chips that the
+claim gives up.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +31,7 @@ Basis = tuple[NpuPod | None, Slot | None, tuple[Hold, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Annotations to set on one pod, by its uid."""
+    """Annotations to set on the pod with one uid."""
 
     uid: str
     namespace: str
@@ -46,17 +48,17 @@ def plan_patches(
     unsure: Collection[str] = (),
     up_to_date: AbstractSet[str] = frozenset(),
 ) -> tuple[Patch, ...]:
-    """Return the patches that may be sent now, at most one for each pod.
+    """Return the patches of annotations that may be sent now, at most one for each pod.
 
-    They may land in any order, and any of them may fail. When they are acknowledged
-    (the watch shows the pods again), call this again, until the result is empty.
+    The API server may apply them in any order, and any of them may fail. When the pod
+    watch shows the patched pods, call this function again, until the result is empty.
 
     Args:
-        ledger: The state.
         host_ip: The node's InternalIP, for the configuration JSON.
         addresses: Addresses of the node and its chips, for the configuration JSON.
-        unsure: Uids of pods with a patch whose outcome is unknown.
-        up_to_date: Uids of pods whose annotations are known to be right.
+        unsure: Uids of pods with an earlier patch whose outcome is unknown.
+        up_to_date: Uids of pods whose annotations are known to be right; no patch is
+            planned for them.
     """
     batch: list[Patch] = []
     for uid in sorted(uids_to_annotate(ledger) - up_to_date):
@@ -78,12 +80,15 @@ def plan_patches(
 
 
 def uids_to_annotate(ledger: Ledger) -> set[str]:
-    """Return the uids of all pods whose annotations the agent may write."""
+    """Return the uids of all pods that have a slot or own a hold.
+
+    The agent writes annotations on these pods only.
+    """
     return ledger.slots.keys() | _owners(ledger)
 
 
 def get_basis(ledger: Ledger, uid: str) -> Basis:
-    """Return all of a ledger from which the annotations of one pod are computed."""
+    """Return the pod, slot and holds from which a pod's annotations are computed."""
     holds = values.holds_of_pod(ledger, uid)
     return ledger.pods.get(uid), ledger.slots.get(uid), holds
 
@@ -91,7 +96,11 @@ def get_basis(ledger: Ledger, uid: str) -> Basis:
 def is_up_to_date(
     ledger: Ledger, uid: str, *, host_ip: str, addresses: Addresses = NOWHERE
 ) -> bool:
-    """Tell whether a pod's annotations are right; true until its basis differs."""
+    """Whether a pod has all annotations that follow from its slot and holds.
+
+    True also for a pod that is terminal or not in the ledger. The result stays the same
+    until `get_basis` of the pod, `host_ip` or `addresses` change.
+    """
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
         return True
@@ -103,7 +112,11 @@ def is_up_to_date(
 
 
 def make_affinity(ledger: Ledger) -> Affinity:
-    """Return what the scheduler must know of held chips beyond the annotations."""
+    """Return the held, releasing and lost chips, for the scheduler to read.
+
+    Pod annotations do not have these facts. Lost chips are the chips of lost holds, and
+    the slots of pods that run without their devices.
+    """
     lost_chips = 0
     for hold in ledger.holds.values():
         if hold.lost:
@@ -123,7 +136,7 @@ def _owners(ledger: Ledger) -> set[str]:
 
 
 def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether all lasting containers of a pod have a known hold."""
+    """Whether each app container and sidecar of a pod owns a hold."""
     served_needs = {hold.need for hold in values.holds_of_pod(ledger, pod.uid)}
     return served_needs >= {
         index
@@ -135,7 +148,12 @@ def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
 def _mounted_keys(
     ledger: Ledger, pod: NpuPod, host_ip: str, addresses: Addresses
 ) -> dict[str, str]:
-    """Return the annotations of mounted chips; empty until the pod is served."""
+    """Return the annotations with a pod's device ids, chips and configuration.
+
+    The result is {annotation key: text}. It is empty until each app container and
+    sidecar of the pod owns a hold. The chips of a hold that was restored without the
+    journal may be uncertain. The result then has only the device ids.
+    """
     holds = values.holds_of_pod(ledger, pod.uid)
     if not holds or not _is_served(ledger, pod):
         return {}
@@ -159,7 +177,13 @@ def _mounted_keys(
 
 
 def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations of the claim: its chips, and that it was served."""
+    """Return the annotations of a pod's claim: its chips and its predicate-time.
+
+    The result is {annotation key: text}. A served pod claims the chips of its holds,
+    with the predicate-time `SERVED`. A pod that waits for Allocate claims the chips of
+    its slot. The result is empty for a waiting pod if the agent chooses the slot's
+    chips. It is also empty if their number does not yet fit the pod.
+    """
     holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
     if holds and _is_served(ledger, pod):
@@ -199,9 +223,15 @@ def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
 def _is_safe(
     ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
 ) -> bool:
-    """Tell whether other pods are annotated with the chips that a patch gives up.
+    """Whether each chip that a patch gives up is unneeded or annotated on another pod.
 
-    This must hold whichever patches of the batch have landed.
+    A chip is needed if another living pod holds it or has it in its slot. The answer
+    must be right whichever patches of the batch have landed.
+
+    Args:
+        batch: Patches that may be sent together with this patch.
+        unsure: Uids of pods with an earlier patch whose outcome is unknown; their
+            annotations do not count.
     """
     pod = ledger.pods[patch.uid]
     given_up = occupancy.annotated_chips(ledger, pod) & ~_chips_after(ledger, patch)
@@ -217,14 +247,19 @@ def _is_safe(
 
 
 def _chips_after(ledger: Ledger, patch: Patch) -> int:
-    """Return the mask of chips that a pod is annotated with once a patch has landed."""
+    """Return the mask of chips that a pod's annotations name after a patch."""
     pod = ledger.pods[patch.uid]
     merged = {**pod.annotations, **patch.annotations}
     return occupancy.annotated_chips(ledger, replace(pod, annotations=merged))
 
 
 def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
-    """Return the mask of chips that other living pods hold or have a slot for."""
+    """Return the mask of chips that living pods except `pod` hold or wait for.
+
+    A pod waits for the chips of its slot until each app container and sidecar owns a
+    hold. A hold without a known owner counts if a living pod can turn out to be its
+    owner.
+    """
     chips = 0
     for uid, slot in ledger.slots.items():
         other = ledger.pods.get(uid)
@@ -240,10 +275,10 @@ def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
 
 
 def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a living pod has a hold, or can turn out to have it.
+    """Whether a living pod owns a hold, or can still be confirmed as its owner.
 
-    A pod with an unconfirmed container can, if the hold has no known owner, or if the
-    owner was a deleted pod of the same name.
+    A pod can be confirmed as owner of a hold without a known owner. It can also replace
+    an owner that was a deleted pod with the same name.
     """
     owner = hold.owner
     if owner is not None and values.is_alive(ledger, owner.uid):
@@ -257,11 +292,11 @@ def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether a container of a pod can still be confirmed as a hold's owner.
+    """Whether pod-resources can still show a container of `pod` as the owner of `hold`.
 
-    A confirmed container can if the kubelet has lost its ids since. Holds of init
-    containers are assigned with those of lasting ones: a confirmed pod has no more to
-    find.
+    The container must need as many chips as the hold has ids. It has no hold yet, or
+    the kubelet has lost the ids of its older hold. A confirmed pod cannot become an
+    owner, since the holds of its init containers were assigned on confirmation.
     """
     if values.is_confirmed(ledger, pod):
         return False
@@ -282,4 +317,4 @@ def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 class PatchError(Exception):
-    """A patch did not land; try again later."""
+    """A failed patch of annotations, which the caller tries again later."""

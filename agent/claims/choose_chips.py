@@ -1,11 +1,11 @@
-"""Choose the chips for the next container of a slot.
+"""Choose the chips for the container that a slot serves next.
 
 In scheduled mode the extender has decided before: `extender/scheduling/reserve.py`
 chose the pod's chips, for members of a job `extender/planning/plan.py`. The claim fixes
-them, and `pick_from_claim` takes those of the next container from it.
+them, and `pick_from_claim` takes the chips of the next container from it.
 
 This module decides in two cases. `choose_again` replaces a claim whose chips cannot be
-used. `pick_standalone` chooses for a pod without a scheduler's choice.
+used. `pick_standalone` chooses for a pod whose chips no scheduler has chosen.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from scheduler_core.wire import shapes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """The slot that serves an Allocate, and the chips that it may take."""
+    """The slot and container that an Allocate serves, and the chips it may give."""
 
     slot: Slot
     need: int  #: index into the slot's needs
@@ -31,16 +31,24 @@ class Pick:
 
 
 def next_need(ledger: Ledger, slot: Slot) -> int | None:
-    """Return the index of the container that a slot serves next; None if all are."""
+    """Return the index of the container that a slot serves next, or None.
+
+    The index is into `slot.needs`. The result is None if all containers are served.
+    """
     return next_need_of(slot, values.holds_of_slot(ledger, slot.uid))
 
 
 def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
-    """Return the same as `next_need`, from the holds of the slot.
+    """Return the index of the container that a slot serves next, from given holds.
 
-    Admission goes through a pod's containers in order, so it is the first one without a
-    hold. A hold whose ids the kubelet has offered again does not count. No init
-    container asks any more once its pod has a lasting container served.
+    The result is None if all containers are served. The kubelet admits a pod's
+    containers in order, so the result is the first container without a hold. A hold
+    does not count if the kubelet has offered its ids again and its owner is not known.
+    Once an app container or sidecar is known to have a hold, no init container asks for
+    chips.
+
+    Args:
+        holds: The holds of the slot, oldest first.
     """
     if not holds:
         return 0 if slot.needs else None
@@ -60,7 +68,11 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
 
 
 def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
-    """Return two masks: chips given to lasting containers, and to init containers."""
+    """Return two masks of held chips of a slot: for lasting and for init containers.
+
+    Lasting containers are app containers and sidecars. A hold does not count if the
+    kubelet has offered its ids again and its owner is not known.
+    """
     lasting = reusable = 0
     for hold in values.holds_of_slot(ledger, slot.uid):
         if hold.reoffered and hold.owner is None:
@@ -73,7 +85,12 @@ def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
 
 
 def pick_from_claim(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Return the next container with the slot's own chips; None if one is unusable."""
+    """Return a `Pick` with the next container of a slot and the chips of its claim.
+
+    The result is None if all containers are served. It is also None if the claim has
+    too few chips left. Or a chip of the claim is unhealthy, held by another pod,
+    releasing, or claimed by an older slot.
+    """
     need = next_need(ledger, slot)
     if need is None:
         return None
@@ -91,10 +108,19 @@ def pick_from_claim(ledger: Ledger, slot: Slot) -> Pick | None:
 def pick_standalone(
     ledger: Ledger, slot: Slot, *, ids: Iterable[str], offered: frozenset[str]
 ) -> Pick | None:
-    """Choose chips for a container of a pod without a scheduler's choice.
+    """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
-    The chips of the kubelet's ids are taken where they are as good as any: then id and
-    chip agree.
+    The chips are for the container that the slot serves next. The chips of the
+    kubelet's ids are taken where they are as good as any others: then each id stands
+    for its chip. The result is None if all containers are served or too few chips are
+    free. It is also None if a container mounts the chips of the pod's annotation by
+    itself.
+
+    Args:
+        ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
+            the kubelet must include.
+        offered: For GetPreferredAllocation, the ids from which the kubelet will take;
+            only their chips are chosen. Empty for Allocate.
     """
     need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:
@@ -128,9 +154,11 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Choose other chips for a slot, among those without any claim.
+    """Return a `Pick` that replaces the chips of a slot by chips that no pod claims.
 
-    Chips of init containers stay, unless they broke since: their ids come back.
+    Chips that the slot's containers hold stay, except unhealthy chips of init
+    containers. The kubelet gives the ids of init containers to the pod's next
+    container. The result is None if the free chips do not complete the slot.
     """
     need = next_need(ledger, slot)
     if need is None:

@@ -1,8 +1,8 @@
-"""Confirm which container has which hold, from what pod-resources shows.
+"""Confirm which container has which hold, from the answers of pod-resources.
 
-Device ids and sequence numbers join an answer of pod-resources to a hold. A container
-that is shown with devices counts at once. A container shown without devices counts only
-when no Allocate was under way, and alone never releases a chip.
+Device ids and sequence numbers match an answer of pod-resources with a hold. A
+container that is shown with devices counts at once. A container that is shown without
+devices counts only if no Allocate was under way. It alone never releases a chip.
 """
 
 from collections.abc import Mapping
@@ -28,25 +28,27 @@ RESTORED = "NpuHoldRestored"
 
 @dataclass(frozen=True, slots=True)
 class _ShownIds:
-    """Ids shown for one container, in a reading that ended at sequence `until`."""
+    """Device ids that pod-resources showed for one container, in one reading.
+
+    `until` is the ledger's sequence when the reading ended.
+    """
 
     ids: frozenset[str]
     until: int
 
 
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
-    """Return the pods for which pod-resources should be asked now.
+    """Return the pods about which the reconciler must ask pod-resources in this pass.
 
-    These are pods that have ended while their hold remains. While a hold has no known
-    owner, the unconfirmed pods belong to them too.
+    These are the pods that were deleted or are terminal, but still own a hold. While
+    any hold has no known owner, all unconfirmed pods are added.
 
     Args:
-        ledger: The state.
-        thorough: Also return all other living pods, to check whether the kubelet still
-            knows their devices.
+        thorough: Add all living pods, to check whether the kubelet still knows their
+            devices.
 
     Returns:
-        (uid, namespace, name), in that order, sorted.
+        (uid, namespace, name) of each pod, sorted.
     """
     open_holds = any(hold.owner is None for hold in ledger.holds.values())
     pods = {
@@ -63,7 +65,10 @@ def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str
 
 
 def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
-    """Return uids of admitted pods with a container not yet named by pod-resources."""
+    """Return the uids of admitted pods that pod-resources has not fully confirmed.
+
+    An app container or sidecar of such a pod owns no hold, or owns a lost one.
+    """
     return frozenset(
         uid
         for uid, pod in ledger.pods.items()
@@ -74,7 +79,10 @@ def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
 
 
 def has_open_holds(ledger: Ledger) -> bool:
-    """Tell whether a hold has no known owner, or waits for its release."""
+    """Whether any hold of the ledger has no known owner or waits for its release.
+
+    A hold waits for its release when its pod is deleted or terminal.
+    """
     return any(
         hold.owner is None or not values.is_alive(ledger, hold.owner.uid)
         for hold in ledger.holds.values()
@@ -84,10 +92,11 @@ def has_open_holds(ledger: Ledger) -> bool:
 def take_in_reading(
     ledger: Ledger, event: ResourcesRead
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store the answer of pod-resources about one pod and confirm its holds.
+    """Store the answer of pod-resources about one pod and confirm the pod's holds.
 
-    pod-resources is asked by name. An answer counts only once the kubelet is known to
-    have this very pod: until then it can be about a deleted pod of the same name.
+    pod-resources is asked by the pod's name. The answer confirms nothing before the
+    kubelet has admitted the pod with this uid: it can be about a deleted pod of the
+    same name.
     """
     evidence = Evidence(
         containers=event.containers, as_of=event.as_of, quiet=event.quiet
@@ -115,7 +124,15 @@ def take_in_reading(
 def _confirm(
     ledger: Ledger, pod: NpuPod, container: str, shown: _ShownIds
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Make one container the owner of the hold that has the shown ids."""
+    """Make a container the owner of the hold whose ids pod-resources shows for it.
+
+    If the hold's chips came from the slot of another pod, the two slots exchange chips.
+    Holds of the pod's init containers are assigned too. If no hold of the ledger has
+    the shown ids, a new hold is made for them.
+
+    Args:
+        container: Name of the container in `pod`.
+    """
     owner = values.make_owner(pod, container)
     old_hold = _newest_hold_of(ledger, owner)
     hold = _find_hold(ledger, pod, shown)
@@ -165,10 +182,15 @@ def _confirm(
 def _is_recreated(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, old_hold: Hold | None
 ) -> bool:
-    """Tell whether a container was recreated by itself, long after its admission.
+    """Whether the container confirmed for `hold` was recreated while its pod ran.
 
-    That the ledger treated its Allocate as such proves nothing for an unconfirmed pod,
-    which may just have been admitted.
+    The mark `hold.recreated` alone proves nothing for an unconfirmed pod, which may
+    just have been admitted. The hold must also have chips of the pod's slot, or the pod
+    must be in `ledger.bare`.
+
+    Args:
+        old_hold: The container's previous hold. If it is lost, the container was
+            recreated.
     """
     if old_hold is not None and old_hold.lost:
         return True
@@ -180,7 +202,11 @@ def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
 
 
 def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
-    """Note that a standalone pod has scattered chips: no other node was tried."""
+    """Return the event for a standalone pod whose chips are not in one group.
+
+    Without a scheduler, no other node was tried. The result is empty for an unconfirmed
+    pod, or if the chips are not scattered.
+    """
     is_served = ledger.standalone and values.is_confirmed(ledger, pod)
     if not is_served or not standalone.has_scattered_chips(ledger, pod):
         return ()
@@ -192,10 +218,11 @@ def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 
 
 def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
-    """Take the old hold of a recreated container from its pod; it then has no owner.
+    """Remove the owner from the old hold of a container that now has a new hold.
 
-    Either the kubelet forgot its ids, or the hold belonged to a deleted pod of the same
-    name. The same is true of the holds of its init containers.
+    Either the kubelet forgot the old ids, or the old hold belonged to a deleted pod of
+    the same name. The same is true of older holds of the pod's init containers, so they
+    lose their owner too.
     """
     ledger = init_containers.unassign_init_holds(
         ledger, pod, before_sequence=old.sequence
@@ -204,11 +231,12 @@ def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
 
 
 def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
-    """Return the hold whose ids were shown, if it has no owner yet; else None.
+    """Return the newest ownerless hold that has exactly the shown ids.
 
-    Where the kubelet gave the same ids out again, the newest hold is returned: the
-    kubelet has forgotten the first. A hold made after the reading cannot have been seen
-    in it.
+    The result is None if there is no such hold. A hold of a deleted pod with the same
+    name as `pod` counts as ownerless. If the kubelet gave the same ids out twice, it
+    has forgotten the first time. A hold made after the reading cannot have been seen in
+    it.
     """
     matches = [
         hold
@@ -221,7 +249,7 @@ def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
 
 
 def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
-    """Return the newest hold of a container; None if it has none."""
+    """Return the newest hold of one container; None if the container has no hold."""
     holds = [
         hold
         for hold in values.holds_of_pod(ledger, owner.uid)
@@ -233,10 +261,14 @@ def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
 def _restore_hold(
     ledger: Ledger, owner: Owner, ids: frozenset[str]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Make a hold for ids that were given out before this ledger began.
+    """Add a hold for ids that a container has although no hold of this ledger has them.
 
-    The journal is gone, so the mounted chips are not certain. The chips in the
-    annotation and the chips of the ids both stay reserved.
+    The journal is gone, so the mounted chips are not certain. The hold reserves the
+    chips of the ids and the chips of the pod's annotations. Only AscendReal of a pod
+    with a single app container or sidecar makes the chips certain.
+
+    If another hold has some of the ids, the ledger stays as it is: a later reading
+    decides.
     """
     held_ids = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
     if ids & held_ids:
@@ -293,7 +325,15 @@ def _parse_ascend_real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
 def _note_missing_devices(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Note each hold whose ids pod-resources no longer shows for its living owner."""
+    """Mark devices that pod-resources no longer shows for a living pod; return events.
+
+    A hold is marked as lost if its container is shown without devices. A running pod is
+    marked as bare (running without its devices) if a container was never shown with
+    devices. Terminating pods are left out.
+
+    Args:
+        containers: {container name: device ids} of a quiet reading of pod-resources.
+    """
     if pod.deleting:
         return ledger, ()
     effects: tuple[Effect, ...] = ()
@@ -323,7 +363,13 @@ def _note_missing_devices(
 def _containers_never_shown(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> list[str]:
-    """Return the lasting containers that were never shown with devices."""
+    """Return the names of containers that need devices and were never shown with any.
+
+    Init containers are left out: pod-resources never shows them.
+
+    Args:
+        containers: {container name: device ids} of the newest reading of pod-resources.
+    """
     holds = values.holds_of_pod(ledger, pod.uid)
     confirmed = {hold.owner.container for hold in holds if hold.owner is not None}
     return [

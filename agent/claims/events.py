@@ -1,8 +1,8 @@
 """Events that change the ledger, and effects that its callers must carry out.
 
 Events are facts that the caller has already parsed. The plugin, the reconciler and the
-metrics carry out effects. Journal, device list, ConfigMap and annotations are no
-effects: each is computed from the state (`occupancy.list_devices`, `annotations`) and
+metrics carry out the effects. Journal, device list, ConfigMap and annotations are no
+effects: each is computed from the ledger (`occupancy.list_devices`, `annotations`) and
 compared after each step.
 """
 
@@ -16,22 +16,22 @@ from scheduler_core.wire.pods import NpuPod
 
 @dataclass(frozen=True, slots=True)
 class PodUpdated:
-    """The API server, or the kubelet, shows a pod of this node."""
+    """Event: the API server, or the kubelet's list, shows a pod of this node."""
 
     pod: NpuPod
-    by_kubelet: bool = False  #: the pod comes from the kubelet's list instead
+    by_kubelet: bool = False  #: from the kubelet's list, not the API server
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """The API server no longer has the pod with this uid."""
+    """Event: the API server no longer has the pod with this uid."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChipsRead:
-    """One reading of the driver: unhealthy chips, and chips with processes."""
+    """Event: the driver reported unhealthy chips and chips with processes."""
 
     unhealthy: int  #: mask
     busy: int  #: mask
@@ -39,16 +39,16 @@ class ChipsRead:
 
 @dataclass(frozen=True, slots=True)
 class StrayProcessesRead:
-    """Processes that deleted pods have left behind, as the kernel shows them."""
+    """Event: the kernel was read for processes that deleted pods have left behind."""
 
-    uids: frozenset[str]  #: of the pods that were looked up
+    uids: frozenset[str]  #: of the pods whose processes were read
     #: {uid: pids} of the pods with processes left; empty pids: not certain
     pids: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceAsked:
-    """GetPreferredAllocation: the kubelet asks which of its free ids to take."""
+    """Event: the kubelet asks by GetPreferredAllocation which free ids to take."""
 
     available: tuple[str, ...]
     must_include: tuple[str, ...]
@@ -57,7 +57,7 @@ class PreferenceAsked:
 
 @dataclass(frozen=True, slots=True)
 class AllocateAsked:
-    """Allocate: the kubelet gives these ids to an unnamed container."""
+    """Event: the kubelet called Allocate with these ids for an unnamed container."""
 
     kubelet_ids: tuple[str, ...]
     #: the wait for a claim is over: grant or refuse now
@@ -68,7 +68,7 @@ class AllocateAsked:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRead:
-    """The answer of pod-resources about one pod."""
+    """Event: pod-resources answered about one pod."""
 
     uid: str
     #: {container: its device ids}; None: the kubelet does not know the pod
@@ -84,7 +84,7 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """The end of a pass that read every pod of `confirm.pods_to_read`."""
+    """Event: a pass over the pods of `confirm.pods_to_read` has ended."""
 
     quiet: bool  #: no Allocate was under way during the pass
     #: all containers that pod-resources lists; None: List was not called
@@ -104,7 +104,7 @@ Event = (
 
 
 class Identity(StrEnum):
-    """Way in which the pod of an Allocate was identified; a metric label."""
+    """How the pod of an Allocate was identified; the value of a metric's label."""
 
     STEERED = "steered"  #: the kubelet took the ids that we preferred
     OLDEST = "oldest"  #: other ids; the oldest claim with that count was served
@@ -114,14 +114,17 @@ class Identity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Effect: answer Allocate with the chips of this hold, once the journal has it."""
+    """Effect: store this hold in the journal, then answer Allocate with its chips."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """Effect: answer GetPreferredAllocation with these ids (fewer or none allowed)."""
+    """Effect: answer GetPreferredAllocation with these ids.
+
+    The answer may have fewer ids than the kubelet asked for, or none.
+    """
 
     kubelet_ids: tuple[str, ...]
     #: no claim of this size is known yet: the caller should wait for one
@@ -130,28 +133,28 @@ class Preferred:
 
 @dataclass(frozen=True, slots=True)
 class AwaitClaim:
-    """Effect: no claim with this count exists yet; wait for one."""
+    """Effect: wait for a claim with this number of chips, since no pod has one yet."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Effect: fail Allocate; `kubectl describe pod` shows the text."""
+    """Effect: fail Allocate with this text; `kubectl describe pod` shows it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Effect: count how the pod of an Allocate was identified."""
+    """Effect: count in a metric how the pod of an Allocate was identified."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Effect: write a log line and emit an event on the pod."""
+    """Effect: write a log line and emit a Kubernetes event on the pod with this uid."""
 
     uid: str  #: of the pod concerned; "" for none in particular
     reason: str  #: CamelCase, the event's reason

@@ -1,4 +1,4 @@
-"""Assign the holds of ordinary init containers, which pod-resources never shows."""
+"""Assign holds to the init containers that pod-resources never shows."""
 
 from dataclasses import replace
 
@@ -11,18 +11,21 @@ from scheduler_core.wire.shapes import ContainerKind
 def assign_init_holds(
     ledger: Ledger, pod: NpuPod, *, since: int, ids_first: bool
 ) -> Ledger:
-    """Assign to a pod the holds of its ordinary init containers.
+    """Make the init containers of a pod the owners of their holds.
 
-    pod-resources never shows them. Their pod follows from the slot, and from their ids,
-    which later containers got. This fails where one of those was recreated by itself:
-    the kubelet has forgotten the ids of the pod, and init containers do not run again.
+    pod-resources never shows init containers. Their holds follow from the slot, and
+    from ids that the pod's later containers also got. Sidecars do not count as init
+    containers here.
+
+    The ledger stays as it is if an app container or sidecar was recreated by itself.
+    The kubelet has then forgotten the ids of the pod, and init containers do not run
+    again.
 
     Args:
-        ledger: The state.
-        pod: At least one of its lasting containers has a known hold.
-        since: Only holds with a sequence above this can be theirs.
-        ids_first: Prefer the holds given out before under the ids of the pod to those
-            from the pod's slot. False for a container that asked by itself.
+        pod: At least one of its app containers or sidecars owns a hold.
+        since: Only holds with a higher sequence are assigned.
+        ids_first: Prefer holds under ids of the pod to holds of the pod's slot. False
+            prefers the slot's holds.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {
@@ -74,17 +77,16 @@ def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
-    """Return the holds that can be of a pod's init containers, from whichever slots.
+    """Return the holds that the init containers of a pod can own, from any slot.
 
-    The kubelet gives a pod's first lasting container the ids of its init containers
-    before other ids, and gives them to no other pod meanwhile. So the last holds
-    before, under one of its ids, were theirs, in their order. Recreated containers may
-    have asked in between, under other ids.
+    The kubelet gives the ids of a pod's init containers to the pod's first app
+    container or sidecar. Meanwhile it gives these ids to no other pod. The newest holds
+    before `first`, under one of its ids, are therefore those of the init containers, in
+    their order. Recreated containers may have got other ids in between.
 
     Args:
-        ledger: The state.
-        first: The pod's first lasting hold.
-        inits: Number of init containers, 1 or more.
+        first: Oldest hold of the pod's app containers and sidecars.
+        inits: Number of init containers, at least 1.
     """
     ids = set(first.kubelet_ids)
     under_its_ids = (
@@ -98,9 +100,13 @@ def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
 def unassign_init_holds(
     ledger: Ledger, pod: NpuPod, *, before_sequence: float = float("inf")
 ) -> Ledger:
-    """Detach from a pod the holds of its init containers.
+    """Remove the owner from the holds of a pod's init containers.
 
-    The init containers have ended. Only the kubelet could give their ids to them again.
+    The init containers have terminated. The kubelet alone could give their ids to them
+    again.
+
+    Args:
+        before_sequence: Only holds with a lower sequence lose their owner.
     """
     for hold in values.holds_of_pod(ledger, pod.uid):
         name = hold.owner.container if hold.owner is not None else ""
@@ -110,7 +116,10 @@ def unassign_init_holds(
 
 
 def is_initial(pod: NpuPod, container: str) -> bool:
-    """Tell whether a container is an ordinary init container, which is never shown."""
+    """Whether the container with this name is an init container but no sidecar.
+
+    pod-resources never shows such a container.
+    """
     return any(
         need.name == container and need.kind is ContainerKind.INIT for need in pod.needs
     )

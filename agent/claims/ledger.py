@@ -1,4 +1,4 @@
-"""One step of the ledger: an event and a state in, the next state and effects out.
+"""Apply one event to a ledger: return the next ledger and the effects to carry out.
 
 Rules 1, 2, 4 (the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15 of
 docs/pairing-rules.md are implemented in this package and in no other. No function here
@@ -31,7 +31,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Apply one event to a ledger; return the next ledger and the effects.
+    """Apply one event to a ledger and return the next ledger and the effects.
 
     Cost:
         O(pods + holds * chips of the node).
@@ -59,14 +59,18 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
 
 
 def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
-    """Store a reading of the driver or of the kernel."""
+    """Return the ledger with a new reading of the driver or of the kernel.
+
+    The driver reports unhealthy and busy chips. The kernel shows which processes
+    deleted pods have left behind.
+    """
     if isinstance(event, StrayProcessesRead):
         return release.take_in_stray_processes(ledger, event)
     return replace(ledger, unhealthy=event.unhealthy, busy=event.busy)
 
 
 def restore(ledger: Ledger, holds: Iterable[Hold]) -> Ledger:
-    """Return a ledger with the holds of the journal; call it before any event."""
+    """Return the ledger with the holds of the journal; call it before any event."""
     holds_by_sequence = {hold.sequence: hold for hold in sorted(holds, key=_sequence)}
     return replace(
         ledger, holds=holds_by_sequence, sequence=max(holds_by_sequence, default=0)
@@ -78,10 +82,11 @@ def _sequence(hold: Hold) -> int:
 
 
 def resume(ledger: Ledger) -> Ledger:
-    """Finish the exchanges of slots that the last agent had begun.
+    """Finish the slot exchanges that were cut off when the agent last stopped.
 
-    Call it once, after `restore` and after all pods of the node were seen. A pod with
-    chips of another pod's open claim gives that pod its own chips.
+    Call it once, after `restore` and after all pods of the node were stored. A slot
+    from which other chips were given out than it contains gets these chips. The slot
+    that contained them gets the chips given up.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -95,11 +100,15 @@ def resume(ledger: Ledger) -> Ledger:
 def _slots_after_exchange(
     ledger: Ledger, slot: Slot, given_chips: int
 ) -> dict[str, Slot]:
-    """Return {uid: slot} of the slots to change so that `slot` gets `given_chips`.
+    """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    The slot exchanges chips with the slot that contains them. If there is none, a
-    circle of exchanges was broken off. The chips given up then go to an equal slot
-    whose own chips another pod holds.
+    Only slots of the same shape without a hold take part. If one contains all
+    `given_chips`, the two slots exchange their chips. If none does, the agent stopped
+    in the middle of a circle of exchanges. The chips that `slot` gives up then go to a
+    slot whose chips another pod holds.
+
+    Args:
+        given_chips: Mask of the chips given out from `slot`; some are not in it.
     """
     equal_slots = [
         other
@@ -129,7 +138,11 @@ def _slots_after_exchange(
 
 
 def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
-    """Return `given_chips`, completed to the size of the slot."""
+    """Return `given_chips` with more chips, up to the number of chips in `slot`.
+
+    The additional chips are unclaimed and form a legal set with `given_chips`. If no
+    such set exists, the lowest further chips of `slot` are added.
+    """
     rest_count = slot.chips.bit_count() - given_chips.bit_count()
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     fresh = chip_sets.complete(ledger.product, free, given_chips, rest_count)
@@ -142,12 +155,14 @@ def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
 def _take_in_pod(
     ledger: Ledger, event: PodUpdated
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store a pod shown by the API server or listed by the kubelet.
+    """Store a pod from the API server or from the kubelet's list; update its slot.
 
     The kubelet's list can be older, so it never overwrites a pod from the API server. A
-    pod known only from the kubelet counts until the API server shows a newer pod of its
-    name, or until the kubelet forgets it. A name belongs to one pod at a time. When the
-    list is ahead of the watch, the older pod and its annotations are gone.
+    pod known only from the kubelet counts until the API server shows a newer pod with
+    this name. It also stops to count when the kubelet no longer has it.
+
+    A name belongs to one pod at a time. The kubelet's list can be ahead of the pod
+    watch. A newer pod from the list then removes an older pod with the same name.
     """
     pod = event.pod
     namesakes = [
@@ -172,7 +187,11 @@ def _take_in_pod(
 
 
 def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
-    """Tell whether the event's pod is older than `other`, which has its name now."""
+    """Whether the pod of an event is older than a pod in the ledger with the same name.
+
+    Args:
+        other: The pod in the ledger.
+    """
     is_proven = other.uid not in ledger.kubelet_only
     if is_proven and not event.by_kubelet:
         return False  # the watch delivers events in order
@@ -182,14 +201,22 @@ def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store an answer of pod-resources; drop a kubelet-only pod that is gone there."""
+    """Store an answer of pod-resources and confirm the holds that it shows.
+
+    The ledger may have a pod only because the kubelet listed it. Such a pod is dropped
+    if a quiet answer says that the kubelet no longer has it.
+    """
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
     return confirm.take_in_reading(ledger, event)
 
 
 def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store the newest version of a pod and open, change or close its slot."""
+    """Store the newest version of a pod and open, change or drop its slot.
+
+    A pod of another node is dropped. The effect is an event on the pod if its claim has
+    become unreadable.
+    """
     if pod.node != ledger.node:
         return _drop_pod(ledger, pod.uid), ()
     old_pod = ledger.pods.get(pod.uid)
@@ -208,7 +235,11 @@ def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]
 
 
 def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
-    """Return a pod's claim, and why it cannot be used ("" if it can)."""
+    """Return a pod's claim, and the reason why the claim cannot be used.
+
+    The claim is None if the pod has none or the claim is unusable. The reason is ""
+    unless the claim is unusable.
+    """
     if pod.problem:
         return None, pod.problem
     try:
@@ -229,7 +260,16 @@ def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
 def _with_claim(
     ledger: Ledger, pod: NpuPod, claim: Claim | None, old_pod: NpuPod | None
 ) -> Ledger:
-    """Open a pod's slot for its claim, or change it if nothing was given from it."""
+    """Return the ledger with a slot for a pod's claim.
+
+    An existing slot is replaced only if the claim has changed and no hold has chips of
+    the slot. A served claim opens no slot. A known pod with holds but without a slot
+    stays without a slot. If `claim` is None, a standalone pod gets a slot whose chips
+    the agent chooses.
+
+    Args:
+        old_pod: The pod as the ledger had it before; None for a new pod.
+    """
     if claim is None or claim.predicate_time == annotations.SERVED:
         return _with_open_slot(ledger, pod) if claim is None else ledger
     slot = ledger.slots.get(pod.uid)
@@ -252,7 +292,11 @@ def _with_claim(
 
 
 def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
-    """Open the slot of a standalone pod that has no claim and no known problem."""
+    """Return the ledger with a slot without chips for a pod that has no claim.
+
+    The ledger stays as it is unless the agent runs in standalone mode. It also stays as
+    it is if the pod has a slot or an unreadable claim.
+    """
     is_known = pod.uid in ledger.slots or pod.uid in ledger.problems
     if not ledger.standalone or is_known:
         return ledger
@@ -261,7 +305,7 @@ def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
 
 
 def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
-    """Drop a pod that the API server no longer has; its holds stay."""
+    """Return the ledger without the pod with this uid; holds of the pod stay."""
     if uid not in ledger.pods:
         return ledger
     pods = {u: pod for u, pod in ledger.pods.items() if u != uid}
@@ -270,7 +314,10 @@ def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
 
 
 def _close_claim(ledger: Ledger, uid: str) -> Ledger:
-    """End a pod's claim: drop its problem, and its slot if no hold uses it."""
+    """Remove a deleted or terminal pod from `problems` and `bare`, and drop idle slots.
+
+    A slot is idle if its pod is deleted or terminal and no hold has chips of the slot.
+    """
     return release.drop_idle_slots(
         replace(
             ledger,

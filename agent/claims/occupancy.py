@@ -1,11 +1,12 @@
-"""Which chips are taken, and which chips each device id stands for.
+"""Compute which chips are taken, and which chips each device id stands for.
 
-The kubelet counts opaque ids. When it does not follow our preference, a chip ends up
-behind another chip's id. An id in use maps to the chips that were mounted for it. Every
-other id maps to one remaining chip: its own where possible, else in ascending order.
+The kubelet counts opaque ids. When it does not follow the agent's preference, a chip
+ends up behind another chip's id. An id in use maps to the chips that were mounted for
+it. Every other id maps to one remaining chip: the chip with the same number where
+possible, else the lowest one.
 
-So the kubelet always has as many usable ids as there are usable chips, and the id of a
-free chip carries the health of that chip.
+So the kubelet always has as many usable ids as there are usable chips. The id of a free
+chip carries the health of that chip.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,18 +22,21 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def device_id(product: Product, chip: int) -> str:
-    """Return the kubelet's id of a chip."""
+    """Return the device id that the kubelet sees for a chip."""
     return f"{product.chip_prefix}{chip}"
 
 
 def chip_of(product: Product, kubelet_id: str) -> int:
-    """Return the chip to which a device id belongs; -1 for a foreign id."""
+    """Return the chip with this device id; -1 if no chip of the product has it."""
     return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
 
 
 @cache
 def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
-    """Return {own id: chip}, in the order of chips; cached, as each Allocate asks."""
+    """Return {device id: chip} for a mask of chips, in the order of chips.
+
+    The result is cached, because each Allocate uses it.
+    """
     chips_by_id = {f"{prefix}{chip}": chip for chip in chip_sets.ids_of(chips)}
     return MappingProxyType(chips_by_id)
 
@@ -40,8 +44,9 @@ def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
 def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that a pod's annotations name.
 
-    It is the union of the scheduler's annotation and AscendReal. During a correction a
-    chip is in at least one of the two at every moment.
+    It is the union of two annotations: the resource's annotation, which the scheduler
+    writes, and AscendReal. During a correction each chip is in at least one of them at
+    every moment. An unreadable annotation names no chips.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -56,11 +61,12 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
 
 
 def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
-    """Return the mask of chips in all slots and annotations, except some slots.
+    """Return the mask of chips that any slot or living pod's annotation claims.
+
+    Annotations count only for pods without a slot.
 
     Args:
-        ledger: The state.
-        but: Uids of pods whose slots are left out.
+        but: Uids of pods whose slots do not count.
     """
     excluded = set(but)
     mask = 0
@@ -74,9 +80,9 @@ def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
 
 
 def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
-    """Return the chips of a slot that an earlier slot of a living pod claims too.
+    """Return the mask of a slot's chips that an older slot of a living pod also has.
 
-    Schedulers give no chip to two pods: the second claim is a mistake, or theft.
+    Schedulers give no chip to two pods: the newer claim is a mistake, or theft.
     """
     mask = 0
     for uid, earlier in ledger.slots.items():
@@ -88,10 +94,12 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 
 
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
-    """Return the chips that a slot keeps from other pods.
+    """Return the mask of chips that a slot keeps from other pods.
 
-    Where a container was recreated, the pod's annotations name the chips that it has,
-    and no longer those of its init containers. The scheduler may give the latter away.
+    These are the chips of the slot, with one exception. If a container of a confirmed
+    pod was recreated, they are the chips that the pod holds. The pod's annotations then
+    no longer name the chips of its init containers, so the scheduler may give those
+    away.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)
@@ -102,22 +110,29 @@ def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
 
 
 def unusable_chips(ledger: Ledger) -> int:
-    """Return the mask of chips that no Allocate may give out now."""
+    """Return the mask of chips that are held, unhealthy or releasing.
+
+    No Allocate may give them out now.
+    """
     return values.held_chips(ledger) | ledger.unhealthy | values.releasing_chips(ledger)
 
 
 def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
-    """Return the mask of usable chips without any claim."""
+    """Return the mask of usable chips that no slot and no annotation claims.
+
+    Args:
+        but: Uids of pods whose slots do not count.
+    """
     everything = ledger.product.all_chips
     return everything & ~unusable_chips(ledger) & ~claimed_chips(ledger, but=but)
 
 
 def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
-    """Map every device id to the mask of chips that it stands for.
+    """Return {device id: mask of the chips that it stands for} for every device id.
 
-    An id in use stands for the chips mounted for it, and if these are not certain, for
-    all that may be mounted. The kubelet can give one id twice: it then stands for both.
-    An id for which no chip remains has mask 0.
+    An id in use stands for the chips mounted for it. If these are not certain, it
+    stands for all chips that may be mounted. The kubelet can give one id twice: it then
+    stands for both chips. An id for which no chip remains has mask 0.
 
     Cost:
         O(chips of the node + holds).
@@ -151,10 +166,11 @@ def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
 
 
 def list_devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
-    """Return (id, is healthy) for every id of the node, as the kubelet is told.
+    """Return (device id, is healthy) for every device id of the node.
 
-    The list has the same ids at all times. An id is as healthy as the worst chip behind
-    it. An id is unhealthy without a chip, or while a left-over process holds its chip.
+    The plugin sends this list to the kubelet. The list has the same ids at all times.
+    An id is as healthy as the worst chip that it stands for. It is unhealthy if it
+    stands for no chip, or while a left-over process occupies its chip.
     """
     chips_by_id = map_ids_to_chips(ledger)
     bad = ledger.unhealthy | values.releasing_chips(ledger)

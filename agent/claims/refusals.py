@@ -1,4 +1,4 @@
-"""Texts of refused Allocate calls, as `kubectl describe pod` shows them."""
+"""Texts with which Allocate calls fail, as `kubectl describe pod` shows them."""
 
 import math
 
@@ -13,7 +13,12 @@ _LONG_S = 1.0
 
 
 def render_bad_ids(ledger: Ledger, ids: tuple[str, ...], foreign_ids: list[str]) -> str:
-    """Return the refusal of an Allocate with foreign, missing or repeated ids."""
+    """Return the text that refuses an Allocate with foreign, missing or repeated ids.
+
+    Args:
+        ids: All ids of the call.
+        foreign_ids: Those of `ids` that no chip of this node has.
+    """
     chips = chip_sets.ids_of(ledger.product.all_chips)
     requested = ", ".join(foreign_ids or ids) or "none"
     return (
@@ -24,12 +29,11 @@ def render_bad_ids(ledger: Ledger, ids: tuple[str, ...], foreign_ids: list[str])
 
 
 def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str:
-    """Return the refusal of an Allocate that belongs to no claim.
+    """Return the text that refuses an Allocate that no claim fits.
 
     Args:
-        ledger: The state; it has no claim for `count`.
-        count: How many chips the kubelet asks for.
-        unseen_s: Time since the watch of the API server broke off. Unit: seconds.
+        count: Number of chips that the kubelet asks for.
+        unseen_s: Time since the pod watch broke off. Unit: seconds.
     """
     resource = ledger.product.resource
     problems = list_unreadable_claims(ledger, count)
@@ -54,7 +58,12 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 
 
 def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
-    """Return sorted "namespace/name: problem" of living pods that can be the caller."""
+    """Return "namespace/name: problem" of living pods whose claim is unreadable.
+
+    The result is sorted. On a standalone node, pods are left out if no container of
+    theirs needs `count` chips. Otherwise every such pod can be the caller of the
+    Allocate.
+    """
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
         for uid, pod in ledger.pods.items()
@@ -65,12 +74,16 @@ def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
 
 
 def _has_other_counts(pod: NpuPod, count: int) -> bool:
-    """Tell whether no container of a pod needs `count` chips."""
+    """Whether a pod has containers that need chips, but none needs `count` chips."""
     return bool(pod.needs) and count not in {need.count for need in pod.needs}
 
 
 def render_too_few(slot: Slot) -> str:
-    """Return the refusal of a pod without planned chips, when too few are free."""
+    """Return the text that refuses a pod whose chips no scheduler has chosen.
+
+    Either too few chips are free, or the pod mounts chips from an annotation that only
+    a scheduler writes.
+    """
     if slot.shape.reads_annotation:
         return (
             "the pod takes ASCEND_VISIBLE_DEVICES from its annotation "
@@ -84,7 +97,13 @@ def render_too_few(slot: Slot) -> str:
 
 
 def render_unusable(ledger: Ledger, slot: Slot) -> str:
-    """Return the refusal of a claim: which of its chips cannot be given, and why."""
+    """Return the text that refuses an Allocate whose claim has unusable chips.
+
+    It names these chips and the reasons.
+
+    Args:
+        slot: The slot of the claim.
+    """
     lasting, reusable = choose_chips.chips_given_out(ledger, slot)
     pool = slot.chips & ~lasting
     other_holds = values.held_chips(ledger) & ~reusable

@@ -1,7 +1,7 @@
-"""Release holds: when the API server, pod-resources and the processes all agree.
+"""Release holds when the API server, pod-resources and the processes agree.
 
-That a pod is absent from one of them proves nothing. It counts only in a quiet pass,
-during which no Allocate was under way.
+The absence of a pod from one of these sources proves nothing. It counts only in a quiet
+pass, during which no Allocate was under way.
 """
 
 from dataclasses import replace
@@ -19,11 +19,15 @@ MISSES_TO_RELEASE = 2
 
 
 def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
-    """Release every hold that no container has any more, at the end of a pass.
+    """Release every hold whose container no longer exists, at the end of a quiet pass.
 
-    A hold ends when three conditions agree. Its pod was deleted or has ended at the API
-    server. pod-resources no longer shows its ids. No process is on its chips or left
-    over from the pod.
+    The hold of a known owner is released when three conditions agree. The pod is
+    deleted or terminal at the API server. pod-resources no longer shows the hold's ids.
+    No process is on its chips or left over from the pod. If processes use some of the
+    chips, the hold keeps only these.
+
+    A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row.
+    In each of them no living pod could own it.
     """
     ledger = _drop_old_evidence(ledger)
     if not event.quiet:
@@ -43,7 +47,17 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
 
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
-    """Count a pass without possible owner; release the hold at the last count."""
+    """Count a pass in which no living pod can own a hold; release it at the limit.
+
+    The limit is `MISSES_TO_RELEASE` passes in a row. While a process is on the hold's
+    chips, nothing is counted. The release also needs a list of all pods. In this list
+    the hold's ids must belong only to containers that own holds with these ids.
+
+    Args:
+        hold: Has no known owner.
+        in_use: Result of `_unexplained_ids`; None: pod-resources has not listed all
+            pods.
+    """
     if _is_in_use(ledger, hold):
         return ledger
     misses = 0 if _can_have_living_owner(ledger, hold) else hold.misses + 1
@@ -58,7 +72,8 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     """Reduce the hold of a deleted pod to the chips that processes still use.
 
     One stuck process must not keep all chips of the hold from other pods. A process of
-    the pod itself may use any of the chips again, so such a hold stays whole.
+    the deleted pod itself may use any of the chips again, so then the hold stays whole.
+    The slot of a deleted pod is reduced to the chips of its holds.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
@@ -81,7 +96,7 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
 
 
 def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger:
-    """Store which processes deleted pods have left behind."""
+    """Store which processes the kernel shows for the deleted pods of `event.uids`."""
     other_pods = {
         uid: pids
         for uid, pids in ledger.stray_processes.items()
@@ -93,14 +108,15 @@ def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger
 def pods_to_check_for_processes(
     ledger: Ledger, ids: frozenset[str] | None = None
 ) -> frozenset[str]:
-    """Return uids of deleted pods whose left-over processes decide about a release.
+    """Return uids of deleted or terminal pods whose processes decide about a release.
 
-    The caller must look for their processes before a pass ends, or before ids are given
-    again.
+    The caller must read the left-over processes of these pods before a pass ends. It
+    must also read them before the kubelet gives their ids to another pod.
 
     Args:
-        ledger: The state.
-        ids: Ids that the kubelet offers or gives; None: check for the end of a pass.
+        ids: Ids that the kubelet offers or gives out: return the pods with a hold whose
+            ids are all among them. None: return the pods whose holds the end of a pass
+            may release.
     """
     return frozenset(
         hold.owner.uid
@@ -116,11 +132,12 @@ def pods_to_check_for_processes(
 
 
 def needs_full_list(ledger: Ledger) -> bool:
-    """Tell whether pod-resources must list all pods in this pass.
+    """Whether the reconciler must list all pods at pod-resources in this pass.
 
-    The kubelet forgets the ids of ended pods with its next Allocate, or when all pods
-    are listed. An ownerless hold may belong to a pod that the watch has not shown yet.
-    Before its release, the list must prove that no pod has its ids.
+    The kubelet forgets the ids of terminated pods with its next Allocate, or when all
+    pods are listed. An ownerless hold may belong to a pod that the pod watch has not
+    shown yet. Before the release of such a hold, the list must prove that no pod has
+    its ids.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -132,7 +149,7 @@ def needs_full_list(ledger: Ledger) -> bool:
 
 
 def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether this pass would release a hold whose owner was never found."""
+    """Whether the end of this pass would release a hold without a known owner."""
     return (
         hold.misses + 1 >= MISSES_TO_RELEASE
         and not _is_in_use(ledger, hold)
@@ -141,17 +158,17 @@ def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
 
 
 def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
-    """Release holds of deleted pods whose ids the kubelet gives out again.
+    """Release holds of deleted or terminal pods whose ids the kubelet gives out again.
 
-    The next pod can be bound as soon as the last one is deleted. A stock scheduler does
-    so, and ours does if the hold of a short pod was never published. The kubelet then
-    asks for its chips before the next correction pass. The pod is deleted at the API
-    server, the kubelet gives its ids to another pod, and its chips have no process. The
-    pass would check the same.
+    A new pod can be bound as soon as the old pod is deleted. A stock scheduler does so.
+    The Ascend scheduler does so if the hold of a short-lived pod was never published.
+    The kubelet then asks for the old pod's chips before the next correction pass.
+
+    A hold is released if the kubelet gives out all its ids and no process is on its
+    chips. The pass would check the same.
 
     Args:
-        ledger: The state.
-        ids: Ids that the kubelet offers or has given.
+        ids: Ids that the kubelet offers or has given out.
     """
     ended = {
         hold.sequence
@@ -165,7 +182,12 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
 
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a process of a deleted pod is, or can come, on a hold's chips."""
+    """Whether a process is on a hold's chips, or the deleted owner has left processes.
+
+    Left-over processes of the owner can open the chips again. A process on a chip does
+    not count if another hold of a living pod has the same chip: containers of one pod
+    can have the same chips one after the other.
+    """
     if hold.owner is not None and hold.owner.uid in ledger.stray_processes:
         return True
     # containers of one pod can have had the same chips one after the other
@@ -178,10 +200,14 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
-    """Return listed ids whose container is not the known owner; None if not listed.
+    """Return the listed ids that no hold of the listed container has.
 
-    The kubelet can give one id to two containers. That one of them is known says
-    nothing about the other.
+    The result is None if pod-resources has not listed the pods. The kubelet can give
+    one id to two containers. A hold of one of them explains nothing about the other.
+
+    Args:
+        in_use: Ids of each container that pod-resources listed; None: List was not
+            called.
     """
     if in_use is None:
         return None
@@ -206,7 +232,11 @@ def _has_owner_released(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 
 
 def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
-    """Tell whether pod-resources last showed a hold's ids for its owner."""
+    """Whether the newest answer of pod-resources about the owner shows ids of the hold.
+
+    Ids that a newer hold has too do not count: a newer pod of the same name may have
+    them.
+    """
     evidence = ledger.evidence.get(owner.uid)
     if evidence is None:
         return False
@@ -222,11 +252,16 @@ def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 
 
 def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a living pod may be the owner of an ownerless hold.
+    """Whether a living pod may be the owner of a hold whose owner is not known.
 
-    pod-resources never shows an ordinary init container. It shows the pod's other
-    containers once all are served. From then on the pod has this hold confirmed or is
-    not its owner.
+    It may if pod-resources shows the hold's ids for a living pod that has no hold of
+    them. It may also if an unconfirmed pod has a fitting container. The container needs
+    as many chips as the hold has. It is an init container exactly if the hold was given
+    to one. A later reading of pod-resources can prove that the pod is not the owner.
+
+    pod-resources never shows an init container, and shows the other containers once all
+    are served. Until then the pod may still be in admission. No reading then proves
+    anything about the hold of an init container.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -249,15 +284,19 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether the pod of a hold's slot may still be in admission."""
+    """Whether the slot of a hold has a container that still waits for its Allocate.
+
+    If so, the slot's pod may still be in admission.
+    """
     slot = ledger.slots.get(hold.slot)
     return slot is not None and choose_chips.next_need(ledger, slot) is not None
 
 
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether a reading proves that a pod was never given a hold.
+    """Whether a quiet reading after a hold was made proves that `pod` does not own it.
 
-    For a running pod it proves nothing: the kubelet may have forgotten its devices.
+    The kubelet must have known the pod in that reading. For a running pod the reading
+    proves nothing: the kubelet may have forgotten its devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (
@@ -270,7 +309,10 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Tell whether a living pod is shown with ids of a hold that it does not own."""
+    """Whether a living pod is shown with ids of `hold` that no hold of this pod has.
+
+    pod-resources shows the ids. The pod may therefore be the owner of `hold`.
+    """
     for uid, evidence in ledger.evidence.items():
         if not values.is_alive(ledger, uid):
             continue  # its evidence is old
@@ -286,7 +328,7 @@ def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
 
 
 def drop_idle_slots(ledger: Ledger) -> Ledger:
-    """Drop the slots of ended pods that no hold uses."""
+    """Return the ledger without slots of deleted or terminal pods that no hold uses."""
     used = {hold.slot for hold in ledger.holds.values()}
     slots = {
         uid: slot
@@ -297,7 +339,10 @@ def drop_idle_slots(ledger: Ledger) -> Ledger:
 
 
 def _drop_old_evidence(ledger: Ledger) -> Ledger:
-    """Drop evidence and left-over processes of deleted pods without a hold."""
+    """Drop the evidence of pods that are neither in the ledger nor owners of a hold.
+
+    Left-over processes of these pods and of living pods are dropped too.
+    """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None
     }

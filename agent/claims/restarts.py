@@ -1,7 +1,8 @@
-"""Serve running containers that ask for their chips again.
+"""Serve running containers whose device ids the kubelet has lost or never had.
 
-The kubelet has lost their ids, or no plugin had registered when they started. Their
-Allocate comes outside of admission, so they are candidates only after all waiting pods.
+The kubelet never had them if no plugin was registered when the container started. The
+Allocate of such a container comes outside of admission. It is therefore a candidate
+only after all waiting pods.
 """
 
 from dataclasses import replace
@@ -13,10 +14,11 @@ from scheduler_core.node import chips as chip_sets
 
 
 def find_picks(ledger: Ledger, count: int) -> list[Pick]:
-    """Return the running containers that can be asking for their chips again.
+    """Return a `Pick` for each running container that may be asking for `count` chips.
 
     These are containers whose ids the kubelet has lost, and containers that started
-    before any plugin had registered.
+    before any plugin had registered. A container of the first kind gets the chips that
+    it held before. A container of the second kind gets chips of its pod's claim.
     """
     picks = []
     for hold in ledger.holds.values():
@@ -42,7 +44,10 @@ def find_picks(ledger: Ledger, count: int) -> list[Pick]:
 
 
 def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
-    """Return the slot of a lost hold, made from its chips if it is gone; else None."""
+    """Return the slot of a lost hold; if it is gone, a slot with the chips of its pod.
+
+    The result is None if the slot and the pod are both gone.
+    """
     slot = ledger.slots.get(hold.slot)
     pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
     if slot is not None or pod is None:
@@ -51,12 +56,18 @@ def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
 
 
 def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
-    """Return chips for a running container whose ids the kubelet has lost.
+    """Return the chips for a running container whose ids the kubelet has lost.
 
-    If only one container can be asking, and no process is on its chips, it gets its
-    own. If several can, the others still run on their chips. The container then gets
-    chips without any claim. None: the caller may be a pod without a claim, or no
-    container waits.
+    If only one container can be asking, and no process is on its chips, it gets its old
+    chips. If several can ask, all still run on their chips, and the kubelet does not
+    say which one asks. The container then gets chips that no pod claims.
+
+    The result is a text, the reason of the refusal, if there are too few such chips.
+    The result is None if no container waits, or if a pod without a claim may be the
+    caller.
+
+    Args:
+        ids: Device ids of the Allocate.
     """
     picks = find_picks(ledger, len(ids))
     if not picks or _has_claimless_pod(ledger, len(ids)):
@@ -86,7 +97,10 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
 
 
 def _has_claimless_pod(ledger: Ledger, count: int) -> bool:
-    """Tell whether a pod without a claim can be the caller of this Allocate."""
+    """Whether a container of a living pod without slot and holds needs `count` chips.
+
+    Such a pod may be the caller of an Allocate of `count` chips.
+    """
     return any(
         not pod.terminal
         and pod.uid not in ledger.slots

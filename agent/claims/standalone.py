@@ -1,8 +1,9 @@
-"""Choose chips on a node without a scheduler of ours, by the core's rules.
+"""Choose chips on a node without an Ascend scheduler, by the core's rules.
 
-A pod of such a node has a slot without chips. They are chosen when the kubelet asks, on
-the state of that moment. The choice is for the whole pod where possible, else for one
-container. From then on the slot equals one that a scheduler has filled.
+A pod of such a node has a slot without chips. The agent chooses its chips when the
+kubelet asks, from the ledger of that moment. The choice is for the whole pod where
+possible, else for one container. Afterwards the slot equals a slot that a scheduler has
+filled.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ _DIGITS = len("20261121173000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Counts of chips that a pod needs, now and later."""
+    """Chips that a standalone pod has, and numbers of chips that it still needs."""
 
     chips_held: int  #: mask of chips given to the pod before
     count_now: int  #: number of chips that this container still needs
@@ -33,15 +34,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Chips chosen for a container of a standalone pod."""
+    """Chips chosen for one container of a standalone pod and for later containers."""
 
     for_container: int  #: mask of chips for this container
     for_pod: int  #: mask of chips for this container and those after it
 
 
 def make_slot(ledger: Ledger, pod: NpuPod) -> Slot:
-    """Return a slot without chips for a pod; they are chosen at its Allocate.
+    """Return a slot without chips for a standalone pod; Allocate chooses them.
 
+    Its predicate-time orders pods by creation time, then by arrival within a second.
     The kubelet admits pods in about the order of their creation.
     """
     second = int("".join(filter(str.isdecimal, pod.created))[:_DIGITS] or 0)
@@ -61,7 +63,11 @@ def make_slot(ledger: Ledger, pod: NpuPod) -> Slot:
 
 
 def make_ownerless_slot(ledger: Ledger, count: int) -> Slot:
-    """Return a slot for one container whose pod has not been shown yet."""
+    """Return a slot without chips for one container whose pod is not in the ledger yet.
+
+    Args:
+        count: Number of chips that the container needs.
+    """
     need = ContainerNeed(name="", kind=ContainerKind.APP, count=count)
     shape = Shape(resource=ledger.product.resource, needs=((ContainerKind.APP, count),))
     return Slot(
@@ -75,14 +81,13 @@ def make_ownerless_slot(ledger: Ledger, count: int) -> Slot:
 
 
 def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
-    """Return how many chips a container needs now, and its pod later.
+    """Return how many chips the pod of a slot needs now, and how many later.
 
     Args:
-        slot: The slot that serves the container.
-        count: How many chips the container asks for.
-        lasting: Mask of the chips of the pod's lasting containers.
-        reusable: Mask of the chips of its init containers, which the kubelet gives
-            first.
+        count: Number of chips that the container asks for.
+        lasting: Mask of the chips of the pod's app containers and sidecars.
+        reusable: Mask of the chips of the pod's init containers, which the kubelet
+            gives first.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -95,18 +100,15 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
 
 
 def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Plan:
-    """Choose chips for one container, with regard to the containers after it.
+    """Choose chips for a pod's next container, and plan the chips of later containers.
 
     Args:
-        ledger: The state.
-        slot: The slot that serves the container; its planned chips stay if they can.
-        wish: How many chips are needed.
-        domains: Masks of chips to choose from, in this order.
+        slot: The slot that serves the container. Chips planned for it stay if they can.
+        domains: Masks of chips to choose from, the preferred mask first.
 
     Returns:
-        The best choice: legal for the whole pod, else for this container, else any.
-        Both
-        masks are 0 when there are too few chips.
+        The best choice. It is legal for the whole pod, else legal for the container,
+        else any chips. Both masks are 0 when too few chips are free.
     """
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     places = [domain & free for domain in domains]
@@ -117,7 +119,15 @@ def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Pl
 def _plans(
     ledger: Ledger, wish: Wish, planned: int, free: int, places: list[int]
 ) -> Iterator[Plan]:
-    """Yield possible choices, the best first."""
+    """Yield the possible choices of chips for a container, the best first.
+
+    The order: chips planned before, legal sets, any chips close to each other.
+
+    Args:
+        planned: Mask of chips that the slot has, but no container yet.
+        free: Mask of all unclaimed chips.
+        places: Masks of unclaimed chips to choose from, the preferred mask first.
+    """
     if not wish.count_now:
         yield Plan(for_container=0, for_pod=planned)
     if planned.bit_count() == wish.count_now + wish.count_later and not planned & ~free:
@@ -132,7 +142,16 @@ def _plans(
 def _legal_plans(
     ledger: Ledger, wish: Wish, free: int, places: list[int]
 ) -> Iterator[Plan]:
-    """Yield legal choices: for the whole pod, then for the container alone."""
+    """Yield the choices of chips that the product's rules allow, the best first.
+
+    First come chips of one place that are legal for the whole pod. Then come chips that
+    are legal for the container and can be completed from all free chips. Last come
+    chips that are legal for the container alone.
+
+    Args:
+        free: Mask of all unclaimed chips.
+        places: Masks of unclaimed chips to choose from, the preferred mask first.
+    """
     product, chips_held = ledger.product, wish.chips_held
     for place in places:
         for_pod = chip_sets.complete(
@@ -152,7 +171,14 @@ def _legal_plans(
 
 
 def _choose_near(product: Product, domain: int, count: int) -> int:
-    """Return `count` chips of the tightest group that has them, else any."""
+    """Return the mask of the lowest `count` chips of the tightest group.
+
+    The tightest group has the fewest chips in `domain`, but at least `count`. If no
+    group has enough chips, return the lowest chips of `domain`, at most `count`.
+
+    Args:
+        domain: Mask of the chips to choose from.
+    """
     groups = [domain & group for group in product.groups]
     roomy = [group for group in groups if group.bit_count() >= count]
     return _lowest(min(roomy, key=int.bit_count, default=domain), count)
@@ -168,10 +194,10 @@ def _lowest(mask: int, count: int) -> int:
 
 
 def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether a pod's chips lie in more groups than necessary.
+    """Whether a pod's held chips lie in more groups than their number requires.
 
-    False where the product's rules want it so, as for chips that are given out one by
-    one over all cards.
+    False if the product's rules allow these chips. Some rules give out chips one by one
+    over all cards.
     """
     product = ledger.product
     chips = chip_sets.mask_of(

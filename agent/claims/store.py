@@ -1,7 +1,7 @@
-"""The owner of a product line's ledger: applies events and wakes the readers.
+"""Store the ledger of one product line, apply events to it and wake its readers.
 
-A busy reader sees the newest ledger only, not each one before it. All callers run on
-one event loop, so `apply` is atomic without a lock.
+A reader that is busy during several changes sees only the newest ledger. All callers
+run on one event loop, so `apply` is atomic without a lock.
 """
 
 import asyncio
@@ -13,13 +13,12 @@ from agent.claims.values import Ledger
 
 
 class LedgerStore:
-    """The ledger of one product line: one value, its version, many readers."""
+    """The newest ledger of one product line and its version, for many readers."""
 
     def __init__(self, ledger: Ledger, observe: Callable[[Effect], None]) -> None:
-        """Start with a ledger.
+        """Start with a ledger at version 0.
 
         Args:
-            ledger: The first value.
             observe: Called once with each effect (metrics, events); must not block.
         """
         self.ledger = ledger
@@ -28,7 +27,10 @@ class LedgerStore:
         self._changed = asyncio.Event()
 
     def apply(self, event: Event) -> tuple[Effect, ...]:
-        """Apply one event, pass each effect to the observer and return the effects."""
+        """Apply one event to the ledger and return the effects.
+
+        Each effect is also passed to the function `observe` of the constructor.
+        """
         ledger, effects = ledgers.step(self.ledger, event)
         self.replace(ledger)
         for effect in effects:
@@ -36,14 +38,14 @@ class LedgerStore:
         return effects
 
     def replace(self, ledger: Ledger) -> None:
-        """Replace the ledger; wake all readers if the new one differs."""
+        """Store a ledger and wake all readers if it differs from the stored ledger."""
         # compared by value: a pass that changes nothing must not wake every reader
         if ledger is not self.ledger and ledger != self.ledger:
             self.ledger = ledger
             self.wake()
 
     def wake(self) -> None:
-        """Raise the version and wake all readers, even with the ledger unchanged."""
+        """Raise the version and wake all readers, even if the ledger is unchanged."""
         self.version += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,7 +1,7 @@
 """Exchange the chips of two slots, after a pod was served from another pod's slot.
 
 Only slots change here, and the slot to which a hold belongs. The mounted chips stay as
-they are, and the annotations follow.
+they are; the pod annotations are patched afterwards.
 """
 
 from dataclasses import replace
@@ -15,19 +15,21 @@ from scheduler_core.wire.pods import NpuPod
 def exchange(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, replaced_hold: Hold | None
 ) -> Ledger:
-    """Give a pod the slot from which it was served, in exchange for its own.
+    """Exchange the chips of a pod's slot with the slot that the pod was served from.
 
-    The pod of that slot gets this pod's chips instead, if the two have equal shapes. If
-    not, a pod went around the rules: each pod keeps its chips, and missing chips are
-    chosen again at the next Allocate. A pod that reads its annotation has mounted the
-    annotated chips, whatever Allocate answered.
+    If the slots have equal shapes, the slot that `hold` came from gets the chips of the
+    pod's slot. If the shapes differ, a pod has bypassed the pairing rules. Each pod
+    then keeps the chips that it holds. Missing chips of a slot are chosen again at the
+    next Allocate for it.
+
+    A pod that reads its annotation has mounted the annotated chips, whatever Allocate
+    answered. Its hold then gets these chips.
 
     Args:
-        ledger: The state.
-        pod: The owner of `hold`.
-        hold: Given out from another pod's slot.
-        replaced_hold: The previous hold of the same container; its chips are no longer
-            the pod's.
+        pod: Owner of `hold`.
+        hold: Has chips of another pod's slot.
+        replaced_hold: The previous hold of the same container, whose chips the pod no
+            longer has.
     """
     own_slot = ledger.slots.get(pod.uid)
     other_slot = ledger.slots.get(hold.slot)
@@ -70,7 +72,10 @@ def exchange(
 
 
 def _can_exchange_whole(ledger: Ledger, own_slot: Slot, other_slot: Slot) -> bool:
-    """Tell whether two slots are equal and have no hold with a known owner."""
+    """Whether two slots have equal shapes and no hold with a known owner.
+
+    A slot made for a hold of an unknown pod does not qualify as `other_slot`.
+    """
     confirmed = (
         hold
         for slot in (own_slot, other_slot)
@@ -84,7 +89,15 @@ def _can_exchange_whole(ledger: Ledger, own_slot: Slot, other_slot: Slot) -> boo
 def _copy_slot(
     ledger: Ledger, pod: NpuPod, hold: Hold, other_slot: Slot | None
 ) -> Ledger:
-    """Serve a pod without a claim by copying the slot, if it has the pod's shape."""
+    """Give a pod without a slot a copy of the slot that served it.
+
+    All holds of the copied slot move to the pod's slot. If the shapes of pod and slot
+    differ, only `hold` moves.
+
+    Args:
+        hold: The pod's confirmed hold.
+        other_slot: The slot that `hold` has chips of; None if it is gone.
+    """
     if (
         other_slot is None
         or other_slot.shape != pod.shape
@@ -100,7 +113,16 @@ def _copy_slot(
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
-    """Give a pod all that was given out from the slot of a deleted pod."""
+    """Give a pod's slot the holds that have chips of a deleted pod's slot.
+
+    The moved holds are `confirmed` and the newest ownerless holds that fit the pod's
+    containers. Holds of the pod's own slot move to the deleted pod's slot instead. The
+    slot's chips become the held chips, filled up with chips that the slot had before.
+
+    Args:
+        own_slot: The slot of the pod.
+        confirmed: The pod's confirmed hold; its slot belonged to the deleted pod.
+    """
     newest_holds = {
         hold.need: hold for hold in values.holds_of_slot(ledger, confirmed.slot)
     }
@@ -128,9 +150,9 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
 
 
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of chips given out from a slot, at most as many as it has.
+    """Return the mask of chips given out from a slot, at most as many as the slot has.
 
-    If there are more, only the chips of lasting containers count.
+    If there are more, only the chips of app containers and sidecars count.
     """
     newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
     lasting = everything = 0
@@ -145,7 +167,11 @@ def chips_given_from(ledger: Ledger, slot: Slot) -> int:
 
 
 def _has_count_of(slot: Slot, hold: Hold) -> bool:
-    """Tell whether a hold has the count of the same container of another slot."""
+    """Whether a hold has as many ids as the container at index `hold.need` needs.
+
+    Args:
+        slot: Has the container; the hold may have chips of another slot.
+    """
     return (
         hold.need < len(slot.needs)
         and len(hold.kubelet_ids) == slot.needs[hold.need].count
@@ -155,7 +181,17 @@ def _has_count_of(slot: Slot, hold: Hold) -> bool:
 def _chips_given_up(
     ledger: Ledger, own_slot: Slot, hold: Hold, replaced_hold: Hold | None
 ) -> int:
-    """Return the mask of chips that a slot gives up for one container's new chips."""
+    """Return the mask of chips that a pod's slot gives up for the chips of `hold`.
+
+    They are the chips of the container's previous hold. Without a previous hold, they
+    are chips of `own_slot` that no hold with a known owner has. Chips without any hold
+    come first. There are at most as many as `hold` has.
+
+    Args:
+        own_slot: The slot of the pod.
+        hold: The hold of the container, from another slot.
+        replaced_hold: The previous hold of the same container.
+    """
     if replaced_hold is not None:
         return chip_sets.mask_of(replaced_hold.chips)
     confirmed_chips = open_chips = 0
@@ -175,7 +211,17 @@ def _chips_given_up(
 def _exchange_one_container(
     ledger: Ledger, hold: Hold, own_slot: Slot, given_up: int
 ) -> Ledger:
-    """Exchange the chips of one container only: with an equal slot, or with none."""
+    """Move one hold to a pod's slot, in exchange for as many chips of this slot.
+
+    The slot that `hold` came from gets the chips if it has an equal shape. If not, or
+    if it is gone, the chips become unclaimed. If the chips of the two sides do not
+    match in number, only the hold moves.
+
+    Args:
+        hold: The pod's confirmed hold, with chips of another slot.
+        own_slot: The slot of the pod.
+        given_up: Mask of the chips that `own_slot` gives up.
+    """
     other_slot = ledger.slots.get(hold.slot)
     given_chips = chip_sets.mask_of(hold.chips)
     fits = (

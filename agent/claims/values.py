@@ -1,4 +1,4 @@
-"""State of the ledger: pods, the slots of chips they claim, and holds.
+"""Values of a ledger: pods, the slots of chips that they claim, and holds.
 
 A *slot* is the set of chips from which one pod of this node is served: the chips of its
 claim. Two pods of equal shape can be served from each other's slots. They then exchange
@@ -25,7 +25,7 @@ _FRESH = "fresh-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The container that pod-resources named as the owner of a hold."""
+    """The container that owns a hold: pod-resources showed the hold's ids for it."""
 
     uid: str
     namespace: str
@@ -35,7 +35,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """The chips from which a pod is served, and the pod's containers."""
+    """The chips from which one pod is served, and its containers that need chips."""
 
     uid: str  #: of the pod, or made by `make_fresh_uid`
     shape: Shape
@@ -48,7 +48,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """The chips that one Allocate gave to one container."""
+    """The chips and device ids that one Allocate gave to one container."""
 
     sequence: int  #: strictly increasing per node
     kubelet_ids: tuple[str, ...]
@@ -75,7 +75,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The last answer of pod-resources about one pod."""
+    """The newest answer of pod-resources about one pod, and when it was read."""
 
     #: {container: its device ids}; None: the kubelet does not know the pod
     containers: Mapping[str, frozenset[str]] | None
@@ -86,7 +86,7 @@ class Evidence:
 
     @property
     def ids(self) -> frozenset[str]:
-        """All device ids that pod-resources showed for the pod."""
+        """All device ids that pod-resources showed for the pod's containers."""
         return frozenset[str]().union(*(self.containers or {}).values())
 
 
@@ -94,9 +94,10 @@ class Evidence:
 class Ledger:
     """Pods, slots and holds of one product line: which container has which chips.
 
-    Source of truth of each part. Pods and slots: the API server. Holds: our own answers
-    to Allocate, kept in the journal. Evidence: pod-resources. Unhealthy and busy: the
-    driver. Stray processes: the kernel.
+    Each part has one source of truth. Pods and slots come from the API server. Holds
+    come from the agent's answers to Allocate, kept in the journal. Evidence comes from
+    pod-resources. Unhealthy and busy chips come from the driver. Stray processes come
+    from the kernel.
     """
 
     product: Product
@@ -128,23 +129,29 @@ class Ledger:
 
 
 def is_alive(ledger: Ledger, uid: str) -> bool:
-    """Tell whether a pod exists at the API server and has not ended."""
+    """Whether the ledger has this pod and the pod is neither Failed nor Succeeded."""
     pod = ledger.pods.get(uid)
     return pod is not None and not pod.terminal
 
 
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether the kubelet is known to have this very pod, not only its name."""
+    """Whether the kubelet has admitted the pod with this uid, not an older namesake.
+
+    The proof is the pod's status, its phase Running, or the kubelet's list of pods.
+    """
     return pod.admitted or pod.phase == "Running" or pod.uid in ledger.kubelet_only
 
 
 def holds_of_slot(ledger: Ledger, slot_uid: str) -> tuple[Hold, ...]:
-    """Return the holds taken from one slot, oldest first."""
+    """Return the holds whose chips come from the slot with this uid, oldest first."""
     return tuple(hold for hold in ledger.holds.values() if hold.slot == slot_uid)
 
 
 def holds_by_slot(ledger: Ledger) -> Mapping[str, tuple[Hold, ...]]:
-    """Return {slot uid: its holds, oldest first}, without slots that have none."""
+    """Return {slot uid: holds with chips from this slot, oldest first}.
+
+    Slots without a hold are left out.
+    """
     holds_by_uid: dict[str, list[Hold]] = {}
     for hold in ledger.holds.values():
         holds_by_uid.setdefault(hold.slot, []).append(hold)
@@ -152,12 +159,11 @@ def holds_by_slot(ledger: Ledger) -> Mapping[str, tuple[Hold, ...]]:
 
 
 def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
-    """Return the holds whose known owner is a container of one pod, oldest first.
+    """Return the holds whose known owner is a container of the pod, oldest first.
 
     Cost:
-        O(holds) for the first pod of a ledger, O(1) for the others. It is called for
-        every
-        pod after every event, and a node may have sixty pods.
+        O(holds) for the first pod of a ledger, O(1) for each further pod. It is called
+        for every pod after every event, and a node may have sixty pods.
     """
     if ledger.holds and not ledger.holds_by_pod:
         holds_by_uid: dict[str, list[Hold]] = {
@@ -173,7 +179,7 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
 
 
 def held_chips(ledger: Ledger) -> int:
-    """Return the mask of all chips that were given out and not released."""
+    """Return the mask of the chips of all holds, with those that may be mounted."""
     mask = 0
     for hold in ledger.holds.values():
         mask |= hold.mask
@@ -183,9 +189,11 @@ def held_chips(ledger: Ledger) -> int:
 def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process that belongs to no living pod.
 
-    A chip of a deleted pod is not free before its last process has ended (seed 004,
-    "Concurrency Considerations", 2). That is a process that the driver sees, or a
-    process of the pod, which may open the chip again.
+    A chip of a deleted pod is free only when its last process has ended (seed 004,
+    "Concurrency Considerations", 2). Two kinds of processes count. The driver sees a
+    process on the chip. Or the kernel shows a process of the deleted pod, which may
+    open the chip again. Chips of a hold without a known owner are left out: a living
+    pod may own the hold.
     """
     explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():
@@ -199,12 +207,13 @@ def releasing_chips(ledger: Ledger) -> int:
 
 
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
-    """Return a slot with the chips held by a pod whose claim was consumed long ago.
+    """Return a slot with the chips of a pod's holds, marked as served.
+
+    For a pod that was served before this agent started: its slot is not in the ledger.
 
     Args:
-        ledger: The state.
-        pod: Served before this agent started.
-        also: Holds of the pod that are no longer in the ledger.
+        also: Holds whose chips the slot gets too, though the ledger no longer counts
+            them as the pod's.
     """
     holds = (*holds_of_pod(ledger, pod.uid), *also)
     return Slot(
@@ -217,22 +226,33 @@ def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
 
 
 def make_fresh_uid(sequence: int) -> str:
-    """Return the uid of a slot made for one hold whose pod is unknown."""
+    """Return the uid of the slot made for one hold whose pod is unknown.
+
+    Args:
+        sequence: Sequence of the hold.
+    """
     return f"{_FRESH}{sequence}"
 
 
 def is_fresh(slot: Slot) -> bool:
-    """Tell whether a slot was made for one hold whose pod is unknown."""
+    """Whether a slot was made for a single hold whose pod was unknown at Allocate."""
     return slot.uid.startswith(_FRESH)
 
 
 def is_init(slot: Slot, need: int) -> bool:
-    """Tell whether container `need` of a slot is an ordinary init container."""
+    """Whether container number `need` of a slot is an init container but no sidecar.
+
+    Args:
+        need: Index into `slot.needs`.
+    """
     return slot.needs[need].kind is ContainerKind.INIT
 
 
 def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
-    """Tell whether pod-resources has named all lasting containers of a pod."""
+    """Whether every app container and sidecar of a pod owns a hold that is not lost.
+
+    Init containers do not count: pod-resources never shows them.
+    """
     holds = holds_of_pod(ledger, pod.uid)
     names = {hold.owner.container for hold in holds if hold.owner and not hold.lost}
     return all(
@@ -241,21 +261,26 @@ def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
 
 
 def put_hold(ledger: Ledger, hold: Hold) -> Ledger:
-    """Return the ledger with a hold in place of the one with its sequence."""
+    """Return the ledger with `hold` in place of any hold with the same sequence."""
     return replace(ledger, holds={**ledger.holds, hold.sequence: hold})
 
 
 def make_owner(pod: NpuPod, container: str) -> Owner:
-    """Return a container of a pod as the owner of a hold."""
+    """Return the `Owner` value for the container of a pod.
+
+    Args:
+        container: Name of the container.
+    """
     return Owner(
         uid=pod.uid, namespace=pod.namespace, pod=pod.name, container=container
     )
 
 
 def is_of_gone_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Tell whether the owner of a hold is a deleted pod with the name of `pod`.
+    """Whether the owner of `hold` is a deleted pod with the same name as `pod`.
 
-    A new pod can have the name before the watch reports the deletion of the old one.
+    A new pod can have the name before the pod watch reports the deletion of the old
+    pod.
     """
     owner = hold.owner
     return (

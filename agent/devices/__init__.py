@@ -1,9 +1,9 @@
-"""Read the hardware of a node, through one of several drivers.
+"""Read the chips of a node, through one of several drivers.
 
-Here: the values of a reading (`reading`), the contract of every driver (`driver`), the
-drivers themselves (`dcmi`, `simulated`), the choice between them (`detect`), and the
-task that asks the driver in turn without waiting too long (`poller`). Also processes,
-which the kernel is asked for (`processes`).
+Here: the values of a reading (`reading`), the contract of every driver (`driver`), and
+the drivers themselves (`dcmi`, `simulated`). Also the choice between them (`detect`),
+and the task that calls the chosen driver with a deadline (`poller`). Also what the
+kernel shows of processes (`processes`).
 
 Not here: the health of a chip (`agent.health`), and which pod has which chip
 (`agent.claims`).

@@ -11,24 +11,24 @@ from scheduler_core.products.table import GroupKind, Product
 
 
 class UnknownMachineError(ValueError):
-    """No row of the product table fits these chips."""
+    """No row of the product table fits the chips of a server."""
 
 
 def fit_row(key: str, highest: int, others: int = 0) -> Product:
-    """Return a row of the table, cut to the chips of this server where it is a limit.
+    """Return a row of the product table, reduced to the chips that this server has.
 
-    Servers of cards have as many chips as somebody has installed. Their row gives the
-    most possible, and the kubelet must not be told of more chips than there are. It
-    must not be told of ids of another product line either: each id of a server is one
-    chip's.
+    Servers of cards have as many chips as were installed, and their row gives the most
+    possible. The kubelet must not get more chips than there are. It must not get ids of
+    another product line either: each id of a server belongs to one chip. Rows of other
+    servers keep their number of chips.
 
     Args:
         key: Key of the row.
-        highest: The highest physical id that was seen.
-        others: Mask of the ids of the server's other product lines.
+        highest: The highest physical id among the chips of this product line.
+        others: Mask of the ids that are not chips of this product line.
 
     Raises:
-        UnknownMachineError: There is no such row, or it has no such chip.
+        UnknownMachineError: No row has this key, or the row has no chip `highest`.
     """
     return _fit_row_cached(key, highest, others)
 
@@ -59,7 +59,7 @@ def _fit_row_cached(key: str, highest: int, others: int) -> Product:
 
 
 def order_rows(rows: Iterable[Product]) -> tuple[Product, ...]:
-    """Return the rows of one server: most chips first, then by resource."""
+    """Return the rows of one server, ordered by most chips, then by resource name."""
     return tuple(
         sorted(rows, key=lambda row: (-row.all_chips.bit_count(), row.resource))
     )

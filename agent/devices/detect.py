@@ -16,7 +16,7 @@ KINDS = (AUTO, DCMI, SIMULATED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSettings:
-    """Settings of the driver, as given on the command line."""
+    """Settings of the command line that choose and configure the driver."""
 
     #: One of KINDS.
     kind: str
@@ -34,7 +34,7 @@ class DriverSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The chosen driver, its kind, and the reason for the choice."""
+    """The chosen driver, with its kind and the reason for the choice."""
 
     driver: Driver
     kind: str
@@ -47,12 +47,15 @@ def choose_driver(
     wall_ms: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> Choice:
-    """Return the requested driver; for `auto` libdcmi if it is installed.
+    """Make the driver of the kind that `settings` name.
+
+    For `auto` that is libdcmi if `settings` give its path or a search finds it.
+    Otherwise it is the simulated driver.
 
     Args:
-        settings: Settings of the driver.
         wall_ms: Returns Unix milliseconds now.
-        environment: Environment variables of the agent: where libraries are searched.
+        environment: Environment variables of the agent. LD_LIBRARY_PATH names folders
+            where libdcmi is searched.
     """
     library = settings.library or find_library.locate(environment)
     if settings.kind == SIMULATED or (settings.kind == AUTO and library is None):

@@ -3,7 +3,8 @@
     DriverError              the driver did not answer, or its answer made no sense
     └── DriverFileError      the file of a simulated driver is unusable
 
-A driver without an answer raises; it never leaves out what it knows.
+A driver that gets no answer at all raises `DriverError`. It does not return a reading
+without chips instead.
 """
 
 from dataclasses import dataclass
@@ -13,24 +14,25 @@ from agent.devices.reading import Reading
 
 
 class Driver(Protocol):
-    """A source of readings of the node's chips."""
+    """Reader of the node's chips: libdcmi or a simulated machine."""
 
     async def read(self) -> Reading:
-        """Return a reading of the chips, without blocking the event loop.
+        """Return a reading of the node's chips, without blocking the event loop.
 
         Raises:
-            DriverError: The hardware or its description cannot be read now.
+            DriverError: The chips, or the file that describes them, cannot be read now.
         """
         ...  # the body of a protocol method
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait until there may be a new reading, at most `within_s`.
+        """Wait up to `within_s` until `read` may return a changed reading.
 
         Args:
             within_s: Longest wait. Unit: seconds, above 0.
 
         Returns:
-            Whether there may be a new reading; else nothing has changed since the last.
+            True if the chips may have changed since the latest `read`. False if they
+            have not.
         """
         ...  # the body of a protocol method
 
@@ -40,12 +42,12 @@ class Driver(Protocol):
 
 
 class DriverError(Exception):
-    """The driver did not answer, or its answer made no sense."""
+    """The driver did not answer, or the driver's answer made no sense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One error in a document, with its place."""
+    """One error in a document: its place, the expected content, the content found."""
 
     #: Path inside the document ("faults[1].chip"); "" for the document itself.
     at: str
@@ -53,16 +55,16 @@ class Flaw:
     found: str
 
     def __str__(self) -> str:
-        """Return one line: place, expected and found content."""
+        """Return one line with the place, the expected and the found content."""
         where = f"{self.at}: " if self.at else ""
         return f"{where}expected {self.expected}, found {self.found}"
 
 
 class DriverFileError(DriverError):
-    """The file of a simulated driver cannot be used; every reason at once."""
+    """The file of a simulated driver is unusable; `flaws` has every reason."""
 
     def __init__(self, path: str, flaws: tuple[Flaw, ...]) -> None:
-        """Keep the facts; the text is made from them."""
+        """Store path and flaws, and make the message of the exception from them."""
         self.path = path
         self.flaws = flaws
         super().__init__(f"{path}: " + "; ".join(str(flaw) for flaw in flaws))

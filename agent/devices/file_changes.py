@@ -1,9 +1,8 @@
-"""Wait until a file may have been edited, with notice from the kernel (inotify).
+"""Wait until a file may have been edited; the kernel reports edits through inotify.
 
 inotify reports what this kernel does to a file. It does not report what another machine
 does to a file on a shared network volume. A node can also have run out of inotify
-watches. So its notice is never the only sign: the waiting thread also checks the file
-at intervals.
+watches. So inotify is never the only sign: callers also check the file at intervals.
 """
 
 import ctypes
@@ -20,16 +19,16 @@ _READ_BYTES = 1 << 14
 
 
 class FileWatch:
-    """The descriptors with which one thread waits for edits of a file.
+    """Descriptors of inotify and `stop`, for a thread that waits for edits of a file.
 
     Only that thread calls `arm` and `wait`; any thread may call `stop`.
     """
 
     def __init__(self, path: Path) -> None:
-        """Request nothing from the kernel yet.
+        """Open the descriptors; nothing is watched until `arm`.
 
         Args:
-            path: The file. It may be absent, a link, or replaced by renaming.
+            path: The file to watch. It may be absent, a link, or replaced by renaming.
         """
         self._watched_paths = [os.fsencode(path.parent), os.fsencode(path)]
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -41,16 +40,18 @@ class FileWatch:
             self._poll.register(self._notifier, select.POLLIN)
 
     def __del__(self) -> None:
-        """Close the descriptors."""
+        """Close the descriptors of inotify and of `stop`."""
         for descriptor in (self._stop_event, self._notifier):
             if descriptor >= 0:
                 os.close(descriptor)
 
     def arm(self) -> bool:
-        """Let edits from now on end a `wait`; return whether they will.
+        """Watch the file and its folder, so that an edit from now on ends `wait`.
 
-        Folder and file are both watched: the folder shows a rename into place, the file
-        a write through a link.
+        The folder shows a rename into place; the file shows a write through a link.
+
+        Returns:
+            Whether the kernel watches both.
         """
         if self._notifier < 0:
             return False
@@ -63,12 +64,16 @@ class FileWatch:
         return all(watch >= 0 for watch in watches)
 
     def wait(self, for_s: float) -> bool:
-        """Wait for an edit, at most `for_s` seconds; return False once stopped."""
+        """Wait for an edit of the file, at most `for_s` seconds.
+
+        Returns:
+            False if `stop` was called; otherwise True, with or without an edit.
+        """
         ready = [descriptor for descriptor, _ in self._poll.poll(for_s * 1000)]
         if self._notifier in ready:
             os.read(self._notifier, _READ_BYTES)
         return self._stop_event not in ready
 
     def stop(self) -> None:
-        """End every `wait`, now and later."""
+        """Make a running `wait` and all later ones return False at once."""
         os.eventfd_write(self._stop_event, 1)

@@ -1,8 +1,8 @@
 """Poll a driver, with a deadline and at most one call at a time.
 
-A driver call can hang, and nothing can end it. A call that misses its deadline is left
-running. The last observation is then marked as stale, and the driver is not called
-again until that call has returned.
+A driver call can hang, and nothing can end it. A call that misses the deadline is left
+running. The latest reading is then marked as stale, and the driver is not called again
+until that call has returned.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ CALM_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The last known state of the hardware."""
+    """The latest good reading of a driver, its time, and the problem since then."""
 
     #: The last good reading; None before the first.
     reading: Reading | None = None
@@ -35,23 +35,27 @@ class Observation:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the hardware may have changed since `reading`."""
+        """Whether the whole of `reading` is old because of `problem`.
+
+        False if there is no problem, or if the problem concerns single chips only.
+        """
         return bool(self.problem) and not self.is_partial
 
 
 class Poller:
-    """The only caller of a driver; owns the call in flight."""
+    """The only caller of one driver, with the call of `Driver.read` in flight."""
 
     def __init__(self, driver: Driver, *, poll_s: float, deadline_s: float) -> None:
-        """Call nothing until `run` or `poll`.
+        """Store the driver; only `run` and `poll` call it.
 
         Args:
             driver: The driver to poll.
-            poll_s: Longest pause between two polls while a change is expected.
-                Otherwise the pause is `CALM_S`, if it is longer, on the beat of all
-                that poll each second. Unit: seconds, above 0.
-            deadline_s: Longest duration of a poll before its observation is stale.
-                Unit: seconds, above 0.
+            poll_s: Longest pause between two polls while a change is expected. While
+                none is expected, the pause is the longer of `poll_s` and `CALM_S`. A
+                pause of `CALM_S` ends together with those of all tasks that run each
+                second. Unit: seconds, above 0.
+            deadline_s: Longest wait for one call of the driver, before the latest
+                reading is marked as stale. Unit: seconds, above 0.
         """
         self._driver = driver
         self._poll_s = poll_s
@@ -61,13 +65,14 @@ class Poller:
         self._last_observation = Observation()
 
     async def run(self, deliver: Callable[[Observation], bool]) -> None:
-        """Poll for ever and deliver each observation, changed or not.
+        """Poll the driver for ever and pass each observation to `deliver`.
 
-        Unchanged ones matter too: a chip recovers as time passes.
+        Unchanged observations are passed too: a chip can recover just because time
+        passes.
 
         Args:
-            deliver: Takes each observation; returns whether it needs another one soon,
-                even without a change.
+            deliver: Takes an observation. Returns whether it needs the next one within
+                `poll_s`, even if the chips do not change.
         """
         try:
             observation = await self.poll()
@@ -84,14 +89,22 @@ class Poller:
         )
 
     async def _next_observation(self, within_s: float) -> Observation:
-        """Poll if the driver has news; else return the last observation, dated now."""
+        """Wait for news of the driver, at most `within_s`, and return an observation.
+
+        The driver is polled if it has news or the latest observation has a problem.
+        Otherwise the latest observation is returned with the present time.
+        """
         has_news = await self._driver.wait_for_news(within_s)
         if has_news or self._last_observation.problem:
             return await self.poll()
         return replace(self._last_observation, read_at=clock.loop_s(), took_s=None)
 
     async def poll(self) -> Observation:
-        """Poll once; return after the deadline at the latest."""
+        """Call the driver and return an observation, after `deadline_s` at the latest.
+
+        If an earlier call is still in flight, wait for that call instead. If there is
+        no new reading, the observation has the latest one and the problem.
+        """
         if self._call is None:
             self._called_at = clock.loop_s()
         call = self._call or asyncio.create_task(self._driver.read())

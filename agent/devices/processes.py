@@ -1,11 +1,11 @@
-"""Ask the kernel for the names of processes, and for processes left by deleted pods.
+"""Read from /proc the names of processes, and which processes pods have.
 
 Only files that every process may read are used, so no capability is necessary. But a
-container sees the host's processes only with the host's numbers (`hostPID`). A process
-that is not seen is reported as unknown, or not at all.
+container sees the host's processes only with `hostPID`. A process that is not seen is
+reported as unknown, or not at all.
 
 A process that hangs in a driver can block the reader of its arguments too. So a thread
-asks, and the caller waits for at most a deadline.
+reads, and the caller waits for that thread at most until a deadline.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _GROUP = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """A process on a chip, with name and user if known."""
+    """Pid, program name and user id of a process on a chip."""
 
     pid: int
     #: "" when unknown
@@ -44,21 +44,21 @@ class Occupant:
     user: int | None = None
 
     def __str__(self) -> str:
-        """Return the text for people: `4711 (python3, uid 1000)`."""
+        """Return the text for people, like `4711 (python3, uid 1000)`."""
         facts = [self.name] if self.name else []
         facts += [] if self.user is None else [f"uid {self.user}"]
         return f"{self.pid} ({', '.join(facts)})" if facts else str(self.pid)
 
 
 class Processes:
-    """The thread that asks the kernel, and its call in flight."""
+    """Thread that reads processes from the kernel, with the call that it is running."""
 
     def __init__(self, proc: Path = PROC, *, deadline_s: float = DEADLINE_S) -> None:
-        """Ask nothing yet.
+        """Read nothing yet.
 
         Args:
-            proc: Where the kernel shows groups of processes.
-            deadline_s: Longest wait for an answer. Unit: seconds.
+            proc: Folder where the kernel shows the cgroups of processes.
+            deadline_s: Longest wait for a result of the thread. Unit: seconds.
         """
         self._proc = proc
         self._deadline_s = deadline_s
@@ -66,25 +66,32 @@ class Processes:
         self._last: asyncio.Future[Any] | None = None
 
     async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
-        """Return {pid: name and user}; an unknown process has its pid only."""
+        """Return {pid: `Occupant` with the name and user of the process}.
+
+        Name and user are missing for a process that is not seen. They are missing for
+        every process if the thread does not answer in time.
+        """
         occupants = await self._call(_describe, tuple(pids))
         return {pid: Occupant(pid=pid) for pid in pids} | (occupants or {})
 
     async def pids_of_pods(
         self, uids: Collection[str]
     ) -> Mapping[str, tuple[int, ...]]:
-        """Return the processes in the groups of these pods.
+        """Return the pids of the processes in the cgroups of these pods.
 
         Returns:
-            {uid: pids, the lowest first}, without pods that have none. Without an
-            answer in time
-            it has every pod with no pids: each may have some.
+            {UID of a pod: the lowest 8 of its pids, ascending}, without pods that have
+            no process. If the thread does not answer in time, every pod with an empty
+            tuple, because each may have processes.
         """
         pids_by_uid = await self._call(_find_pids, self._proc, frozenset(uids))
         return dict.fromkeys(uids, ()) if pids_by_uid is None else pids_by_uid
 
     async def _call(self, function: Callable[..., T], *args: object) -> T | None:
-        """Call a function in the thread; None if the thread hangs or is too slow."""
+        """Run a function in the thread and return its result; None after `deadline_s`.
+
+        The thread first finishes the call before this one, within the same deadline.
+        """
         until = clock.loop_s() + self._deadline_s
         if self._last is not None and not await _is_done(self._last, until):
             return None
@@ -124,7 +131,7 @@ def _find_pids(proc: Path, uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _iterate_groups(proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield (pid, pod uid) of each process in a pod's group."""
+    """Yield (pid, UID of the pod) for each process in the cgroup of a pod."""
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue

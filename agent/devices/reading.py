@@ -1,4 +1,4 @@
-"""The values of one reading of the node's hardware.
+"""The values of one reading of the node's chips.
 
 A `Reading` is a fact without a verdict: which chips answered, their faults, and the
 processes on them. `agent.health.conditions` turns faults into conditions. Two readings
@@ -13,9 +13,9 @@ from scheduler_core.products.table import Product
 
 
 class Level(Enum):
-    """Level of a fault, from none to worst in the members' order.
+    """Level of a fault; members ascend from `NORMAL` (no fault) to the worst.
 
-    The values are the wire names of MindCluster's fault configuration.
+    The values are the names of the levels in MindCluster's fault configuration.
     """
 
     NORMAL = "NormalNPU"
@@ -37,7 +37,7 @@ _RANK = {level: rank for rank, level in enumerate(Level)}
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """Return the worst of some levels; `Level.NORMAL` for none."""
+    """Return the worst of these levels; `Level.NORMAL` if there are none."""
     return max(levels, key=_RANK.__getitem__, default=Level.NORMAL)
 
 
@@ -60,13 +60,13 @@ class ChipFault:
 
     @property
     def seriousness(self) -> Level:
-        """The level, or `UNKNOWN_LEVEL` for a fault without one."""
+        """Level of this fault; `UNKNOWN_LEVEL` if the fault has none."""
         return UNKNOWN_LEVEL if self.level is None else self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchFault:
-    """One fault of a switch of a SuperPoD node, in the reference's terms."""
+    """One fault of a switch inside a SuperPoD node, in MindCluster's terms."""
 
     #: As the fault configuration writes it: `[0x08520003,na,L2,na]`.
     code: str
@@ -85,7 +85,7 @@ class SwitchFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process that uses a chip."""
+    """One process that uses one chip."""
 
     chip: int
     pid: int
@@ -97,7 +97,7 @@ UNKNOWN = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipDetails:
-    """Numbers, address and memory of a chip."""
+    """Ids, network address and memory size of one chip."""
 
     chip: int
     #: The driver's own order.
@@ -112,7 +112,10 @@ class ChipDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevice:
-    """A part of a chip, created before the agent started: a device to the kubelet."""
+    """A part of a chip that the agent offers to the kubelet as a device.
+
+    It was created before the agent started; the agent creates none.
+    """
 
     #: Physical id of its chip.
     chip: int
@@ -124,7 +127,11 @@ class VirtualDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A chip that one reading could not read completely; the rest is older."""
+    """A chip that the driver could not read completely, with the reason.
+
+    The reading has values of an earlier reading in place of the missing ones. A chip
+    that was never read is absent from `Reading.chips`.
+    """
 
     chip: int
     #: The failed call and its error, for people.
@@ -133,7 +140,11 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of the hardware: chips of one product line, and other lines."""
+    """State of the chips of one product line at one time.
+
+    A node's reading also has the readings of all further product lines in
+    `other_lines`.
+    """
 
     product: Product
     #: Model of the chips as the driver names it ("910A"); "" when unknown.
@@ -176,16 +187,16 @@ class Reading:
 
     @property
     def lines(self) -> tuple["Reading", ...]:
-        """Readings of all product lines: this one first, then the others."""
+        """Readings of all product lines of the node: this one, then `other_lines`."""
         return (
             replace(self, other_lines=()) if self.other_lines else self,
             *self.other_lines,
         )
 
     def faults_of(self, chip: int) -> tuple[ChipFault, ...]:
-        """Return the faults of one chip, in the order of the report."""
+        """Return the faults of one chip, in the order in which the driver gave them."""
         return tuple(fault for fault in self.faults if fault.chip == chip)
 
     def pids_of(self, chip: int) -> tuple[int, ...]:
-        """Return the processes on one chip, ascending."""
+        """Return the pids of the processes on one chip, ascending."""
         return tuple(process.pid for process in self.processes if process.chip == chip)

@@ -1,10 +1,11 @@
 """Decide the health of each chip: from fault codes to levels to a condition over time.
 
 Pure functions and state machines over readings of the driver. Here: the built-in levels
-of fault codes (`codes`, `levels`), the cluster's own (`fault_config`, from the
-ConfigMap `mindx-dl-fault-config`), upgrades of codes that return or stay (`rules`,
-`escalation`), chips separated by name (`separation`), faults of switches (`switches`).
-A new code goes into `codes` (the data); `levels` looks levels up.
+of fault codes (`codes`, `levels`). The cluster's own levels, from the ConfigMap
+`mindx-dl-fault-config` (`fault_config`). Upgrades of faults that return or stay
+(`rules`, `escalation`). Chips separated by name (`separation`). Faults of switches
+(`switches`). A new code is added to `codes`, which has the data; `levels` finds the
+level of a code.
 
 Not here: reading the driver (`agent.devices`), watching the ConfigMap and calling these
 machines in turn (`agent.monitor`), publishing the result (`agent.report`).

@@ -1,7 +1,7 @@
-"""Built-in levels of fault codes, for a cluster without its own lists.
+"""Built-in levels of fault codes, for a cluster without lists of its own.
 
-Each level has an entry of codes in hexadecimal. `8F180200-19` stands for all codes from
-8F180200 to 8F180219. A code in two entries has the worse level (A2301001).
+`_LISTED` has the hexadecimal codes of each level. `8F180200-19` stands for all codes
+from 8F180200 to 8F180219. A code under two levels has the worse level (A2301001).
 
 Source: MindCluster's device plugin, `build/faultCode.json` (at 22bb3d98).
 """
@@ -94,12 +94,15 @@ _LISTED: Mapping[Level, str] = {
 
 
 def codes_by_level() -> Mapping[Level, tuple[str, ...]]:
-    """Return {level: its codes}, as the source spells them."""
+    """Return {level: fault codes that have it by default}, spelled as in the source."""
     return {level: tuple(_codes(text)) for level, text in _LISTED.items()}
 
 
 def canonical(code: str) -> str:
-    """Return a code without leading zeros: `020001002` and `20001002` are one code."""
+    """Return a fault code in upper case and without leading zeros.
+
+    `020001002` and `20001002` are the same code.
+    """
     return code.upper().lstrip("0")
 
 

@@ -1,16 +1,16 @@
 """Condition of each chip over time: a pure state machine over readings of the driver.
 
-A chip is in one of four conditions. A reading gives each chip a finding, a table gives
-the condition that follows, and each condition has a way back:
+A chip is in one of four conditions. A reading gives each chip a finding. A table gives
+the condition that follows, and a chip can leave each condition:
 
     HEALTHY            in service
     UNHEALTHY          a fault takes it out of service, or it does not answer
     NETWORK_UNHEALTHY  in service, but its parameter-plane network has a fault
-    RECOVERING         its faults are gone, but not yet for the hold-off
+    RECOVERING         its faults have ended, but less than the hold-off ago
 
-The hold-off keeps a flapping fault from offering a chip again and again. A network
-fault clears without RECOVERING: the chip was in service all along, and taking it out
-would only do harm.
+The hold-off is a time (`ReadingTaken.recover_s`). It keeps a chip with a flapping fault
+from being offered again and again. After a network fault there is no RECOVERING. The
+chip was in service all along, and taking it out would only do harm.
 
 Source: MindCluster's device plugin, `pkg/common/fault_code.go` (at 22bb3d98).
 """
@@ -26,7 +26,7 @@ from scheduler_core.node import chips as chip_sets
 
 
 class Condition(Enum):
-    """Condition of a chip; the values are shown to people and metrics."""
+    """Condition of a chip; the values are shown to people."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -35,9 +35,9 @@ class Condition(Enum):
 
 
 class Finding(Enum):
-    """Result of one reading for one chip.
+    """Result of one reading of the driver for one chip.
 
-    STEADY: every reading of the whole hold-off had this result.
+    The members with STEADY mean that all readings during the hold-off had this result.
     """
 
     FAULTY = "faulty"
@@ -48,7 +48,7 @@ class Finding(Enum):
 
 
 class Tolerance(Enum):
-    """Whether a chip with a fault of a level stays in service."""
+    """When a chip stays in service despite a fault, given the level of the fault."""
 
     ALWAYS = "always"
     IN_USE = "while a pod uses it"
@@ -122,7 +122,7 @@ VANISHED = "vanished"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipHealth:
-    """Condition of one chip, and the finding of the last reading."""
+    """Condition of one chip, and the finding of the latest reading with its reason."""
 
     condition: Condition = Condition.HEALTHY
     finding: Finding = Finding.CLEAR
@@ -134,13 +134,13 @@ class ChipHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Health of all chips of the product; no chip is ever dropped."""
+    """Health of every chip of one product line; a vanished chip stays in it."""
 
     #: {physical id: health}
     chips: Mapping[int, ChipHealth] = field(default_factory=dict)
 
     def chips_in(self, *conditions: Condition) -> tuple[int, ...]:
-        """Return the chips in any of these conditions, ascending."""
+        """Return the ids of the chips in any of these conditions, ascending."""
         return tuple(
             chip
             for chip, health in sorted(self.chips.items())
@@ -149,13 +149,13 @@ class Health:
 
     @property
     def in_service(self) -> tuple[int, ...]:
-        """Chips that the kubelet may give out, ascending."""
+        """Physical ids of the chips that the kubelet may give out, ascending."""
         return self.chips_in(Condition.HEALTHY, Condition.NETWORK_UNHEALTHY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """Change of one chip's condition."""
+    """Change of one chip from a condition to another, with its cause."""
 
     chip: int
     before: Condition
@@ -166,7 +166,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingTaken:
-    """Event: a reading of the driver, and what decides about its faults."""
+    """Event: a reading of the driver, with the chips in use and the hold-off."""
 
     reading: Reading
     #: Chips that a pod uses now: some levels are tolerated on these.
@@ -178,18 +178,18 @@ class ReadingTaken:
 def step(
     state: Health, event: ReadingTaken, now: float
 ) -> tuple[Health, tuple[Transition, ...]]:
-    """Apply one reading; return the health of all chips and the transitions.
+    """Apply one reading; return the health of all chips and the changed conditions.
 
-    A chip counts as healthy before its first reading. A chip that the product has and
-    no reading has shown is as bad as a vanished one.
+    A chip counts as healthy before its first reading. A chip of the product that no
+    reading has ever shown is treated like a chip that has vanished.
 
     Args:
-        state: Health before; starts as `Health()`.
+        state: Health before the reading; `Health()` at start.
         event: The reading, with chips in use and hold-off.
         now: Loop time of the reading. Unit: seconds; never decreases.
 
     Returns:
-        The new health, and the transitions ordered by chip.
+        Health after the reading, and its transitions ordered by chip.
     """
     chips: dict[int, ChipHealth] = {}
     transitions: list[Transition] = []
@@ -219,11 +219,13 @@ _STEADY = MappingProxyType(
 
 
 def is_stable(state: Health, reading: Reading) -> bool:
-    """Tell whether the same reading later would change nothing, whatever pods do.
+    """Whether the reading, applied again later, would change no chip's condition.
+
+    True only if that holds whichever pods start or end until then.
 
     Args:
-        state: Health after the reading.
-        reading: The reading last applied.
+        state: Health after the reading was applied.
+        reading: The reading that was applied last.
     """
     is_steady = all(
         TRANSITIONS[health.condition, finding] is health.condition

@@ -1,13 +1,18 @@
 """Upgrades of faults that return or stay: a pure state machine.
 
-A code that comes several times within a window, or stays longer than its time-out,
-gives its chip an *upgrade*: a higher level. An upgrade by duration ends when the code
-has been gone for long enough. An upgrade by frequency ends when the code has been gone
-for the release window. Without such a window it ends when a person takes the chip's
-name out of `ManuallySeparateNPU` (`SeparationLifted`).
+An *upgrade* replaces the level of a fault code on one chip by a higher level. There are
+two kinds:
 
-Only codes with a rule are followed, and only on chips that answer: the faults of a
-silent chip are unknown.
+    by frequency  starts when the code has come several times within a window; ends
+                  when the code has been gone for the release window
+    by duration   starts when the code has stayed longer than a time-out; ends when
+                  the code has been gone for the recovery time
+
+A frequency rule may have no release window. Then the upgrade ends when a person removes
+the chip's name from `ManuallySeparateNPU` (`SeparationLifted`).
+
+Only codes with a rule are followed, and only on chips that answer. The faults of a chip
+that does not answer are unknown.
 
 Source: MindCluster's device plugin, `faultCustomization.json` and
 `pkg/common/fault_code.go` (at 22bb3d98).
@@ -23,7 +28,7 @@ from agent.health.rules import FaultConfig
 
 
 class Kind(Enum):
-    """Cause of a level that differs from the code's own. The values are wire names."""
+    """Reason why a fault has another level than its code. The values are wire names."""
 
     FREQUENCY = "FaultFrequency"
     DURATION = "FaultDuration"
@@ -37,7 +42,7 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """A level that a fault got by returning or by staying."""
+    """A level that a fault code on one chip got because it returned or stayed."""
 
     chip: int
     #: Canonical code.
@@ -50,7 +55,10 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeHistory:
-    """Arrivals of one code on one chip. Times are in seconds of the loop clock."""
+    """Presence and arrivals of one fault code on one chip.
+
+    All times are in seconds of the loop clock.
+    """
 
     is_present: bool = False
     #: Since when the code is present, or gone.
@@ -61,7 +69,7 @@ class CodeHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Histories of codes that have rules, and the upgrades in force."""
+    """Histories of fault codes that have rules, and the upgrades in force."""
 
     histories: Mapping[Key, CodeHistory] = field(default_factory=dict)
     #: Ordered by chip, code and kind.
@@ -70,7 +78,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultsRead:
-    """Event: the faults that the chips report now."""
+    """Event: one reading of the driver with the faults of all chips that answered."""
 
     #: Chips that answered the driver.
     chips: frozenset[int]
@@ -83,14 +91,18 @@ class FaultsRead:
 
 @dataclass(frozen=True, slots=True)
 class UpgradesRestored:
-    """Event: upgrades that were in force when the last agent ended."""
+    """Event: upgrades that were in force when the previous agent process ended."""
 
     upgrades: tuple[Upgrade, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SeparationLifted:
-    """Event: a person released a chip; the faults that separated it are forgotten."""
+    """Event: a person released a separated chip.
+
+    The upgrades that separated the chip end, and the arrivals that led to them are
+    removed.
+    """
 
     chip: int
 
@@ -100,14 +112,17 @@ Event = FaultsRead | UpgradesRestored | SeparationLifted
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStarted:
-    """Effect: a fault got a higher level."""
+    """Effect: a fault code on one chip got an upgrade."""
 
     upgrade: Upgrade
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeEnded:
-    """Effect: an upgrade ended without a person."""
+    """Effect: an upgrade ended, but not by `SeparationLifted`.
+
+    Its code has been gone for long enough, or its rule was removed.
+    """
 
     upgrade: Upgrade
 
@@ -119,8 +134,8 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
     """Apply one event; return the next state and the upgrades that start or end.
 
     Args:
-        state: Starts as `State()`.
-        event: One of the events above.
+        state: State before the event; `State()` at start.
+        event: Event to apply.
         now: Loop time. Unit: seconds; never decreases.
     """
     match event:
@@ -189,7 +204,16 @@ def _extend_history(
 def _met_upgrades(
     key: Key, history: CodeHistory, read: FaultsRead, now: float
 ) -> Iterable[Upgrade]:
-    """Yield the upgrades whose condition is met; they may be in force already."""
+    """Yield the upgrades that rules now demand for one code on one chip.
+
+    They include upgrades that are in force already.
+
+    Args:
+        key: Chip and canonical code.
+        history: History of the code on the chip, including the reading `read`.
+        read: The reading, with the rules.
+        now: Loop time. Unit: seconds.
+    """
     chip, code = key
     frequency = read.config.frequency.get(code)
     if frequency and history.is_present and len(history.arrivals_s) >= frequency.times:
@@ -228,14 +252,21 @@ def _is_lasting(
 
 
 def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> bool:
-    """Tell whether a history can lead to no upgrade any more, nor end one."""
+    """Whether the history of a code on a chip is no longer needed.
+
+    That is so if it can neither lead to an upgrade nor end one that is in force.
+    """
     if history.is_present or history.arrivals_s:
         return False
     return all((upgrade.chip, upgrade.code) != key for upgrade in upgrades)
 
 
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
-    """Add upgrades of the last agent; their codes count as gone from now on."""
+    """Add the upgrades of the previous agent process to the state.
+
+    Upgrades and histories that `state` has already stay as they are. A code without a
+    history counts as gone since `now`.
+    """
     upgrade_by_name = {
         _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)
     }
@@ -249,10 +280,10 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 
 
 def _lift_separation(state: State, chip: int) -> State:
-    """Drop the upgrades that separated a chip, and the arrivals that led to them.
+    """End the upgrades that separated a chip, and remove the arrivals that led to them.
 
     A code that is still present is not counted against the chip again, but its next
-    arrival is.
+    arrival is counted.
     """
     keys = {
         (upgrade.chip, upgrade.code)

@@ -5,8 +5,8 @@
     SwitchFaultCode.json      for switches, see `agent.health.switches`
     PollInterval              how often MindCluster reads it; the agent watches it
 
-An absent key stands for its built-in content. Parsing is strict: a mistyped key would
-make a fault look harmless. All flaws are reported at once.
+If one of these keys is absent, its built-in content applies. Parsing is strict: a
+mistyped key would make a fault look harmless. Up to 100 errors are reported at once.
 """
 
 import json
@@ -53,7 +53,10 @@ _GRACE: Mapping[str, tuple[int, int]] = {
 
 
 class FaultConfigError(ValueError):
-    """The fault configuration is unusable; `flaws` has every place."""
+    """The cluster's fault configuration cannot be used.
+
+    `flaws` has the first 100 errors in the ConfigMap, each with its place.
+    """
 
     def __init__(self, flaws: Iterable[Flaw]) -> None:
         unique = tuple(dict.fromkeys(flaws))
@@ -65,13 +68,15 @@ class FaultConfigError(ValueError):
 
 
 def parse(data: Mapping[str, str]) -> FaultConfig:
-    """Return the levels and rules of a ConfigMap's data.
+    """Return the fault levels and rules from the data of `mindx-dl-fault-config`.
 
     Args:
-        data: The data of the ConfigMap; foreign keys are ignored.
+        data: The data of the ConfigMap. Unknown keys are ignored, absent keys get their
+            built-in content.
 
     Raises:
-        FaultConfigError: At least one flaw; it has all of them.
+        FaultConfigError: The data has at least one error. The exception has the first
+            100.
     """
     reader = _Reader()
     config = FaultConfig(
@@ -88,7 +93,7 @@ def parse(data: Mapping[str, str]) -> FaultConfig:
 
 
 class _Reader:
-    """Parser of the documents, which collects all flaws before they are reported."""
+    """Parser of the ConfigMap's JSON documents, which collects errors in `flaws`."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -104,7 +109,17 @@ class _Reader:
         read: Callable[[str, Mapping[str, object]], T],
         otherwise: T,
     ) -> T:
-        """Read one document of the ConfigMap; return `otherwise` if absent or wrong."""
+        """Return the value that `read` makes of the JSON document under `key`.
+
+        Return `otherwise` if the key is absent or its text is no JSON object. Errors in
+        the document are added to `flaws`.
+
+        Args:
+            data: The data of the ConfigMap.
+            key: Key of the document.
+            read: Gets the key and the parsed document.
+            otherwise: Built-in value.
+        """
         if key not in data:
             return otherwise
         document = self._load(key, data[key])
@@ -202,7 +217,10 @@ class _Reader:
         return rules.index_by_code(rule for rule in duration_rules if rule)
 
     def _check_grace(self, at: str, value: object) -> None:
-        """Check the values of GraceTolerance, which only a hot reset would use."""
+        """Add errors in the value of GraceTolerance to `flaws`; the value is not used.
+
+        It is for hot reset, which the agent does not have.
+        """
         if not isinstance(value, dict):
             self.flaw(at, "an object", value)
             return

@@ -1,6 +1,6 @@
 """Facts about faults that a reading of the driver does not contain.
 
-`agent.monitor` makes them, `agent.report` and `agent.status` show them.
+`agent.monitor` creates them, `agent.report` and `agent.status` show them.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ MOST_CHANGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparatedNames:
-    """Names of separated chips, for the key `MANUAL_KEY` of the node's ConfigMap."""
+    """Names of separated chips, as text for `ManuallySeparateNPU` in the ConfigMap."""
 
     text: str = ""
     #: The text under the key when `text` was computed; None before any. If the key
@@ -26,7 +26,10 @@ class SeparatedNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Separated chips, upgrades and switch faults: all beyond the reading."""
+    """Facts for the node report that the reading lacks.
+
+    They are separated chips, upgraded levels of faults, and faults of switches.
+    """
 
     separated: SeparatedNames = field(default_factory=SeparatedNames)
     upgrades: tuple[UpgradeReason, ...] = ()
@@ -35,7 +38,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Change of a chip's condition, and its time."""
+    """Transition of one chip's condition, with its time."""
 
     #: Unit: Unix milliseconds.
     at_ms: int

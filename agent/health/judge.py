@@ -1,8 +1,9 @@
 """Give every fault of a reading its level, and add faults that no driver reports.
 
-A driver reports codes. The lists give each code a level, and returning or staying can
-raise it. Faults are added for chips with a broken network in the driver's own check,
-and for chips that were separated by name.
+The driver reports fault codes. Lists give each code a level. An upgrade can raise the
+level of a code that returns or stays. A fault is added if the driver's own check finds
+a chip's network broken. Another is added if an upgrade outlasts its code, and another
+if a chip is separated by name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,9 +16,9 @@ from agent.health.levels import Table
 
 
 def keys_under_rules(reading: Reading) -> frozenset[Key]:
-    """Return (chip, canonical code) of the faults to which rules apply.
+    """Return (chip, canonical code) of each fault in a reading that rules may upgrade.
 
-    A fault whose reporter has given its level is exempt.
+    Faults to which the driver itself gave a level are left out.
     """
     return frozenset(
         (fault.chip, codes.canonical(fault.code))
@@ -33,13 +34,17 @@ def apply_levels(
     upgrades: Iterable[Upgrade] = (),
     separated: Iterable[int] = (),
 ) -> Reading:
-    """Return a reading in which every fault has its level.
+    """Return the reading with a level for every fault, and with added faults.
+
+    A fault is added for an upgrade whose code has gone. Another is added for each chip
+    whose network the driver's own check finds broken, unless it has a network fault.
+    Another is added for each separated chip, unless it has a fault ManuallySeparateNPU.
 
     Args:
-        reading: As the driver gave it.
-        table: Levels of codes.
-        upgrades: Levels that faults got by returning or staying.
-        separated: Chips separated by name, or by a rule that works like a name.
+        reading: Reading of the driver, in which faults may have no level.
+        table: Levels of fault codes.
+        upgrades: Higher levels of codes that returned or stayed.
+        separated: Chips that a person or a frequency rule has separated by name.
     """
     upgrades, separated = tuple(upgrades), frozenset(separated)
     if not (reading.faults or reading.unreachable or upgrades or separated):
@@ -64,7 +69,11 @@ def _with_level(fault: ChipFault, table: Table) -> ChipFault:
 
 
 def _network_faults(reading: Reading, table: Table) -> Iterator[ChipFault]:
-    """Yield a fault for each chip with a broken network but no network code."""
+    """Yield a fault for each chip whose network is broken without a fault code.
+
+    The driver's own check has found the network broken (`Reading.unreachable`). The
+    fault has the level PreSeparateNPU.
+    """
     coded = {fault.chip for fault in reading.faults if table.is_network(fault)}
     for chip in reading.unreachable:
         if chip not in coded:
@@ -74,9 +83,11 @@ def _network_faults(reading: Reading, table: Table) -> Iterator[ChipFault]:
 def _apply_upgrade(
     faults: list[ChipFault], upgrade: Upgrade, table: Table
 ) -> list[ChipFault]:
-    """Return faults with the level of an upgrade, which is added if its code has gone.
+    """Return the faults after an upgrade has raised the level of its code on its chip.
 
-    A separation takes the chip itself out, also when its network has flapped.
+    A level that is worse already stays. If the chip has no such fault now, one is
+    added. The level ManuallySeparateNPU concerns the whole chip, even if the code is
+    one of the network.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE
@@ -102,7 +113,7 @@ def _apply_upgrade(
 def _separation_faults(
     faults: Iterable[ChipFault], separated: frozenset[int]
 ) -> list[ChipFault]:
-    """Return a fault for each separated chip that has none of that level."""
+    """Return a fault for each separated chip without a ManuallySeparateNPU fault."""
     explained = {
         fault.chip for fault in faults if fault.level is Level.MANUALLY_SEPARATE
     }

@@ -1,4 +1,4 @@
-"""Level of a fault code: by the cluster's lists, else by its severity."""
+"""Level of a fault: by a list that has its code, else by its severity."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _RESTARTS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Levels of fault codes; keys are canonical codes."""
+    """Levels of fault codes, taken from lists; all keys are canonical codes."""
 
     chip: Mapping[str, Level]
     #: Levels of codes in a network list; these count before `chip`.
@@ -33,14 +33,21 @@ class Table:
     spelling: Mapping[str, str] = field(default_factory=dict)
 
     def is_network(self, fault: ChipFault) -> bool:
-        """Tell whether a fault is of the network: by itself, its code, or a list."""
+        """Whether a fault concerns the parameter-plane network and not the chip.
+
+        The fault may say so itself. Otherwise its code decides: it is of the network if
+        it is in `codes.NETWORK` or in a network list.
+        """
         key = codes.canonical(fault.code)
         return fault.network or key in codes.NETWORK or key in self.network
 
     def level(self, fault: ChipFault) -> Level:
-        """Return the level of a fault; one given by its reporter stays.
+        """Return the level of a fault: the driver's own, else the level of its code.
 
-        Each code is judged alone: a known code never hides an unknown one.
+        For a fault of a chip whose code is in no list, the severity decides. A network
+        fault without a list has PreSeparateNPU, and restart levels count as
+        NotHandleFault for it. Each code is judged alone: a known code never hides an
+        unknown one.
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.
@@ -56,7 +63,10 @@ class Table:
         return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
-        """Return a code as the lists spell it, with their leading zeros."""
+        """Return a fault code with the leading zeros that the lists write.
+
+        A code that the lists write without leading zeros, or do not have, is unchanged.
+        """
         return self.spelling.get(codes.canonical(code), code)
 
 
@@ -64,7 +74,14 @@ def make_table(
     chip: Mapping[Level, Iterable[str]],
     network: Mapping[Level, Iterable[str]] = MappingProxyType({}),
 ) -> Table:
-    """Return the table of some lists; a code in two lists has the worse level."""
+    """Return the table with the levels of all codes in some lists.
+
+    A code in the lists of two levels gets the worse level.
+
+    Args:
+        chip: {level: its codes}.
+        network: {level: its codes that concern the parameter-plane network}.
+    """
     spellings = [
         code.upper()
         for lists in (chip, network)

@@ -1,4 +1,4 @@
-"""Rules that raise the level of returning or staying faults, and the built-in ones."""
+"""Rules that raise the level of faults that return or stay, and the built-in rules."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequency:
-    """Rule: a code that comes `times` times within a window gets another level."""
+    """Rule that gives a code another level when it comes `times` times in a window."""
 
     #: Unit: seconds.
     window_s: float
@@ -29,7 +29,7 @@ class Frequency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """Rule: a code that stays longer than a time-out gets another level."""
+    """Rule that gives a code another level when it stays longer than a time-out."""
 
     #: Unit: seconds.
     timeout_s: float
@@ -40,7 +40,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultConfig:
-    """Levels and rules that decide about the faults of chips and switches."""
+    """Fault levels of codes of chips and switches, and the rules that raise levels."""
 
     table: Table
     #: {canonical code: rule}
@@ -51,7 +51,10 @@ class FaultConfig:
 
 
 def index_by_code(rules: Iterable[tuple[Iterable[str], T]]) -> Mapping[str, T]:
-    """Return {canonical code: rule}; of two rules for one code the first counts."""
+    """Return {canonical code: rule} from pairs of (fault codes, rule).
+
+    If two rules have the same code, the first one counts.
+    """
     rule_by_code: dict[str, T] = {}
     for codes_of_rule, rule in rules:
         for code in codes_of_rule:

@@ -4,8 +4,8 @@ The key `ManuallySeparateNPU` of the node's ConfigMap has two writers. A person 
 name to separate a chip and removes it to release the chip. The agent adds chips that a
 frequency rule separates, and removes them when the rule releases them.
 
-So a missing name is a release only if it stood in the ConfigMap before. And the agent
-never writes over a text that it has not read.
+So a missing name releases a chip only if the ConfigMap had that name before. And the
+agent never replaces a text that it has not read.
 
 Source: MindCluster's documents on `ManuallySeparateNPU`. There a name added by hand
 counts only after a restart; here it counts at once.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Separated chips, and how the ConfigMap names them."""
+    """Chips that are separated by name, and those that the node's ConfigMap names."""
 
     #: Separated now.
     separated: frozenset[int] = frozenset()
@@ -29,26 +29,29 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NamesRead:
-    """Event: the ConfigMap names these chips, in a version newer than any before."""
+    """Event: a newer version of the node's ConfigMap names exactly these chips."""
 
     chips: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class NamesAbsent:
-    """Event: the ConfigMap or the key is missing, so no chip is named or released."""
+    """Event: the node's ConfigMap, or its key `ManuallySeparateNPU`, is missing.
+
+    No chip is separated or released by it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSeparated:
-    """Event: a rule separates a chip."""
+    """Event: a frequency rule separates a chip."""
 
     chip: int
 
 
 @dataclass(frozen=True, slots=True)
 class RuleReleased:
-    """Event: the rule that separated a chip releases it."""
+    """Event: the frequency rule that separated a chip releases it."""
 
     chip: int
 
@@ -58,14 +61,14 @@ Event = NamesRead | NamesAbsent | RuleSeparated | RuleReleased
 
 @dataclass(frozen=True, slots=True)
 class ChipsSeparated:
-    """Effect: a person separated these chips."""
+    """Effect: a person separated these chips by adding names to the ConfigMap."""
 
     chips: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChipsReleased:
-    """Effect: a person released these chips."""
+    """Effect: a person released these chips by removing names from the ConfigMap."""
 
     chips: tuple[int, ...]
 
@@ -77,8 +80,8 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
     """Apply one event; return the next state and the changes made by people.
 
     Args:
-        state: Starts as `State()`.
-        event: One of the events above.
+        state: State before the event; `State()` at start.
+        event: Event to apply.
     """
     match event:
         case NamesRead(chips):

@@ -1,7 +1,7 @@
-"""Level of a SuperPoD node by the faults of its switches.
+"""Level of a SuperPoD node, given by the faults of its switches.
 
-A switch fault has a code of its own: `[0x00f1fef5,155913,cpu,na]` gives event, alarm,
-peer of the port, and port. The level of a node is that of its worst fault.
+The code of a switch fault, like `[0x00f1fef5,155913,cpu,na]`, has four parts: event,
+alarm, peer of the port, and port. The level of a node is that of its worst fault.
 
 Source: MindCluster's device plugin, `build/SwitchFaultCode.json`,
 `pkg/common/device.go` (at 22bb3d98).
@@ -15,7 +15,7 @@ from agent.devices.reading import SwitchFault
 
 
 class SwitchLevel(Enum):
-    """Level of a switch fault, from least to worst in the members' order.
+    """Level of a switch fault; the members are ordered from least to worst.
 
     The values are wire names; with `Codes` appended, they are the names of the lists.
     """
@@ -62,7 +62,13 @@ _LISTED: Mapping[SwitchLevel, str] = {
 def make_table(
     lists: Mapping[SwitchLevel, Iterable[str]],
 ) -> Mapping[str, SwitchLevel]:
-    """Return {code in lower case: level}; a code in two lists has the worse level."""
+    """Return {switch fault code in lower case: level} from lists of codes.
+
+    A code in the lists of two levels has the worse level.
+
+    Args:
+        lists: {level: its codes}.
+    """
     level_by_code: dict[str, SwitchLevel] = {}
     for level in sorted(lists, key=_RANK.__getitem__):
         level_by_code |= {code.lower(): level for code in lists[level]}
@@ -73,17 +79,27 @@ BUILT_IN = make_table({level_of: text.split() for level_of, text in _LISTED.item
 
 
 def level_of(fault: SwitchFault, levels: Mapping[str, SwitchLevel]) -> SwitchLevel:
-    """Return the level of one switch fault by itself."""
+    """Return the level of one switch fault's code; NOT_HANDLED for a code in no list.
+
+    Args:
+        fault: Only its code counts.
+        levels: {switch fault code in lower case: level}.
+    """
     return levels.get(fault.code.lower(), _UNLISTED)
 
 
 def worst_level(
     faults: Iterable[SwitchFault], levels: Mapping[str, SwitchLevel]
 ) -> SwitchLevel | None:
-    """Return the level of a node with these faults; None without any.
+    """Return the worst level among a node's switch faults; None if there are none.
 
-    A switch chip with all ports to the second layer down is cut off, although each of
-    these faults alone needs no handling.
+    If at least 16 ports of a switch chip to the second layer are down, the level is
+    SEPARATE. The switch chip is then cut off, although each fault alone needs no
+    handling.
+
+    Args:
+        faults: Faults of all switches of the node.
+        levels: {switch fault code in lower case: level}.
     """
     faults = tuple(faults)
     found_levels = {level_of(fault, levels) for fault in faults}

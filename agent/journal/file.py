@@ -1,21 +1,22 @@
-"""The journal file: all holds of this node, safe against the death of the agent.
+"""The journal file with all holds of this node, which survives the death of the agent.
 
-Each write replaces the whole journal. It creates a temporary file beside it, renames
-the old journal to `<name>.old`, renames the new one into its place, and removes the old
-one. At every moment the file of that name, or in its absence the `.old` one, is the
-last acknowledged journal or a newer one.
+Each write replaces the whole journal in four steps. It creates a temporary file in the
+same directory. It renames the old journal to `<name>.old`. It renames the temporary
+file to `<name>`. It removes `<name>.old`. At every moment `<name>` is the last
+acknowledged journal or a newer one. If `<name>` does not exist, `<name>.old` is.
 
 A rename over the old journal would need one step only. But ext4 then starts to write
 the file out, which takes longer than all other steps together. There is no fsync: a
-journal must survive the death of the agent, not that of the machine, which ends the
-containers too. The file is one header line and a body:
+journal need not survive the death of the machine, which ends the containers too. The
+file is one header line and a body:
 
     ascend-affinity-journal <version> <CRC-32 of the body> <length of the body>
     {"node":…,"boot_id":…,"entries":[…]}
 
 The version is outside the body, so a newer program's journal differs from a damaged
-one. An unusable journal is set aside as `<name>.bad-<n>`: the newest of these is the
-only record of the holds. The oldest are removed when there are more than `KEPT_ASIDE`.
+one. An unusable journal is set aside, which means renamed to `<name>.bad-<n>`. The
+newest of these files is the only record of the holds. The oldest are removed when there
+are more than `KEPT_ASIDE`.
 """
 
 import os
@@ -53,7 +54,7 @@ _Chip = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEntry:
-    """One hold in the journal: the chips of one Allocate, and the owner if known."""
+    """One hold as stored in the journal: chips of one Allocate, and owner if known."""
 
     #: Place in the order of all holds of this node; unique.
     sequence: Annotated[int, msgspec.Meta(ge=0)]
@@ -83,7 +84,11 @@ class HoldEntry:
 
 
 class ProblemKind(Enum):
-    """Reason why a journal cannot be used."""
+    """Reason why a journal cannot be used.
+
+    OTHER_VERSION means another version of the file format. OTHER_NODE means that the
+    journal is of another node, OTHER_BOOT of another boot of the machine.
+    """
 
     ABSENT = "absent"
     UNREADABLE = "unreadable"
@@ -96,14 +101,14 @@ class ProblemKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalContents:
-    """Entries of a whole, undamaged journal of this node and this boot."""
+    """Entries of an undamaged journal that this node wrote in the present boot."""
 
     entries: tuple[HoldEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
-    """Why there is no usable journal."""
+    """Reason why the agent has no usable journal, and where the file was moved."""
 
     kind: ProblemKind
     path: str
@@ -113,25 +118,25 @@ class JournalProblem:
     set_aside: str = ""
 
     def __str__(self) -> str:
-        """Return one line for a log."""
+        """Return one line for a log: path, problem, and new path if there is one."""
         moved = f", kept as {self.set_aside}" if self.set_aside else ""
         return f"{self.path}: {self.text}{moved}"
 
 
 class JournalError(Exception):
-    """A journal was not written; the old one is unchanged."""
+    """A write of the journal failed, and the previous journal is unchanged."""
 
 
 class Journal:
     """The journal file of one node; of two concurrent writes the newer one wins."""
 
     def __init__(self, path: Path, *, boot_id: str, node: str) -> None:
-        """Touch nothing yet.
+        """Construct without touching the disk.
 
         Args:
-            path: The file; its directory must exist.
+            path: Path of the journal; its directory must exist.
             boot_id: Id of the machine's present boot (/proc/sys/kernel/random/boot_id).
-            node: The Kubernetes node that this agent serves.
+            node: Name of the Kubernetes node that this agent serves.
         """
         self._path = path
         self._old = path.with_name(f"{path.name}.old")
@@ -141,13 +146,13 @@ class Journal:
         self._newest = 0
 
     def write(self, entries: Sequence[HoldEntry]) -> None:
-        """Replace the journal by these entries: all of them, or none on an error.
+        """Replace the journal's content by these entries; on an error leave it as is.
 
-        A worker thread may call this. When a write hangs (a stalled disk) and another
-        begins meanwhile, the older one gives up before its rename.
+        A worker thread may call this. A write can hang on a stalled disk. If a newer
+        write begins meanwhile, the older one gives up before its rename.
 
         Raises:
-            JournalError: The disk refused; the journal is as before.
+            JournalError: The disk refused the write; the journal is as before.
 
         Cost:
             One file created, two renamed, one removed, no fsync: about 0.1 ms for 64
@@ -168,10 +173,11 @@ class Journal:
             raise JournalError(f"{self._path}: {error.strerror}") from error
 
     def read(self) -> JournalContents | JournalProblem:
-        """Read the journal; set an unusable one aside and return the problem.
+        """Return the entries of the journal, or the problem that makes it unusable.
 
-        Call it once, at start and before any write. It also removes temporary files of
-        an agent that died while writing.
+        An unusable file is set aside by `set_aside`. Call this once, at start and
+        before any write. It also removes temporary files of an agent that died while
+        writing.
         """
         for leftover in self._path.parent.glob(f"{self._path.name}.tmp-*"):
             _remove(str(leftover))
@@ -201,7 +207,10 @@ class Journal:
             return file.read(_MAX_BYTES)
 
     def _clear_old(self) -> None:
-        """Remove or move away the `.old` file, which would block the next write."""
+        """Remove `<name>.old`, or rename it to the next `<name>.bad-<n>` if that fails.
+
+        Otherwise it would block the next write.
+        """
         _remove(str(self._old))
         if os.path.lexists(self._old):  # a directory, not made by the agent
             self._old.rename(self._next_aside())
@@ -221,14 +230,18 @@ class Journal:
         )
 
     def not_read(self, reason: str) -> JournalProblem:
-        """Return the problem of a disk that did not let the journal be read."""
+        """Return the problem of a journal that the disk did not let the agent read.
+
+        Args:
+            reason: Error of the disk, for people.
+        """
         return self._problem(ProblemKind.UNREADABLE, reason)
 
     def set_aside(self) -> str:
-        """Move the file to the next free name; return it, or "" if it cannot be moved.
+        """Rename the journal to the next free `<name>.bad-<n>`; return the new path.
 
-        Two agents never share a journal. Of the files set aside before, the newest few
-        stay.
+        The result is "" if the rename fails. Of all files set aside, the newest
+        KEPT_ASIDE stay and the others are removed.
         """
         target = self._next_aside()
         try:
@@ -244,7 +257,7 @@ class Journal:
         return self._path.with_name(f"{self._path.name}.bad-{number}")
 
     def _aside(self) -> list[int]:
-        """Return the numbers of the files set aside, ascending."""
+        """Return the numbers <n> of the files `<name>.bad-<n>`, ascending."""
         prefix = f"{self._path.name}.bad-"
         paths = self._path.parent.glob(f"{prefix}*")
         numbers = (path.name.removeprefix(prefix) for path in paths)
@@ -252,7 +265,7 @@ class Journal:
 
 
 class UnusableError(Exception):
-    """Bytes that are no journal which this agent can use."""
+    """The content of a journal file cannot be used, for the reason in `kind`."""
 
     def __init__(self, kind: ProblemKind, *, expected: str, found: str) -> None:
         self.kind = kind
@@ -271,17 +284,23 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 def encode(entries: Sequence[HoldEntry], *, boot_id: str, node: str) -> bytes:
-    """Return the bytes of a journal with these entries."""
+    """Return the content of a journal file (header line, JSON body) with entries."""
     body = _ENCODER.encode(_Body(node, boot_id, tuple(entries)))
     header = f"{_MAGIC} {_VERSION} {zlib.crc32(body):08x} {len(body)}\n"
     return header.encode() + body
 
 
 def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
-    """Return the entries of a journal that this node wrote in this boot.
+    """Return the entries from the content of a journal file.
+
+    Args:
+        content: The whole file.
+        boot_id: Id of the boot in which the journal must have been written.
+        node: Name of the node for which the journal must have been written.
 
     Raises:
-        UnusableError: Torn, damaged, or not of this version, node or boot.
+        UnusableError: The content is torn or damaged, or it has another format version,
+            node or boot.
     """
     try:
         body = _DECODER.decode(_checked_body(content))
@@ -305,7 +324,12 @@ def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
 
 
 def _checked_body(content: bytes) -> bytes:
-    """Return the body after checking the header against it."""
+    """Return the body of a journal file after checking the header line.
+
+    Raises:
+        UnusableError: The header has another format version than this program, or
+            another checksum or length than the body.
+    """
     header, newline, body = content.partition(b"\n")
     fields = header.decode(errors="replace").split(" ")
     if not newline:

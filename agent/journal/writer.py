@@ -1,8 +1,8 @@
-"""Keep the journal equal to the holds of the ledgers, and read it at the start.
+"""Keep the journal equal to the holds of the ledgers, and read the journal at start.
 
-A hold is on disk before Allocate is answered. But an Allocate waits for that at most
-WITHIN_S, because the kubelet's pod waits with it. A failed write is logged and tried
-again.
+A hold is written to disk before the agent answers its Allocate. But an Allocate waits
+for the write at most WITHIN_S, because the start of the pod waits for Allocate. A
+failed write is reported and tried again.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ READ_WITHIN_S = 3.0
 
 
 class JournalWriter:
-    """The holds that are known to be on disk, and the thread that writes them."""
+    """Writer of the journal: keeps it equal to the holds of all ledgers of this agent.
+
+    It remembers which holds are on disk. The disk is accessed by a separate thread.
+    """
 
     def __init__(
         self,
@@ -44,13 +47,13 @@ class JournalWriter:
         observe_s: Callable[[float], None],
         on_failure: Callable[[str], None],
     ) -> None:
-        """Write nothing yet.
+        """Construct without reading or writing the journal.
 
         Args:
-            journal: The file.
-            boot_id: Id of this boot of the machine, for each entry.
+            journal: The journal file.
+            boot_id: Id of the machine's present boot, stored in each entry.
             observe_s: Called with the duration of each write. Unit: seconds.
-            on_failure: Called with the reason why a hold is not on disk.
+            on_failure: Called with the reason why the newest holds are not on disk.
         """
         #: one for each product line, in the order of the journal's entries
         self._stores: list[LedgerStore] = []
@@ -66,20 +69,28 @@ class JournalWriter:
         self._on_disk: tuple[Mapping[int, Hold], ...] = ()
 
     def follow(self, store: LedgerStore) -> None:
-        """Write the holds of this ledger too; call it before any read or write."""
+        """Include the holds of one product line's ledger in every write of the journal.
+
+        Call it before the first read or write.
+        """
         self._stores.append(store)
         self._on_disk = (*self._on_disk, {})
 
     def keep(self, entries: Iterable[HoldEntry]) -> None:
-        """Preserve entries in the journal that no ledger of this agent has."""
+        """Set the entries that every write includes although no ledger has them.
+
+        They are holds of product lines that this agent does not serve now. Each call
+        replaces the entries of the previous call.
+        """
         self._unserved = tuple(entries)
 
     async def read(self) -> JournalContents | JournalProblem:
-        """Read what the last agent wrote, or give up after READ_WITHIN_S.
+        """Return the entries that the previous agent process wrote, or the problem.
 
-        Call it once, before any write. A journal that was not read in time is set aside
-        as soon as the disk answers, before the first write: it is the only record of
-        the holds.
+        The read takes at most READ_WITHIN_S; after that the result is a problem. Call
+        it once, before any write. A journal that was not read in time is the only
+        record of the holds. So it is set aside when the disk answers, before the first
+        write.
         """
         call = self._worker.call(self._journal.read)
         call.add_done_callback(_consume_outcome)
@@ -95,7 +106,11 @@ class JournalWriter:
             )
 
     async def write(self) -> None:
-        """Write the holds to disk if they differ; report a failure or a time-out."""
+        """Write the holds of all ledgers to disk, unless the journal already has them.
+
+        A failed write, or one longer than WITHIN_S, is reported by `on_failure` and
+        raises no exception. A write that takes longer goes on in its thread.
+        """
         try:
             async with asyncio.timeout(WITHIN_S):
                 await self._write_newest()
@@ -105,7 +120,13 @@ class JournalWriter:
             self._on_failure(str(error))
 
     async def _write_newest(self) -> None:
-        """Write the present holds, after any other write has ended."""
+        """Wait until no write is running, then write the present holds of all ledgers.
+
+        Nothing is written if the journal already has these holds.
+
+        Raises:
+            JournalError: The disk refused the write.
+        """
         while self._call is not None and not self._call.done():
             await asyncio.wait({self._call})
         if self._is_written():
@@ -127,12 +148,16 @@ class JournalWriter:
         self._observe_s(time.perf_counter() - started)
 
     def _is_written(self) -> bool:
-        """Tell whether the holds on disk are those of the ledgers."""
+        """Whether the last successful write had the present holds of all ledgers."""
         pairs = zip(self._stores, self._on_disk, strict=True)
         return all(store.ledger.holds is written for store, written in pairs)
 
     async def run(self) -> None:
-        """Write changes made outside of Allocate, and retry failed writes, for ever."""
+        """Write the journal after each change of a ledger, until cancelled.
+
+        This covers changes of holds for which no Allocate waits. A failed write is
+        tried again after AGAIN_S.
+        """
         async with asyncio.TaskGroup() as tasks:
             for store in self._stores:
                 tasks.create_task(self._keep_up(store))
@@ -149,7 +174,12 @@ class JournalWriter:
 
 
 def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
-    """Return the journal entry of a hold."""
+    """Return a ledger's hold in the form that the journal stores.
+
+    Args:
+        hold: Hold of any product line.
+        boot_id: Id of the machine's present boot.
+    """
     owner = hold.owner or Owner(uid="", namespace="", pod="", container="")
     return HoldEntry(
         sequence=hold.sequence,
@@ -169,9 +199,10 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
 
 
 def is_of_line(written: HoldEntry, product: Product) -> bool:
-    """Tell whether an entry is of a product line: by its ids, else by its chips.
+    """Whether a journal entry belongs to a product line.
 
-    A hold can have no id left while some of its reserved chips are still in use.
+    The kubelet ids of the entry decide, or its chips if it has no ids. A hold can have
+    lost all ids while some of its reserved chips are still in use.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
@@ -180,7 +211,7 @@ def is_of_line(written: HoldEntry, product: Product) -> bool:
 
 
 def restore_hold(written: HoldEntry) -> Hold:
-    """Return the hold of a journal entry."""
+    """Return the ledger's form of a hold that the journal has stored."""
     owner = Owner(
         uid=written.pod_uid,
         namespace=written.namespace,
@@ -201,9 +232,10 @@ def restore_hold(written: HoldEntry) -> Hold:
 
 
 def _consume_outcome(call: asyncio.Future[Any]) -> None:
-    """Retrieve the outcome of a call without a waiter, so asyncio logs no error.
+    """Retrieve the exception of a call, so that asyncio does not log it as unhandled.
 
-    `run` repeats a failed write.
+    It is for calls that may end when nothing awaits them any more. `run` repeats a
+    failed write.
     """
     if not call.cancelled():
         call.exception()

@@ -2,8 +2,8 @@
 
 Here: the objects that hold the last reading of the driver, the processes on chips
 without a pod, and the cluster's fault configuration. Each compares a new reading with
-the last one, then tells the ledger, the announcer or a callback what changed. Not here:
-reading a driver (`agent.devices`), the meaning of a fault (`agent.health`, pure),
+the one before it, then tells the ledger, the announcer or a callback what changed. Not
+here: reading a driver (`agent.devices`), the meaning of a fault (`agent.health`, pure),
 pods (`agent.pods`).
 
 Open `driver` first: it receives each observation of the driver and gives each product

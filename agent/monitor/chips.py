@@ -30,7 +30,7 @@ from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Two clocks: of the event loop, and of the day."""
+    """Clock of the event loop and wall clock, for the agent's monitors."""
 
     #: The event loop's. Unit: seconds.
     loop_s: Callable[[], float]
@@ -42,7 +42,7 @@ class ChipMonitor:
     """Health of the chips of one product line, and the history of their faults.
 
     The node's ConfigMap stores the names of separated chips and the raised levels of
-    faults. Both are read from it after a restart.
+    faults. After a restart of the agent, both are read from the ConfigMap.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class ChipMonitor:
         clocks: Clocks,
         other_products: Sequence[Product] = (),
     ) -> None:
-        """Begin with a first reading; nothing is judged yet.
+        """Start with a first reading of the driver, which is not judged yet.
 
         Args:
             store: Ledger that learns which chips cannot be given out.
-            reading: First reading of the driver.
+            reading: First reading of the product line.
             recover_s: How long a chip stays without faults before it is in service
                 again. Unit: seconds.
             announcer: Announces transitions, separations and raised levels.
@@ -94,11 +94,13 @@ class ChipMonitor:
     # Inputs
 
     def observe(self, observation: Observation) -> bool:
-        """Judge the chips by a new observation of the driver.
+        """Judge the chips of this product line by a new observation of the driver.
+
+        A stale observation, or one without a reading, is not judged.
 
         Returns:
             Whether another observation is needed soon, even if the driver reports no
-            change: with time, chips recover and faults rise in level.
+            change. With time, chips recover and faults rise in level.
         """
         if observation.reading is None or observation.is_stale:
             return True
@@ -108,15 +110,20 @@ class ChipMonitor:
         return not self._is_at_rest
 
     def apply_fault_config(self, config: FaultConfig) -> None:
-        """Judge the chips by another fault configuration from now on."""
+        """Take over a fault configuration, and judge the last reading by it."""
         self._config = config
         self.judge_again()
 
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
-        """Separate and release chips as a version of the node's ConfigMap names them.
+        """Separate and release chips by the names in a version of the node's ConfigMap.
+
+        The first call also restores what the agent before the restart had written
+        there. If a name cannot be parsed in a later call, no chip is separated or
+        released.
 
         Args:
-            data: Data of each version in turn; None when there is no ConfigMap.
+            data: Data of one version; None if there is no ConfigMap. The caller passes
+                the versions in turn.
         """
         is_first, self._has_read_configmap = not self._has_read_configmap, True
         text = None if data is None else data.get(faults.SEPARATED_KEY)
@@ -142,7 +149,7 @@ class ChipMonitor:
         return frozenset(chips)
 
     def judge_again(self) -> None:
-        """Judge the last reading, and tell the ledger which chips it may give out."""
+        """Judge the last reading; tell the ledger which chips are unhealthy or busy."""
         before = self.reading
         self._step_escalation()
         self.reading = apply_levels(
@@ -188,7 +195,7 @@ class ChipMonitor:
 
     @property
     def findings(self) -> Findings:
-        """What the node report says of faults in addition to the reading."""
+        """Separated chips, raised fault levels, switch faults, for the node report."""
         by_rule = {
             upgrade.chip for upgrade in self._courses.upgrades if _separates(upgrade)
         }
@@ -203,7 +210,10 @@ class ChipMonitor:
         )
 
     def _separated_names(self) -> SeparatedNames:
-        """Return the names of separated chips, in the ConfigMap's spelling if right."""
+        """Return the names of the separated chips, for the node's ConfigMap.
+
+        If the ConfigMap already names exactly these chips, its own spelling is kept.
+        """
         chips, text = self._named.separated, self._separated_text
         names = faults.render_separated(chips, self.product)
         if text is None or chips != self._chips_in(text):
@@ -243,7 +253,11 @@ class ChipMonitor:
     # Steps of the state machines
 
     def _step_escalation(self) -> None:
-        """Raise the levels of faults that return or stay, and lower them again."""
+        """Raise levels of faults that return or stay, and end raised levels by rule.
+
+        A level raised to "manually separate" separates the chip. When the last such
+        level on the chip ends, the chip is released.
+        """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
             present=keys_under_rules(self._raw),
@@ -288,12 +302,15 @@ class ChipMonitor:
             )
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
-        """Take over separations and raised levels of the agent before the restart.
+        """Take over the separations and raised levels that the ConfigMap stores.
+
+        The agent wrote them there before it restarted.
 
         Args:
-            data: Of the ConfigMap.
-            chips: Separated chips that it names. None: the text cannot be parsed; then
-                chips separated by a rule stay so, and the names that are readable.
+            data: Data of the ConfigMap.
+            chips: Separated chips that the ConfigMap names. None: its text cannot be
+                parsed. Then the readable names and all chips separated by a rule stay
+                separated.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
@@ -327,7 +344,7 @@ class ChipMonitor:
 
 
 def _separates(upgrade: Upgrade) -> bool:
-    """Tell whether an upgrade separates its chip by name."""
+    """Whether an upgrade puts its chip under `ManuallySeparateNPU` of the ConfigMap."""
     return upgrade.level is Level.MANUALLY_SEPARATE
 
 
@@ -342,7 +359,10 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Tell whether a reason names a level and a rule of this agent."""
+    """Whether a raised level in the ConfigMap was raised by a rule of this agent.
+
+    False for an unknown level or rule, and for a chip that people separated.
+    """
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}
     return reason.level in levels and reason.type in kinds

@@ -11,7 +11,10 @@ from agent.observe.metrics import Metrics
 
 
 class DriverMonitor:
-    """Receiver of observations; remembers why the driver cannot be read."""
+    """Receiver of the driver's observations, for all product lines of the node.
+
+    It keeps the reason why the driver cannot be read.
+    """
 
     def __init__(
         self,
@@ -27,11 +30,13 @@ class DriverMonitor:
         self.problem = ""
 
     def observe(self, observation: Observation) -> bool:
-        """Count one observation of the driver and pass it to the chip monitors.
+        """Count one observation of the driver, and pass its parts to the chip monitors.
+
+        Each chip monitor gets the observation with the reading of its product line.
 
         Returns:
-            Whether another observation is needed soon, even if the driver reports no
-            change.
+            Whether a chip monitor needs another observation soon, even if the driver
+            reports no change.
         """
         self._metrics.driver_stale.set(observation.is_stale)
         if observation.took_s is not None:

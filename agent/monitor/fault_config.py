@@ -1,8 +1,8 @@
 """Watch the ConfigMap `mindx-dl-fault-config`, and apply each version that is usable.
 
-People write it. If a version is wrong, the last usable one stays in force. An event on
-the Node then says what was expected, what was found, and where. Without the ConfigMap
-the built-in configuration applies.
+People write the ConfigMap. If a version is wrong, the last usable version stays in
+force. An event on the Node then says which value was expected, which was read, and
+where. Without the ConfigMap the built-in fault configuration applies.
 """
 
 import logging
@@ -24,7 +24,7 @@ _LONGEST_WATCH_S = 3600
 
 
 class FaultConfigWatch:
-    """Watch of the cluster's fault configuration."""
+    """Watch of the ConfigMap with the cluster's fault configuration."""
 
     def __init__(
         self,
@@ -34,12 +34,12 @@ class FaultConfigWatch:
         apply: Callable[[FaultConfig], None],
         on_problem: Callable[[str], None],
     ) -> None:
-        """Create the watch without starting it.
+        """Create the watch of the fault configuration without starting it.
 
         Args:
-            client: Open; owned by the caller.
-            namespace: Of the ConfigMap.
-            apply: Called with each usable configuration.
+            client: Open client, owned by the caller.
+            namespace: Namespace of the ConfigMap.
+            apply: Called with each usable fault configuration.
             on_problem: Called with a sentence why the ConfigMap cannot be used; with ""
                 when it can.
         """
@@ -55,7 +55,10 @@ class FaultConfigWatch:
         )
 
     async def run(self) -> NoReturn:
-        """Watch the ConfigMap until cancelled."""
+        """Watch the ConfigMap of the fault configuration until this task is cancelled.
+
+        Each change is passed to `apply` and `on_problem`.
+        """
         await self.watch.run(self._changed)
 
     def _changed(self, change: Change[ConfigMap]) -> None:

@@ -1,7 +1,7 @@
-"""Stray processes: they use a chip without a pod, so that the chip is not free.
+"""Find stray processes: processes without a pod that keep a chip from being free.
 
-The processes of an ended pod are seen a moment longer than the pod. So a process is
-announced only when it stays for STAYS_S.
+The driver shows the processes of an ended pod a moment longer than the API server shows
+the pod. So a process is announced only when it stays for STAYS_S.
 """
 
 import asyncio
@@ -24,7 +24,11 @@ STAYS_S = 3.0
 
 
 class StrayProcesses:
-    """Monitor of the processes that keep chips of one product line from being free."""
+    """Monitor of stray processes on the chips of one product line.
+
+    It holds which processes keep each releasing chip from being free, and since when
+    the chip waits for their end.
+    """
 
     def __init__(
         self,
@@ -46,7 +50,10 @@ class StrayProcesses:
         self.occupants: Mapping[int, tuple[Occupant, ...]] = {}
 
     async def run(self) -> NoReturn:
-        """Check the chips after each change of the ledger, until cancelled."""
+        """Check the releasing chips after each change of the ledger, until cancelled.
+
+        It also checks when an announcement is due.
+        """
         while True:
             version = self._store.version
             await self.check()
@@ -55,7 +62,10 @@ class StrayProcesses:
                     await self._store.changed(version)
 
     async def check(self) -> None:
-        """Update the processes of releasing chips, and announce those that stay."""
+        """Find the processes on releasing chips, and announce those that stay STAYS_S.
+
+        It also announces the end of processes that were announced before.
+        """
         ledger, reading = self._store.ledger, self._last_reading()
         now = clock.loop_s()
         users = {
@@ -92,7 +102,10 @@ class StrayProcesses:
                 )
 
     def _due_at(self) -> float | None:
-        """Return when the next chip is to be announced, as loop time; None: no chip."""
+        """Return the loop time at which the next announcement is due.
+
+        None if no chip waits for an announcement. Unit: seconds.
+        """
         waiting = (
             since for chip, since in self._since.items() if chip not in self._announced
         )
@@ -101,7 +114,7 @@ class StrayProcesses:
 
 
 def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
-    """Return the pids of processes of ended pods that may still use a chip."""
+    """Return the pids of ended pods' processes that may still use a chip, ascending."""
     pids = {
         pid
         for hold in ledger.holds.values()
@@ -112,7 +125,10 @@ def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
 
 
 def _last_owner(ledger: Ledger, chip: int) -> str:
-    """Return the pod that had a chip, as `namespace/pod`; "" when none is known."""
+    """Return the owner of the latest hold on a chip, as `namespace/pod`; "" for none.
+
+    Holds without a known owner are left out.
+    """
     owners = [
         f"{hold.owner.namespace}/{hold.owner.pod}"
         for hold in ledger.holds.values()

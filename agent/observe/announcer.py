@@ -1,6 +1,7 @@
-"""Announce what happens on the node: log lines, metrics, and Kubernetes events.
+"""Announce events on the node by log lines, metrics and Kubernetes events.
 
-A fact is announced once, until it changes.
+A lasting problem is announced when it begins or changes, and not again while it stays
+the same.
 """
 
 import asyncio
@@ -51,7 +52,11 @@ _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
 
 
 class Announcer:
-    """Log lines, metrics and events of one agent; remembers the last announcements."""
+    """Writer of the log lines, metrics and Kubernetes events of one agent.
+
+    It remembers the problems and rivals that it announced, so that each is announced
+    once.
+    """
 
     def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
         # as the kubelet does: kubectl finds events by the name in the uid's place
@@ -72,7 +77,11 @@ class Announcer:
             metrics.rival.labels(scope).set(0)
 
     def count_ledger(self, store: LedgerStore) -> None:
-        """Add the claims and holds of a ledger to the metrics, at each scrape."""
+        """Count the claims and holds of one product line's ledger in the metrics.
+
+        The metrics `claims` and `holds` add up all ledgers passed to this method. They
+        are computed at each scrape.
+        """
         self._stores.append(store)
         if len(self._stores) > 1:
             return
@@ -84,10 +93,12 @@ class Announcer:
             self._metrics.holds.labels(state).set_function(partial(self._holds, state))
 
     def expose_watches(self, **watches: ListWatch[Any]) -> None:
-        """Expose restarts and age of the last event of watches, at each scrape.
+        """Expose two metrics of each watch: its restarts and the age of the last event.
+
+        Both are computed at each scrape.
 
         Args:
-            watches: {resource: its watch}.
+            watches: {label of the watched resource in the metrics: watch}.
         """
         now = asyncio.get_running_loop().time
         for name, watch in watches.items():
@@ -97,7 +108,12 @@ class Announcer:
             age.set_function(partial(_age_s, watch, now))
 
     def ledger_effect(self, effect: Effect) -> None:
-        """Log, count and, where useful, emit an event for one ledger effect."""
+        """Log, count or record as an event the effect of one ledger change.
+
+        `Counted` and `Refused` increase a counter. `Noted` writes a log line, and a
+        Kubernetes event on the pod if a ledger has that pod. All other effects are
+        ignored.
+        """
         match effect:
             case Counted(identity=identity):
                 self._metrics.identity.labels(identity.value).inc()
@@ -124,11 +140,14 @@ class Announcer:
     def chips_changed(
         self, transitions: Iterable[Transition], health: Health, *, resource: str
     ) -> None:
-        """Announce transitions of chips into another condition.
+        """Log, count and record as events the changed conditions of chips.
+
+        A chip that becomes RECOVERING gets no event. Also set the metric `chips` to the
+        number of chips in each condition.
 
         Args:
             transitions: The oldest first.
-            health: Of all chips of the resource, after the transitions.
+            health: Health of all chips of the resource, after the transitions.
             resource: Resource of the chips.
         """
         self._health[resource] = health
@@ -165,10 +184,12 @@ class Announcer:
     def chips_releasing(
         self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
     ) -> None:
-        """Expose the processes that keep chips without a pod from being free.
+        """Set the metric `releasing` to the processes that keep releasing chips in use.
 
         Args:
-            chips: {chip: its processes, none when they are not known}.
+            chips: {chip: processes on it}. A chip whose processes are unknown has an
+                empty tuple and is shown as one process without pid and name. Chips that
+                are missing here are no longer shown for this resource.
             resource: Resource of the chips.
         """
         self._releasing[resource] = chips
@@ -186,12 +207,13 @@ class Announcer:
     def chip_still_used(
         self, chip: int, pod: str, occupants: tuple[Occupant, ...]
     ) -> None:
-        """Announce processes that stay on a chip without a pod.
+        """Log, and record as an event, that processes still use a chip without a pod.
 
         Args:
             chip: Physical id.
-            pod: Last owner of the chip, `namespace/pod`; "" when none is known.
-            occupants: The processes; none when they are not known.
+            pod: Pod that had the chip most recently, as `namespace/pod`; "" if it is
+                unknown.
+            occupants: Processes on the chip; empty if they are unknown.
         """
         why = f"pod {pod} has gone" if pod else "no pod has it"
         names = ", ".join(f"process {occupant}" for occupant in occupants)
@@ -211,7 +233,10 @@ class Announcer:
         )
 
     def chip_no_longer_used(self, chip: int) -> None:
-        """Announce the end of the processes of an earlier `chip_still_used`."""
+        """Log, and record as an event, that no process uses a chip any more.
+
+        Called only for chips that `chip_still_used` has announced.
+        """
         log.info("chip no longer in use", extra={keys.CHIP: chip})
         self._recorder.record(
             self._node,
@@ -220,7 +245,12 @@ class Announcer:
         )
 
     def driver_problem(self, problem: str) -> None:
-        """Announce why the driver cannot be read; "" when it can be read again."""
+        """Log that the driver cannot be read, or that it can be read again.
+
+        Args:
+            problem: Reason why the driver cannot be read; "" if it can be read. A
+                reason equal to that of the previous call is not logged again.
+        """
         if problem == self._driver_problem:
             return
         self._driver_problem = problem
@@ -230,12 +260,17 @@ class Announcer:
             log.info("driver is read again")
 
     def rival_state(self, scope: str, text: str, *, resource: str = "") -> None:
-        """Announce that a rival serves what this agent serves, or no longer does.
+        """Announce that a rival of this agent appears, changes or disappears.
+
+        A rival is another program that serves a resource of this agent to the kubelet,
+        or writes the node's ConfigMap. Nothing is announced if `text` equals that of
+        the previous call for the same scope and resource.
 
         Args:
             scope: One of RIVALS.
-            text: A sentence about the rival; "" without one.
-            resource: Resource that the rival serves; "" when it writes the ConfigMap.
+            text: A sentence about the rival; "" if there is no rival.
+            resource: Resource that the rival serves; "" for a rival that writes the
+                ConfigMap.
         """
         before = self._rivals.get((scope, resource), "")
         self._rivals[scope, resource] = text
@@ -260,10 +295,11 @@ class Announcer:
         )
 
     def fault_config_problem(self, problem: str) -> None:
-        """Announce why the cluster's fault configuration cannot be used.
+        """Announce that the cluster's fault configuration is unusable, or usable again.
 
         Args:
-            problem: A sentence; "" when it can be used again.
+            problem: A sentence that says why it is unusable; "" if it is usable.
+                Nothing is announced if the sentence is that of the previous call.
         """
         before, self._fault_config = self._fault_config, problem
         self._metrics.fault_config_unusable.set(bool(problem))
@@ -279,10 +315,12 @@ class Announcer:
         )
 
     def separation_problem(self, problem: str) -> None:
-        """Announce why the names of separated chips cannot be read.
+        """Announce that the ConfigMap's names of separated chips cannot be parsed.
 
         Args:
-            problem: Key and reason; "" when they can be read again.
+            problem: Key and reason; "" if the names can be parsed, which is not
+                announced. A problem equal to that of the previous call is not announced
+                again.
         """
         before, self._separation = self._separation, problem
         if problem and problem != before:
@@ -297,7 +335,11 @@ class Announcer:
             )
 
     def chips_separated(self, chips: Iterable[int]) -> None:
-        """Announce chips that people have taken out of service by name."""
+        """Log, and record as events, that a person took these chips out of service.
+
+        The person has added their names to `ManuallySeparateNPU` in the node's
+        ConfigMap.
+        """
         for chip in chips:
             log.warning("chip separated by hand", extra={keys.CHIP: chip})
             self._recorder.record(
@@ -311,7 +353,11 @@ class Announcer:
             )
 
     def chips_released(self, chips: Iterable[int]) -> None:
-        """Announce separated chips that people have put back into service."""
+        """Log, and record as events, that a person released these separated chips.
+
+        The person has removed their names from `ManuallySeparateNPU` in the node's
+        ConfigMap.
+        """
         for chip in chips:
             log.info("chip released by hand", extra={keys.CHIP: chip})
             self._recorder.record(
@@ -324,11 +370,13 @@ class Announcer:
             )
 
     def fault_level_changed(self, upgrade: UpgradeReason, *, is_over: bool) -> None:
-        """Announce a fault whose level rises because it returns or stays.
+        """Log that the level of a returning or lasting fault rises or falls back.
+
+        If the rise separates the chip, a Kubernetes event is recorded too.
 
         Args:
-            upgrade: The fault, its new level, and the rule that raised it.
-            is_over: Whether the fault has its old level again.
+            upgrade: The chip, the fault, the raised level, and the rule that raised it.
+            is_over: True if the raised level has ended, False if it begins.
         """
         extra = {
             keys.CHIP: upgrade.chip,
@@ -353,16 +401,28 @@ class Announcer:
         )
 
     def fault_levels_not_restored(self, problem: str) -> None:
-        """Announce that raised fault levels of before the restart cannot be read."""
+        """Log that fault levels raised before the agent's restart cannot be restored.
+
+        Args:
+            problem: Reason why their text in the node's ConfigMap cannot be parsed.
+        """
         log.warning("levels of faults not restored", extra={keys.REASON: problem})
 
     def journal_failed(self, reason: str) -> None:
-        """Announce that a hold was given out and could not be written to disk."""
+        """Log and count a write of holds to the journal that failed or took too long.
+
+        Args:
+            reason: Reason why the newest holds are not on disk.
+        """
         self._metrics.journal_failures.inc()
         log.error("journal not written", extra={keys.REASON: reason})
 
     def journal_unusable(self, reason: str) -> None:
-        """Announce that the journal found at start cannot be used."""
+        """Log, count and record as an event that the agent found no usable journal.
+
+        Args:
+            reason: Path of the journal and its problem.
+        """
         self._metrics.journal_failures.inc()
         log.error("journal cannot be used", extra={keys.REASON: reason})
         self._recorder.record(

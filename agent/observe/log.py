@@ -1,4 +1,4 @@
-"""The keys of structured log lines: one word for one thing, in all modules.
+"""Keys of structured log lines, so that all modules use the same key for the same fact.
 
 A module of its own: all packages of the agent import it, and it imports none of them.
 """

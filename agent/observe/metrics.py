@@ -1,7 +1,7 @@
-"""The agent's Prometheus metrics: names, labels and units.
+"""Prometheus metrics of the agent: their names, labels and units.
 
-Values of labels come from closed sets. The exception is `releasing`: its labels are
-cleared before each update, so that it has only the processes of this moment.
+All labels except those of `releasing` have a fixed set of values. The labels of
+`releasing` are cleared before each update, so that it shows only present processes.
 """
 
 from typing import Final
@@ -34,13 +34,14 @@ _PUBLISH_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 
 
 class Metrics:
-    """All metrics of one agent, registered by the constructor."""
+    """Prometheus metrics of one agent, as attributes for the code that sets them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        """Register all metrics.
+        """Create all metrics and register them.
 
         Args:
-            registry: Read by `/metrics`; takes each name once.
+            registry: Prometheus registry that `/metrics` exposes. It accepts each
+                metric name only once, so it must not have the agent's metrics yet.
         """
         self._registry = registry
         self._rollout()
@@ -139,7 +140,11 @@ class Metrics:
         )
 
     def count_request(self, verb: str, resource: str, code: int) -> None:
-        """Count one request to the API server, as `kube.client.Client` reports it."""
+        """Count one request to the API server by verb, resource and HTTP status code.
+
+        `kube.client.Client` calls it after each request. Code 0 means that there was no
+        answer.
+        """
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:

@@ -1,4 +1,4 @@
-"""Observers of a plugin's registration with the kubelet: counted, or only logged."""
+"""Observers of a device plugin, notified of its registrations and of its rivals."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,10 @@ log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Metrics of the registration of one product line, and of the gaps between two."""
+    """Observer of one product line's plugin: counts registrations and times the gaps.
+
+    A gap is the time during which the plugin is not registered with the kubelet.
+    """
 
     def __init__(
         self,
@@ -19,12 +22,13 @@ class Registration:
         *,
         on_rival: Callable[[str], None],
     ) -> None:
-        """Begin as unregistered.
+        """Begin the first gap: the plugin is not registered yet.
 
         Args:
-            metrics: Of the agent.
+            metrics: Metrics of the agent.
             clock: Monotonic. Unit: seconds.
-            on_rival: Called with a sentence about the rival; with "" without one.
+            on_rival: Called with a sentence about a rival that serves the same
+                resource. Called with "" when there is no rival.
         """
         self._metrics = metrics
         self._clock = clock
@@ -32,7 +36,10 @@ class Registration:
         self.rival = on_rival
 
     def registered(self) -> None:
-        """Count a registration that the kubelet took, and the gap before it."""
+        """Count a registration that the kubelet accepted, and end the gap, if any.
+
+        The length of the gap goes to the metric `registration_gap_seconds`.
+        """
         self._metrics.registrations.inc()
         if self._unregistered_at is not None:
             gap_s = self._clock() - self._unregistered_at
@@ -40,7 +47,7 @@ class Registration:
         self._unregistered_at = None
 
     def unregistered(self) -> None:
-        """Start measuring the gap until the next registration."""
+        """Begin a gap, unless a gap has begun already."""
         if self._unregistered_at is None:
             self._unregistered_at = self._clock()
 
@@ -48,18 +55,18 @@ class Registration:
 class NoObserver:
     """Observer of a plugin for virtual devices: logs rivals and counts nothing.
 
-    The metrics of registration are those of the plugins for whole chips.
+    The metrics of registrations count only the plugins for whole chips.
     """
 
     def registered(self) -> None:
-        """Do nothing: the plugin's server has logged it."""
+        """Do nothing, because the plugin's server has logged the registration."""
 
     def unregistered(self) -> None:
-        """Do nothing: the plugin's server has logged why."""
+        """Do nothing, because the plugin's server has logged the reason."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback for a sentence about the rival; "" without one."""
+        """Function that logs a sentence about a rival, and ignores "" for no rival."""
         return self._rival
 
     @staticmethod

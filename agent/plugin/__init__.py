@@ -1,17 +1,17 @@
 """Serve the kubelet: register a device plugin, list devices, answer Allocate.
 
 Here: everything that speaks the kubelet's contracts (device plugin v1beta1,
-pod-resources v1, CDI), and the translation between its messages and values of the
-ledger. Not here: any decision about which pod gets which chip (`agent.claims`), and
+pod-resources v1, CDI), and the translation between the kubelet's messages and values of
+the ledger. Not here: any decision about which pod gets which chip (`agent.claims`), and
 reading chips (`agent.devices`).
 
-Open `servicer` first: it answers Allocate for whole chips. `server` registers it and
-notices when to register again, `rivals` looks for another plugin of the same resource.
-`pod_resources` asks the kubelet which pod has which device ids, while
-`allocate_activity` keeps that apart from Allocate. `mounts` renders how chips get into
-a container. `vnpu` serves parts of chips.
+Open `servicer` first: it answers Allocate for whole chips. `server` registers the
+servicer and notices when to register again, `rivals` detects another plugin of the same
+resource. `pod_resources` asks the kubelet which pod has which device ids, while
+`allocate_activity` keeps these questions apart from Allocate. `mounts` renders how
+chips get into a container. `vnpu` serves parts of chips.
 
 Decision records in docs/adr: 7 (Get confirms, List only when idle), 8 (a kubelet's
-restart is noticed by looking), 9 (one agent for one kubelet, by a lock), 12 (a rival is
-left alone).
+restart is noticed by checking), 9 (one agent for one kubelet, by a lock), 12 (a rival
+is left alone).
 """

@@ -1,8 +1,8 @@
 """Keep Allocate and the listing of pod-resources apart, on one node.
 
-A missing entry in pod-resources proves something only if no Allocate was running.
-And a listing during an Allocate can make the kubelet give one id to two pods. Both
-concern all resources, so a node has one AllocateActivity.
+A container missing in pod-resources has no devices only if no Allocate was running. And
+a listing during an Allocate can make the kubelet give one id to two pods. Both facts
+concern all resources, so all product lines of a node share one AllocateActivity.
 """
 
 import asyncio
@@ -19,13 +19,17 @@ LISTING_WAIT_S = 0.25
 
 
 class AllocateActivity:
-    """Requests of the kubelet for devices, and listings, that are running now."""
+    """Record of the kubelet's device requests and the listings that run now.
+
+    The device requests are GetPreferredAllocation and Allocate. The listings are those
+    of pod-resources.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin without any.
+        """Start with no request and no listing running.
 
         Args:
-            clock: Monotonic. Unit: seconds.
+            clock: Monotonic clock. Unit: seconds.
         """
         self._clock = clock
         self._allocating = 0
@@ -37,20 +41,32 @@ class AllocateActivity:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the kubelet is not giving out a device now."""
+        """Whether no Allocate runs, and none is due after a GetPreferredAllocation.
+
+        An Allocate is due until PREFERENCE_LASTS_S after a GetPreferredAllocation.
+        """
         pending = self._clock() - self._preferred_at < PREFERENCE_LASTS_S
         return not self._allocating and not pending
 
     def mark(self) -> int:
-        """Return a mark for `was_quiet_since`; -1 while it is not quiet."""
+        """Return a mark of this moment for `was_quiet_since`, or -1 if it is not quiet.
+
+        `was_quiet_since(-1)` is always false.
+        """
         return self._count if self.is_quiet else -1
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Tell whether no device was given out between a mark and now."""
+        """Whether no GetPreferredAllocation or Allocate has run since `mark` was taken.
+
+        `mark` is a result of the method `mark`.
+        """
         return mark == self._count and self.is_quiet
 
     async def prefer(self) -> None:
-        """Note a GetPreferredAllocation, after the end of a running listing."""
+        """Record a GetPreferredAllocation, and wait until no listing runs.
+
+        The listings are those of pod-resources. The wait lasts at most LISTING_WAIT_S.
+        """
         self._note_preference()  # before the wait, so that no other listing begins
         await self._wait_for_listing()
         self._note_preference()
@@ -61,7 +77,7 @@ class AllocateActivity:
 
     @contextmanager
     def allocating(self) -> Iterator[None]:
-        """Note an Allocate while the context lasts."""
+        """Record an Allocate as running while the context lasts."""
         self._count += 1
         self._allocating += 1
         try:
@@ -72,7 +88,7 @@ class AllocateActivity:
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """Note a listing of pod-resources while the context lasts.
+        """Record a listing of pod-resources as running while the context lasts.
 
         The caller checks `is_quiet` first.
         """

@@ -1,12 +1,12 @@
-"""The node's CDI spec, by which a container runtime mounts a chip by its name.
+"""Write the node's CDI spec, by which a container runtime mounts a chip by its name.
 
     {"cdiVersion": "0.5.0", "kind": "huawei.com/ascend-affinity",
      "devices": [{"name": "0", "containerEdits": {"deviceNodes": [...]}}, ...],
      "containerEdits": {"deviceNodes": [...]}}
 
-When a container restarts, the kubelet gives it the same names, even while no agent
-runs. So the spec stays when the agent stops, unless no chip is given out. It lies on
-tmpfs and ends with the machine's boot.
+When a container restarts, the kubelet gives it the same device names, even while no
+agent runs. So the spec file stays when the agent stops, unless no chip is given out.
+The file lies on tmpfs, so it is gone after a reboot of the machine.
 """
 
 import json
@@ -26,12 +26,12 @@ FILE = "huawei.com-ascend-affinity.json"
 
 
 def name_of(chip: int) -> str:
-    """Return the CDI name of a chip."""
+    """Return the full CDI name of a chip, for an answer to Allocate."""
     return f"{KIND}={chip}"
 
 
 def name_of_virtual(device: VirtualDevice) -> str:
-    """Return the CDI name of a virtual device."""
+    """Return the full CDI name of a virtual device, for an answer to Allocate."""
     return f"{KIND}=v{device.number}"
 
 
@@ -41,7 +41,7 @@ def render(
     """Return the CDI spec of a node as JSON text.
 
     Args:
-        devices: Of the host.
+        devices: Device files of the host.
         chips: Every chip that may ever be given out.
         virtual: Every virtual device of the node.
     """
@@ -69,7 +69,7 @@ def _nodes(nodes: Iterable[DeviceNode]) -> Iterator[dict[str, str]]:
 
 
 def put(folder: Path, text: str) -> None:
-    """Write a spec into a folder, unless it is there with the same text.
+    """Write the node's CDI spec into a folder, unless its file has the same text.
 
     Raises:
         OSError: The spec cannot be written.
@@ -90,6 +90,6 @@ def put(folder: Path, text: str) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the spec from a folder, if it is there and can be removed."""
+    """Remove the node's CDI spec from a folder; ignore a failure."""
     with suppress(OSError):
         (folder / FILE).unlink(missing_ok=True)

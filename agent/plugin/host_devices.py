@@ -7,7 +7,8 @@
     each chip          davinci<physical id>
     a part of a chip   vdavinci<number>, as davinci<number>
 
-Found at each use, because a driver may be loaded after the agent has started.
+The files are looked up at each use, because a driver may be loaded after the agent has
+started.
 
 Source:
     MindCluster's device plugin, `pkg/common/common.go` (at 22bb3d98).
@@ -52,7 +53,11 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevices:
-    """Device files that every container with chips needs, and those of each chip."""
+    """Device files that a container with chips needs, as the host has them now.
+
+    The files in `common` serve every chip. `of_chip` and `of_virtual` name the file of
+    one chip or virtual device.
+    """
 
     common: tuple[DeviceNode, ...]
     #: Paths that each chip needs and that the host does not have.
@@ -61,21 +66,25 @@ class HostDevices:
     stand_in: str = ""
 
     def of_chip(self, chip: int) -> DeviceNode:
-        """Return the device file of a chip."""
+        """Return the device file of a chip, or its stand-in for a simulated chip."""
         path = f"{DEV}/{CHIP}{chip}"
         return DeviceNode(self.stand_in or path, path)
 
     def of_virtual(self, device: VirtualDevice) -> DeviceNode:
-        """Return the device file of a virtual device; the container sees a chip's."""
+        """Return the device file of a virtual device, or its stand-in if simulated.
+
+        In the container the file has the name of a chip's device file.
+        """
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")
 
 
 def find(reading: Reading, dev: Path = DEV) -> HostDevices:
-    """Find the device files of the host that chips need.
+    """Return the device files of the host that the chips of a reading need.
 
     Args:
-        reading: Names the kind of chips; for simulated chips no file is looked up.
+        reading: Reading that names the kind of chips. For simulated chips no file is
+            looked up.
         dev: Folder of device files, as this process sees it.
     """
     if reading.stand_in:

@@ -1,7 +1,7 @@
-"""ListAndWatch: the base of all device plugin servicers, which sends the device list.
+"""Base class of all device plugin servicers, which sends the kubelet the device list.
 
-It sends the list when a stream opens, and again after each change. It counts open
-streams and running requests for `agent.plugin.server`.
+It sends the device list when a stream opens, and again after each change of the list.
+It counts open streams and running requests for `agent.plugin.server`.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ Context = grpc.aio.ServicerContext[object, object]
 
 
 class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
-    """Base of the device plugin's RPCs: device list and options.
+    """Base class of device plugin servicers, which sends the device list and options.
 
-    Counts open device-list streams, streams that have brought a list, and requests
-    that are being answered.
+    It counts the open device-list streams, the open streams on which a list was sent,
+    and the requests that are being answered.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         *,
         steers: bool,
     ) -> None:
-        """Serve a device list.
+        """Construct the servicer of one resource, with no stream open.
 
         Args:
-            store: Wakes the streams after each change.
-            devices: Returns the list of now.
+            store: Ledger of the product line; each new version wakes the streams.
+            devices: Returns the device list as it is now.
             steers: Whether the kubelet shall call GetPreferredAllocation.
         """
         self.options = api_pb2.DevicePluginOptions(
@@ -63,26 +63,31 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
 
     @property
     def is_followed(self) -> bool:
-        """Whether a stream has brought the device list and is still open."""
+        """Whether a stream on which the device list was sent is still open.
+
+        Always false after `close`.
+        """
         return self._followers > 0 and not self._closing
 
     def freeze(self) -> None:
-        """Stop sending lists on open streams.
+        """Stop sending device lists, but keep the streams open.
 
-        The streams stay open: at the end of one the kubelet would drop a rival.
+        When a plugin's stream ends, the kubelet drops the plugin that registered last,
+        which is the rival.
         """
         self._frozen = True
 
     def close(self) -> None:
-        """End the device-list streams."""
+        """Make all device-list streams of this servicer end."""
         self._closing = True
         self._store.wake()
 
     async def wait_until_answered(self, within_s: float) -> None:
-        """Wait until all requests are answered, or until a time is over.
+        """Wait until no GetPreferredAllocation or Allocate is being answered.
 
         Args:
-            within_s: Longest wait. Unit: seconds.
+            within_s: Longest wait, after which the method returns all the same. Unit:
+                seconds.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -103,13 +108,16 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     async def GetDevicePluginOptions(
         self, request: api_pb2.Empty, context: object
     ) -> api_pb2.DevicePluginOptions:
-        """Answer whether the kubelet shall call GetPreferredAllocation."""
+        """Tell the kubelet whether to call GetPreferredAllocation."""
         return self.options
 
     async def ListAndWatch(
         self, request: api_pb2.Empty, context: object
     ) -> AsyncIterator[api_pb2.ListAndWatchResponse]:
-        """Send the device list, and send it again after each change."""
+        """Send the kubelet the device list now, and again whenever the list changes.
+
+        Nothing is sent after `freeze`.
+        """
         self.streams += 1
         sent: tuple[ListedDevice, ...] | None = None
         try:
@@ -130,7 +138,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     async def PreStartContainer(
         self, request: api_pb2.PreStartContainerRequest, context: object
     ) -> api_pb2.PreStartContainerResponse:
-        """Do nothing: the options say that the kubelet need not call it."""
+        """Do nothing: the plugin's options tell the kubelet not to call this."""
         return api_pb2.PreStartContainerResponse()
 
     @staticmethod

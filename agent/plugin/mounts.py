@@ -1,13 +1,13 @@
-"""Render Allocate's answer, which makes a program mount chips into a container.
+"""Render the answer to Allocate, which makes a program mount chips into a container.
 
     runtime   Ascend Docker Runtime mounts them, by an environment variable
     native    the container runtime mounts them, by a list of device files
     cdi       the container runtime mounts them, by names in the node's CDI spec
 
-`auto` is `runtime` if Ascend Docker Runtime started the agent's own container, which
-its environment shows, or if the host has no device files; else `native`. It is never
-`cdi`: the agent cannot see whether the container runtime reads CDI specs, and a runtime
-that does not read them refuses every pod.
+`auto` means `runtime` if Ascend Docker Runtime started the agent's own container, which
+the agent's environment shows, or if the host has no device files. Else it means
+`native`. It never means `cdi`: the agent cannot see whether the container runtime reads
+CDI specs, and a runtime that does not read them refuses every pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ STARTED_BY_RUNTIME = "ASCEND_DOCKER_RUNTIME"
 
 
 class MountMethod(Enum):
-    """Program that mounts chips into containers."""
+    """Ways to get chips into a container, by the program that mounts the chips."""
 
     RUNTIME = "runtime"
     NATIVE = "native"
@@ -48,12 +48,12 @@ KINDS = (AUTO, *(mount.value for mount in MountMethod))
 def resolve(
     setting: str, environment: Mapping[str, str], reading: Reading, dev: Path = DEV
 ) -> MountMethod:
-    """Return the mount method of a setting; probe the node for `auto`.
+    """Return the mount method that a setting names; for `auto` choose it by the node.
 
     Args:
         setting: One of KINDS.
-        environment: Of the agent.
-        reading: Of the node's chips.
+        environment: Environment variables of the agent.
+        reading: Reading of the node's chips.
         dev: Folder of device files, as this process sees it.
     """
     if setting != AUTO:
@@ -65,7 +65,10 @@ def resolve(
 
 
 class Mounts:
-    """Answers to Allocate, and the node's CDI spec."""
+    """Renderer of the answers to Allocate for one product line.
+
+    With the method `cdi`, it also writes and removes the node's CDI spec.
+    """
 
     def __init__(
         self,
@@ -76,15 +79,15 @@ class Mounts:
         dev: Path = DEV,
         other_readings: Callable[[], Iterable[Reading]] = tuple,
     ) -> None:
-        """Construct without writing a spec.
+        """Construct the renderer of one product line without writing the CDI spec.
 
         Args:
-            mount: Program that mounts.
-            last_reading: Returns the last reading of this product line.
+            mount: Way in which containers get the chips.
+            last_reading: Returns the last reading of the product line.
             cdi_dir: Folder in which container runtimes look for CDI specs.
             dev: Folder of device files, as this process sees it.
-            other_readings: Returns the last readings of the node's other product
-                lines, whose chips are in the node's spec, too.
+            other_readings: Returns the last readings of the node's other product lines,
+                whose chips are in the node's CDI spec, too.
         """
         self._other_readings = other_readings
         self._mount = mount
@@ -95,8 +98,8 @@ class Mounts:
     def problem(self) -> str | None:
         """Return a sentence why no container can get a chip now; None if one can.
 
-        The sentence becomes the reason of a refused pod. Writes the CDI spec if it is
-        missing.
+        The sentence becomes the reason of a refused pod. With the method `cdi`, this
+        call also writes the CDI spec if it is missing or differs.
         """
         if self._mount is MountMethod.RUNTIME:
             return None
@@ -113,7 +116,11 @@ class Mounts:
         return None
 
     def _spec(self, devices: HostDevices) -> str:
-        """Return the CDI spec with the chips of all product lines of the node."""
+        """Return the node's CDI spec as JSON text, with the chips of all product lines.
+
+        Args:
+            devices: Device files that the chips of this product line need.
+        """
         lines = sorted(
             (self._last_reading(), *self._other_readings()),
             key=lambda line: line.product.resource,
@@ -131,7 +138,10 @@ class Mounts:
         )
 
     def answer(self, hold: Hold) -> api_pb2.ContainerAllocateResponse:
-        """Render Allocate's answer for a hold: its chips by physical id, ascending."""
+        """Render the part of Allocate's answer that mounts the chips of a hold.
+
+        The chips are ordered by physical id, ascending.
+        """
         chips = sorted(set(hold.chips))
         reading = self._last_reading()
         if self._mount is MountMethod.CDI:
@@ -156,7 +166,7 @@ class Mounts:
     def answer_virtual(
         self, device: VirtualDevice
     ) -> api_pb2.ContainerAllocateResponse:
-        """Render Allocate's answer for one virtual device, mounted like a chip."""
+        """Render the part of Allocate's answer that mounts one virtual device."""
         if self._mount is MountMethod.CDI:
             name = cdi.name_of_virtual(device)
             return api_pb2.ContainerAllocateResponse(
@@ -174,10 +184,13 @@ class Mounts:
         )
 
     def clean_up(self, *, is_needed: bool) -> None:
-        """Remove the CDI spec if no container needs it.
+        """Remove the node's CDI spec if no container needs it.
+
+        Nothing is removed with the methods `runtime` and `native`, which write no spec.
 
         Args:
-            is_needed: Whether a container has chips; it may restart without an agent.
+            is_needed: Whether a container has chips. Such a container may restart while
+                no agent runs.
         """
         if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)

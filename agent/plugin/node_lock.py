@@ -1,8 +1,8 @@
 """Lock the kubelet's device plugin directory, so that one agent serves one kubelet.
 
 Two agents in one directory would remove each other's socket again and again. The lock
-is an advisory one on the directory itself. It needs no file, as the kubelet clears the
-directory when it starts, and it ends with its process.
+is an advisory one on the directory itself. It needs no file: the kubelet deletes the
+files of the directory when it starts. The lock ends with the process that has it.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ TRY_EACH_S = 0.5
 async def lock_kubelet_dir(
     directory: Path, on_wait: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Hold the lock on a directory while the context lasts; wait for it before.
+    """Wait for the lock on the kubelet's directory; hold it while the context lasts.
 
     Args:
-        directory: The kubelet's device plugin directory; must exist.
+        directory: The kubelet's device plugin directory, which must exist.
         on_wait: Called once with a sentence if another process has the lock.
     """
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,8 +1,8 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
-`Get` asks about one pod and changes nothing. Kubelets before 1.34 have it off by
-default; then all pods are listed. `List` makes the kubelet forget the ids of pods that
-just ended, so it is called only while no device is given out.
+`Get` asks about one pod and changes nothing. In kubelets before 1.34 it is off by
+default, and then all pods are listed. `List` makes the kubelet forget the ids of pods
+that just ended, so it is called only while no device is given out.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 
 
 class PodResourcesClient:
-    """Client of the kubelet's pod-resources socket, for one resource."""
+    """Client of the kubelet's pod-resources API that reads the ids of one resource."""
 
     def __init__(
         self,
@@ -38,13 +38,14 @@ class PodResourcesClient:
         activity: AllocateActivity,
         rate_limit: RateLimit | None = None,
     ) -> None:
-        """Construct without a connection; the first call connects.
+        """Construct the client without connecting; the first call connects.
 
         Args:
             socket: The kubelet's pod-resources socket.
             resource: Resource whose ids are read.
-            activity: Tells whether List may be called now.
-            rate_limit: Shared by all clients of this kubelet; None: not shared.
+            activity: Says whether List may be called now.
+            rate_limit: Rate limit that all clients of this kubelet share. None: the
+                client has a rate limit by itself.
         """
         self._socket = socket
         self._channel = grpc.aio.insecure_channel(
@@ -64,18 +65,24 @@ class PodResourcesClient:
 
     @property
     def kubelet(self) -> object:
-        """Identity of the kubelet's socket, which differs after a restart."""
+        """Identity of the pod-resources socket file, which a kubelet restart changes.
+
+        None if there is no file.
+        """
         return identity(self._socket)
 
     async def close(self) -> None:
-        """Close the channel."""
+        """Close the gRPC channel to the kubelet."""
         await self._channel.close(None)
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return the ids of each container of one pod; None: the pod is unknown.
+        """Return {container: its ids} of one pod; None if the kubelet has no such pod.
+
+        It calls Get, or List if the kubelet has Get switched off.
 
         Raises:
-            ResourcesError: The kubelet does not answer, or List must wait.
+            ResourcesError: The kubelet does not answer, or List is needed while the
+                kubelet gives out devices.
         """
         await self._rate_limit.wait_for_turn()
         if not self._get_is_off:
@@ -97,9 +104,10 @@ class PodResourcesClient:
         return translate.device_ids(answer.pod_resources, self._resource)
 
     async def allocatable_ids(self, resource: str = "") -> frozenset[str] | None:
-        """Return the ids that the kubelet may give out; None: it does not answer.
+        """Return the ids of a resource that the kubelet may give out.
 
-        Any plugin may have listed them: the kubelet names the resource, not the plugin.
+        None if the kubelet does not answer. Any plugin may have listed these ids: the
+        kubelet names the resource, not the plugin.
 
         Args:
             resource: Resource of the ids; "" for the resource of this client.
@@ -115,13 +123,14 @@ class PodResourcesClient:
         return translate.ids_among(answer.devices, resource or self._resource)
 
     async def forget_ended_pods(self) -> InUse:
-        """Make the kubelet forget the ids of ended pods.
+        """Call List, which makes the kubelet forget the ids of ended pods.
 
         Returns:
-            The ids that each container has now.
+            {(namespace, pod, container): its ids} of all containers that the kubelet
+            lists.
 
         Raises:
-            ResourcesError: A device is being given out, or the kubelet does not answer.
+            ResourcesError: The kubelet gives out devices now, or does not answer.
         """
         pods = (await self._list()).pod_resources
         return {
@@ -152,7 +161,9 @@ class PodResourcesClient:
 
 
 def _message(answer: M | None) -> M:
-    """Return a call's answer; grpc gives None for bytes that are no message.
+    """Return the answer of a gRPC call; raise ResourcesError if it is None.
+
+    grpc returns None for bytes that are no message of the expected type.
 
     Raises:
         ResourcesError: The answer is None.
@@ -163,9 +174,10 @@ def _message(answer: M | None) -> M:
 
 
 def _not_found(error: grpc.aio.AioRpcError) -> bool:
-    """Tell whether the kubelet does not know the pod.
+    """Whether the error of a Get call says that the kubelet does not know the pod.
 
-    It answers with a plain error, hence UNKNOWN: "pod … in namespace … not found".
+    The kubelet answers with a plain error, hence the code UNKNOWN and the text "pod …
+    in namespace … not found".
     """
     return error.code() is grpc.StatusCode.NOT_FOUND or (
         error.code() is grpc.StatusCode.UNKNOWN

@@ -1,7 +1,7 @@
 """Limit the rate of requests to the kubelet, over all callers of one node.
 
-A module of its own: `product_line` shares one limit between all product lines, and
-`pod_resources`, which waits for it, is constructed once for each of them.
+A module of its own: `product_line` shares one rate limit between all product lines, and
+`pod_resources`, which waits for it, is constructed once for each product line.
 """
 
 import asyncio
@@ -10,19 +10,22 @@ from service import clock
 
 
 class RateLimit:
-    """Earliest time of the next request."""
+    """Rate limit of the requests to one kubelet: a pause after each request."""
 
     def __init__(self, each_s: float) -> None:
-        """Allow the first request at once.
+        """Construct a rate limit that lets the first request pass at once.
 
         Args:
-            each_s: Between two requests. Unit: seconds.
+            each_s: Pause between two requests. Unit: seconds.
         """
         self._each_s = each_s
         self._next_s = float("-inf")
 
     async def wait_for_turn(self) -> None:
-        """Wait until the caller may send its request."""
+        """Wait until the caller may send its request.
+
+        Callers are let through in the order in which they call.
+        """
         now = clock.loop_s()
         at = max(now, self._next_s)
         self._next_s = at + self._each_s

@@ -1,10 +1,11 @@
 """Detect a rival: another device plugin that serves the same resource.
 
-The kubelet takes the plugin that registers last and reports it to no other. The old
-stream stays open, and its lists still count (cm/devicemanager/plugin/v1beta1/handler.go
-and manager.go, v1.36). When either stream ends, the kubelet drops the plugin that it
-knows then. So two plugins that register again after each drop never stop, and both give
-out the same chips. The plugin that notices this has to yield.
+The kubelet takes the plugin that registers last and reports it to no other plugin. The
+stream of the plugin before it stays open, and the lists sent there still count
+(cm/devicemanager/plugin/v1beta1/handler.go and manager.go, v1.36). When either stream
+ends, the kubelet drops the plugin that registered last. So two plugins that register
+again after each drop never stop, and both give out the same chips. The plugin that
+notices this has to yield.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ AllocatableIds = Callable[[], Awaitable[frozenset[str] | None]]
 
 
 class Doubt(Enum):
-    """Result of comparing the kubelet's devices with the last device list."""
+    """Result of comparing the ids at the kubelet with the ids that a plugin listed."""
 
     NONE = auto()
     FOREIGN = auto()  #: the kubelet has other devices than this plugin listed
@@ -56,24 +57,27 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginState:
-    """Socket and device list of this plugin."""
+    """Socket and listed ids of this plugin, with which a check compares the kubelet."""
 
     inode: int  #: of the socket's file
     listed_ids: frozenset[str] | None  #: healthy ids of the last list; None: none sent
 
 
 class Rivals:
-    """Detector of rivals; remembers the last checks, as a single one is no evidence."""
+    """Detector of other device plugins that serve the resource of one plugin.
+
+    It remembers the results of its last checks, as one check by itself proves nothing.
+    """
 
     def __init__(
         self, socket: Path, *, resource: str, allocatable_ids: AllocatableIds
     ) -> None:
-        """Construct without a check.
+        """Construct the detector for one plugin; nothing is checked yet.
 
         Args:
-            socket: Of this plugin, in the kubelet's directory.
-            resource: Served by this plugin.
-            allocatable_ids: Asks the kubelet which ids it may give out.
+            socket: Socket of the plugin, in the kubelet's device plugin directory.
+            resource: Resource that the plugin serves.
+            allocatable_ids: Asks the kubelet which ids of the resource it may give out.
         """
         self._socket = socket
         self._resource = resource
@@ -86,11 +90,14 @@ class Rivals:
         self._changed_at = float("-inf")
 
     async def find_before_registration(self) -> str:
-        """Return a sentence about a rival, before registration; "" without one.
+        """Return a sentence about a rival, before the plugin registers; "" for none.
 
-        If the kubelet has devices although this plugin is not registered, another one
-        has listed them. A plugin needs a socket in the kubelet's directory. If no
-        socket answers, the list is of a plugin that has ended.
+        While the plugin is not registered, ids of its resource at the kubelet are from
+        another plugin, running or ended. A running plugin accepts connections at a
+        socket in the kubelet's directory. So without such a socket there is no rival.
+
+        The kubelet may take FORGETS_WITHIN_S to forget ids whose stream has ended. The
+        method waits that long before it reports a rival because of ids.
         """
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
@@ -113,7 +120,11 @@ class Rivals:
         )
 
     async def find_while_registered(self, plugin: PluginState) -> str:
-        """Return a sentence about a rival, while registered; "" without one."""
+        """Return a sentence about a rival of the registered plugin; "" for none.
+
+        A rival has replaced the plugin's socket file, or the kubelet has other ids than
+        the plugin listed.
+        """
         if inode_of(self._socket) not in (0, plugin.inode):
             return (
                 "another device plugin has put its socket in the place of ours, "
@@ -130,11 +141,20 @@ class Rivals:
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the kubelet dropped this plugin without ending its stream."""
+        """Whether the kubelet has none of the ids that this plugin listed.
+
+        The last LOOKS checks must agree on it. The kubelet has then dropped the plugin
+        without ending its stream.
+        """
         return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
 
     async def is_gone(self, plugin: PluginState) -> bool:
-        """Tell whether no rival serves the resource any more."""
+        """Whether no rival of this plugin serves the resource any more.
+
+        False while a program accepts connections at a socket that replaced this
+        plugin's. Otherwise true if the kubelet has no ids of the resource, or if
+        nothing accepts connections at the other sockets that may serve the resource.
+        """
         is_replaced = inode_of(self._socket) not in (0, plugin.inode)
         if is_replaced and await listens(self._socket):
             return False
@@ -143,7 +163,11 @@ class Rivals:
         return not [path for path in self._other_sockets() if await listens(path)]
 
     def _is_calm(self) -> bool:
-        """Tell whether the kubelet was asked, and its directory is unchanged since."""
+        """Whether this check need not ask the kubelet for its ids.
+
+        True if the last comparison gave `Doubt.NONE`, the kubelet was asked less than
+        CALM_LOOK_EACH_S ago, and its directory has not changed for REGISTERS_WITHIN_S.
+        """
         now = clock.loop_s()
         folder = _folder_state(self._socket.parent)
         if folder != self._folder:
@@ -155,7 +179,12 @@ class Rivals:
         )
 
     async def _check_devices(self, plugin: PluginState) -> Doubt:
-        """Compare the kubelet's devices once; return the result of the last LOOKS."""
+        """Ask the kubelet for its ids once, and compare them with the ids of `plugin`.
+
+        Returns:
+            The result if the last LOOKS comparisons gave the same result for the same
+            device list. Otherwise `Doubt.NONE`.
+        """
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()
         doubt = Doubt.NONE
@@ -171,7 +200,10 @@ class Rivals:
         return doubt if self._looks >= LOOKS else Doubt.NONE
 
     def _other_sockets(self) -> list[Path]:
-        """Return the sockets of plugins that may serve the same resource."""
+        """Return the sockets beside this plugin's that may serve its resource, by name.
+
+        Sockets named after another resource and the kubelet's socket are left out.
+        """
         excluded = {self._socket.name, KUBELET_SOCKET}
         sockets = []
         with suppress(OSError):
@@ -185,7 +217,7 @@ class Rivals:
 
 
 def inode_of(path: Path) -> int:
-    """Return the inode of a file; 0 without a file.
+    """Return the inode of a file; 0 if there is no file.
 
     An open socket keeps its inode, even when its file is removed. So a file with the
     same inode is the same socket.
@@ -197,12 +229,18 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Tell whether a socket is named after another resource."""
+    """Whether a socket has the name that known plugins give the socket of a resource.
+
+    The caller has left out the socket of its own resource.
+    """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 
 
 def _folder_state(folder: Path) -> tuple[int, int] | None:
-    """Return (inode, mtime), which each new entry changes; None without a folder."""
+    """Return (inode, mtime) of a folder, or None if there is no folder.
+
+    Each new file in the folder changes it.
+    """
     try:
         status = folder.stat()
     except OSError:
@@ -211,7 +249,11 @@ def _folder_state(folder: Path) -> tuple[int, int] | None:
 
 
 async def listens(path: Path) -> bool:
-    """Tell whether a program accepts connections at a socket."""
+    """Whether a program accepts connections at a socket.
+
+    Also true if connecting takes longer than _CONNECT_S, as the program's queue is
+    full.
+    """
     try:
         async with asyncio.timeout(_CONNECT_S):
             _, writer = await asyncio.open_unix_connection(path)

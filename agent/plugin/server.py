@@ -1,12 +1,13 @@
 """Serve a device plugin at a socket, and keep it registered with the kubelet.
 
-The kubelet forgets its plugins when it restarts, and drops a plugin whose stream ends.
-So one round is: serve, register, wait for a sign that the registration has ended, stop
-serving. The old stream ends before the new registration; in the other order the kubelet
-would disconnect the new one.
+The kubelet forgets its plugins when it restarts, and drops a plugin when the stream of
+its device list ends. So one round of a plugin has four steps: serve at the socket,
+register, wait for a sign that the registration has ended, stop serving. A round ends
+its stream before the next round registers. In the other order the kubelet would
+disconnect the new registration.
 
-While a rival serves the resource, no round begins, and a running one sends no list: see
-`agent.plugin.rivals`.
+While a rival serves the resource, no round begins, and a running round sends no device
+list: see `agent.plugin.rivals`.
 """
 
 import asyncio
@@ -58,21 +59,21 @@ REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
 class RegistrationObserver(Protocol):
-    """Observer of a plugin's registration and of its rivals."""
+    """Receiver of changes in a plugin's registration, and of sentences about rivals."""
 
     def registered(self) -> object:
-        """Handle a registration that the kubelet took."""
+        """Handle that the kubelet accepted the plugin's registration."""
 
     def unregistered(self) -> object:
-        """Handle the end of a registration."""
+        """Handle the end of a registration, also of one that the kubelet refused."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback for a sentence about the rival; "" without one."""
+        """Callback that takes a sentence about the rival; "" if there is no rival."""
 
 
 class Server:
-    """Server of one device plugin, and its registration with the kubelet."""
+    """gRPC server of one device plugin, which keeps the plugin registered."""
 
     def __init__(
         self,
@@ -84,15 +85,16 @@ class Server:
         observer: RegistrationObserver,
         backoff: Backoff | None = None,
     ) -> None:
-        """Construct without serving.
+        """Construct the server of one resource without creating its socket.
 
         Args:
-            make_servicer: Returns a new servicer for each round.
-            product: Names the resource.
+            make_servicer: Returns a new servicer, each time the plugin is served and
+                registered.
+            product: Row of the product table that names the resource and the socket.
             kubelet_dir: The kubelet's device plugin directory.
-            allocatable_ids: Asks the kubelet which ids it may give out.
-            observer: Notified of registrations and rivals.
-            backoff: Pauses after registrations that the kubelet refused.
+            allocatable_ids: Asks the kubelet which ids of the resource it may give out.
+            observer: Is called at each registration, at its end, and about rivals.
+            backoff: Pauses after registrations that failed.
         """
         self._make_servicer = make_servicer
         self._product = product
@@ -115,10 +117,10 @@ class Server:
         self._servicer: ListAndWatchServicer | None = None
 
     def problem(self) -> str | None:
-        """Return why the kubelet does not know the devices now; None if it does.
+        """Return why the kubelet does not use this device list now; None if it does.
 
-        It reads the device list after it has answered Register. It rejects a pod that
-        it admits between the two.
+        The kubelet asks for the plugin's device list after it has answered Register. A
+        pod that the kubelet admits between the two is rejected.
         """
         if self.rival:
             return f"{self.rival}; waiting until it has gone"
@@ -128,17 +130,17 @@ class Server:
 
     @property
     def is_followed(self) -> bool:
-        """Whether the kubelet has the device list and its stream is open."""
+        """Whether a stream on which the kubelet received the device list is open."""
         return self._servicer is not None and self._servicer.is_followed
 
     def suspect(self, evidence: str) -> None:
-        """Suspect a rival, because of something that only another plugin can do.
+        """Store evidence of a rival, which the next check for rivals confirms or drops.
 
-        The suspicion ends if the kubelet asks this plugin for devices before the next
-        check.
+        The check drops it if the kubelet has sent a GetPreferredAllocation or an
+        Allocate to this plugin since this call.
 
         Args:
-            evidence: A sentence.
+            evidence: A sentence about something that only another plugin can have done.
         """
         self._suspicion = evidence
         self._requests_before = self._request_count()
@@ -147,7 +149,11 @@ class Server:
         return self._servicer.request_count if self._servicer is not None else 0
 
     async def run(self) -> NoReturn:
-        """Keep registered until cancelled."""
+        """Keep the plugin registered with the kubelet until this task is cancelled.
+
+        In a loop, the method waits for the kubelet's socket, checks for a rival, and
+        calls `run_once` if there is none. After a failed registration it pauses.
+        """
         while True:
             kubelet = await self._wait_for_kubelet()
             self._set_rival(await self._rivals.find_before_registration())
@@ -168,7 +174,13 @@ class Server:
                 await self._pause(pause_s, kubelet)
 
     async def run_once(self) -> None:
-        """Serve and register; return when the registration has ended."""
+        """Serve the plugin and register it; return when it has to register again.
+
+        Raises:
+            grpc.aio.AioRpcError: The kubelet refused the registration or did not
+                answer.
+            OSError: The plugin's socket cannot be created.
+        """
         servicer = self._servicer = self._make_servicer()
         self._suspicion = ""
         server = grpc.aio.server()
@@ -194,10 +206,14 @@ class Server:
                 self._socket.unlink(missing_ok=True)
 
     async def _serve(self, server: grpc.aio.Server) -> int:
-        """Start a server at the plugin's socket; return the inode of the socket.
+        """Start a gRPC server at the plugin's socket; return the inode of the socket.
 
-        The socket is created under another name and renamed. gRPC removes the name
-        that it was given, even if another plugin has that name by then.
+        The socket is created under a temporary name and then renamed. When the server
+        stops, gRPC removes the name that it was given, even if another plugin uses that
+        name by then.
+
+        Raises:
+            OSError: The socket cannot be created or renamed.
         """
         temporary = self._socket.with_name(f".{self._socket.name}-{os.getpid()}")
         try:
@@ -221,14 +237,14 @@ class Server:
             await asyncio.sleep(LOOK_EACH_S)
 
     async def _pause(self, pause_s: float, kubelet: tuple[int, int]) -> None:
-        """Sleep until the time is over or another kubelet has started.
+        """Sleep after a failed registration, at most until another kubelet has started.
 
-        A stopped kubelet leaves its socket behind, so registering fails until the next
-        kubelet starts. That one gets a registration at once.
+        A stopped kubelet leaves its socket file behind, so registering fails until a
+        kubelet starts again. The plugin then registers with the new kubelet at once.
 
         Args:
             pause_s: Longest sleep. Unit: seconds.
-            kubelet: Identity of the socket of the kubelet that refused.
+            kubelet: Identity of the kubelet's socket before the failed registration.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + pause_s
@@ -254,12 +270,12 @@ class Server:
     async def _until_stale(
         self, servicer: ListAndWatchServicer, kubelet: tuple[int, int] | None
     ) -> str:
-        """Wait until the kubelet no longer knows the plugin; return the reason.
+        """Wait until the plugin has to register again; return the reason.
 
         Args:
-            servicer: Of this round.
-            kubelet: Identity of the socket at which the plugin registered; the next
-                kubelet has another one.
+            servicer: Servicer that serves the registered plugin.
+            kubelet: Identity of the kubelet's socket when the plugin registered. A
+                restarted kubelet has another one.
         """
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
@@ -283,8 +299,8 @@ class Server:
     async def _watch_rivals(self, servicer: ListAndWatchServicer, inode: int) -> None:
         """Check for a rival again and again, until the plugin has to register again.
 
-        It runs as a task of its own, so that a kubelet without an answer delays
-        nothing else.
+        The reason is stored in `_stale_reason`. The checks run as a task of their own,
+        so that a kubelet that does not answer delays nothing else.
         """
         self._stale_reason = ""
         while not self._stale_reason:
@@ -292,7 +308,15 @@ class Server:
             self._stale_reason = await self._check_rival(servicer, inode)
 
     async def _check_rival(self, servicer: ListAndWatchServicer, inode: int) -> str:
-        """Check once for a rival; return why to register again, "" for no reason."""
+        """Check once for a rival; return a reason to register again, or "" for none.
+
+        If a rival appears, the servicer stops sending device lists. The end of the
+        rival is a reason to register again.
+
+        Args:
+            servicer: Servicer that serves the registered plugin.
+            inode: Inode of the socket at which the servicer serves.
+        """
         plugin = PluginState(inode=inode, listed_ids=servicer.listed_ids)
         if self.rival:
             is_gone = await self._rivals.is_gone(plugin)
@@ -316,9 +340,10 @@ class Server:
 
 
 async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None:
-    """End the streams, let running calls finish, take no new ones.
+    """End a servicer's streams, let its running requests finish, and stop its server.
 
-    gRPC's own grace period is not used: it waits for idle connections, too.
+    The server takes no new requests meanwhile. gRPC's own grace period is not used: it
+    waits for idle connections, too.
     """
     servicer.close()
     stopping = asyncio.ensure_future(server.stop(DRAIN_S))
@@ -328,7 +353,10 @@ async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return (inode, ctime), unlike that of the next socket file; None without one."""
+    """Return (inode, ctime) of a socket file, or None if there is no file.
+
+    A file that a restarted program creates at the same path has another identity.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -338,7 +366,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 @asynccontextmanager
 async def _running(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    """Run a coroutine as a task while the context lasts; raise its error at the end."""
+    """Run `work` as a task during the context, then cancel it and raise its error."""
     task = asyncio.create_task(work)
     try:
         yield

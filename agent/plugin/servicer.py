@@ -2,8 +2,8 @@
 
 The kubelet waits for GetPreferredAllocation and Allocate without a deadline, and admits
 no other pod of the node meanwhile. So each wait here is bounded: CLAIM_WAIT_S for a
-claim through the watch, KUBELET_PODS_S for the kubelet's own list of pods, JOURNAL_S
-for the disk.
+claim to arrive through the pod watch, `agent.api_client.KUBELET_PODS_S` for the
+kubelet's own list of pods, WITHIN_S of `agent.journal.writer` for the disk.
 """
 
 import asyncio
@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 #: Longest wait for a claim. Bind writes it together with the node of the pod, so it
 #: arrives as fast as the pod arrives at the kubelet, within 0.01 s. Unit: seconds.
 CLAIM_WAIT_S = 1.0
-#: Longest wait for the kubelet's own list of pods. Unit: seconds.
-KUBELET_PODS_S = 0.5
 
 #: Returns {uid of an ended pod: pids of processes that still run}; bounded in time.
 FindStrayProcesses = Callable[
@@ -54,20 +52,23 @@ WriteJournal = Callable[[], Awaitable[None]]
 
 
 class Pods(Protocol):
-    """Source of pods and their claims."""
+    """Source of the node's pods, whose annotations hold their claims."""
 
     def hurry(self) -> None:
-        """Restart the watch on pods at once, if it is interrupted."""
+        """Connect the pod watch again at once, if it is interrupted."""
 
     def unseen_s(self) -> float:
-        """Return for how many seconds the watch has been interrupted; 0 if it runs."""
+        """Return for how many seconds the pod watch has been down; 0 while it runs."""
 
     async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Return the pods that the kubelet itself lists; bounded in time."""
+        """Return the pods that the kubelet's own API lists; none if it does not answer.
+
+        The wait for the kubelet is bounded by `agent.api_client.KUBELET_PODS_S`.
+        """
 
 
 class Servicer(ListAndWatchServicer):
-    """The device plugin's RPCs for whole chips."""
+    """Servicer of the device plugin that gives out whole chips of one product line."""
 
     def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
@@ -81,18 +82,20 @@ class Servicer(ListAndWatchServicer):
         numa: Callable[[], Sequence[int]],
         mounts: Mounts,
     ) -> None:
-        """Serve from a ledger.
+        """Construct the servicer of one product line, with no stream open.
 
         Args:
             store: Ledger of the product line.
-            activity: Notes running requests, so that no listing begins.
+            activity: Records running requests, so that no listing of pod-resources
+                begins.
             pods: Source of claims.
-            find_stray_processes: Asks the kernel for processes of ended pods.
+            find_stray_processes: Asks the kernel for running processes of ended pods.
             write_journal: Writes the ledger's holds to disk, bounded in time; returns
                 without an error when it fails.
-            observe_allocate_s: Called with each Allocate's duration. Unit: seconds.
+            observe_allocate_s: Called with the duration of each answered Allocate.
+                Unit: seconds.
             numa: Returns the NUMA node of each chip; empty if the kubelet shall not
-                align by them.
+                align by NUMA nodes.
             mounts: Renders the answer to Allocate.
         """
         devices = translate.DeviceList()
@@ -109,7 +112,11 @@ class Servicer(ListAndWatchServicer):
     async def GetPreferredAllocation(
         self, request: api_pb2.PreferredAllocationRequest, context: object
     ) -> api_pb2.PreferredAllocationResponse:
-        """Steer the kubelet to the chips of the oldest claim."""
+        """Answer with ids for the chips of the claim that the ledger serves first.
+
+        The kubelet may take other ids. If the ledger knows no claim of the requested
+        size, the method waits for one, at most CLAIM_WAIT_S.
+        """
         with self._answering():
             await self._activity.prefer()
             answers = [
@@ -131,7 +138,11 @@ class Servicer(ListAndWatchServicer):
         request: api_pb2.AllocateRequest,
         context: Context,
     ) -> api_pb2.AllocateResponse:
-        """Give out the chips of the claim that the ledger pairs with the request."""
+        """Give each container in the request chips of a claim that the ledger chooses.
+
+        The hold is written to the journal before the answer. If a container cannot be
+        served, the call fails with FAILED_PRECONDITION.
+        """
         started = time.perf_counter()
         with self._answering(), self._activity.allocating():
             answers = []
@@ -148,7 +159,11 @@ class Servicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     async def _prefer(self, request: PreferenceAsked) -> tuple[str, ...]:
-        """Return the ids that the ledger prefers; wait for a claim before if needed."""
+        """Return the ids that the ledger prefers for one container.
+
+        They answer a GetPreferredAllocation. While the ledger knows no claim of the
+        requested size, the method waits for one, at most CLAIM_WAIT_S.
+        """
         await self._read_stray_processes((*request.available, *request.must_include))
         deadline = clock.loop_s() + CLAIM_WAIT_S
         while True:
@@ -166,7 +181,12 @@ class Servicer(ListAndWatchServicer):
                 return answer.kubelet_ids
 
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
-        """Return the hold on the claim's chips, or the refusal if no claim comes."""
+        """Return the hold that the ledger makes for these ids, or the ledger's refusal.
+
+        If no claim fits yet, the method waits up to CLAIM_WAIT_S for one. It does not
+        wait if a GetPreferredAllocation has just waited as long. Then it adds the
+        kubelet's own list of pods to the ledger and asks the ledger a last time.
+        """
         await self._read_stray_processes(kubelet_ids)
         # the preference of the same pod has already waited for the claim
         has_waited = clock.loop_s() - self._waited_until < CLAIM_WAIT_S
@@ -190,10 +210,10 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Tell the ledger which processes ended pods with these ids have left.
+        """Tell the ledger which processes of ended pods with these ids still run.
 
-        After a deletion by force the kubelet gives the ids of a pod to another one,
-        while the containers of the first still run.
+        After a deletion by force, the kubelet gives the ids of the deleted pod to
+        another pod while containers of the deleted pod still run.
         """
         uids = release.pods_to_check_for_processes(
             self._store.ledger, frozenset(kubelet_ids)
@@ -203,7 +223,10 @@ class Servicer(ListAndWatchServicer):
             self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
 
     def _apply_allocate(self, request: AllocateAsked) -> Hold | Refused | None:
-        """Apply an Allocate to the ledger; None if it has to wait for a claim."""
+        """Apply an Allocate to the ledger; return the ledger's hold or refusal.
+
+        None if no claim fits yet, so that the caller has to wait for one.
+        """
         for effect in self._store.apply(request):
             if isinstance(effect, Granted):
                 return effect.hold
@@ -212,10 +235,10 @@ class Servicer(ListAndWatchServicer):
         return None
 
     async def _wait_for_change(self, version: int, deadline: float) -> bool:
-        """Wait for a newer ledger; return False at the deadline.
+        """Wait for a ledger newer than `version`; return False if the deadline passes.
 
         Args:
-            version: Of the ledger that was read last.
+            version: Version of the ledger that the caller read last.
             deadline: Loop time. Unit: seconds.
         """
         try:

@@ -1,4 +1,4 @@
-"""Translate between the kubelet's messages and values of the ledger; pure."""
+"""Translate between the kubelet's messages and values of the ledger; pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ UNHEALTHY = "Unhealthy"
 
 
 class ListedDevice(NamedTuple):
-    """One entry of the device list."""
+    """Entry of the device list: the id of a device, its health and its NUMA nodes."""
 
     name: str
     is_healthy: bool
@@ -23,10 +23,10 @@ class ListedDevice(NamedTuple):
 
 
 def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-    """Return the device list of a ledger.
+    """Return the device list that the kubelet gets for a ledger.
 
     Args:
-        ledger: Of one product line.
+        ledger: Ledger of one product line.
         numa: NUMA node of each chip. Empty in scheduled mode: the kubelet would align
             by NUMA nodes, which takes the choice away from the scheduler.
     """
@@ -42,9 +42,10 @@ def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
 
 
 class DeviceList:
-    """Cache of the device list, computed again only when it may differ.
+    """Cache of one product line's device list, computed again only when it may differ.
 
-    A ledger changes ten times while one pod starts; two changes concern the list.
+    A ledger changes ten times while one pod starts. Two of these changes concern the
+    device list.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class DeviceList:
         self._listed: tuple[ListedDevice, ...] = ()
 
     def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-        """Return `devices_of` the same arguments, from the cache if possible."""
+        """Return `devices_of(ledger, numa)`, from the cache if it cannot differ."""
         bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
         if basis != self._basis:
@@ -62,12 +63,12 @@ class DeviceList:
 
 
 def healthy(devices: Iterable[ListedDevice]) -> frozenset[str]:
-    """Return the ids that the kubelet may give out."""
+    """Return the ids of the healthy devices, which the kubelet may give out."""
     return frozenset(device.name for device in devices if device.is_healthy)
 
 
 def device_list(devices: Iterable[ListedDevice]) -> deviceplugin.ListAndWatchResponse:
-    """Render the device list."""
+    """Return the ListAndWatch message that carries these devices."""
     return deviceplugin.ListAndWatchResponse(
         devices=[
             deviceplugin.Device(
@@ -91,7 +92,7 @@ def _topology(nodes: tuple[int, ...]) -> deviceplugin.TopologyInfo | None:
 def ids_among(
     devices: Iterable[podresources.ContainerDevices], resource: str
 ) -> frozenset[str]:
-    """Return the ids of one resource among devices of all resources."""
+    """Return the ids of one resource among a container's devices of all resources."""
     return frozenset(
         kubelet_id
         for device in devices
@@ -103,7 +104,10 @@ def ids_among(
 def device_ids(
     pod: podresources.PodResources, resource: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return {container: its ids of one resource}, with empty sets for no ids."""
+    """Return {container: its ids of one resource} of one pod in pod-resources.
+
+    A container without ids of the resource has an empty set.
+    """
     return {
         container.name: ids_among(container.devices, resource)
         for container in pod.containers

@@ -1,8 +1,9 @@
 """Virtual devices: parts of chips, one resource and one device plugin for each kind.
 
-The kubelet's id names kind, number and chip of a virtual device
-(`Ascend910-4c.3cpu-100-0`). So an Allocate needs no claim and no confirmation. A
-container gets one virtual device. A chip with virtual devices is not given out whole.
+The kubelet's id of a virtual device names its kind, its number and its chip
+(`Ascend910-4c.3cpu-100-0`). So an Allocate of virtual devices needs no claim and no
+confirmation. A container gets one virtual device. A chip with virtual devices is not
+given out whole.
 """
 
 import logging
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevices:
-    """Last reading of a product line, and its chips in service."""
+    """Last reading of one product line, and the line's chips that are in service."""
 
     reading: Reading
     #: Chips that may be given out, whole or as virtual devices.
@@ -31,24 +32,27 @@ class VirtualDevices:
 
 
 def name_of(device: VirtualDevice, product: Product) -> str:
-    """Return the kubelet's id of a virtual device, as MindCluster composes it."""
+    """Return the kubelet's id of a virtual device, in the format of MindCluster."""
     return f"{product.chip_prefix}{device.kind}-{device.number}-{device.chip}"
 
 
 def rows_of(reading: Reading) -> tuple[Product, ...]:
-    """Return the product table's row for each kind of virtual device in a reading."""
+    """Return the product table's row for each kind of virtual device in a reading.
+
+    Kinds without a row in the table are left out.
+    """
     kinds = sorted({device.kind for device in reading.virtual})
     rows = (find_virtual_row(f"{reading.product.resource}-{kind}") for kind in kinds)
     return tuple(row for row in rows if row is not None)
 
 
 def parents_of(reading: Reading) -> tuple[int, ...]:
-    """Return the chips that have virtual devices, ascending."""
+    """Return the chips that are cut into virtual devices, in ascending order."""
     return tuple(sorted({device.chip for device in reading.virtual}))
 
 
 class VirtualServicer(ListAndWatchServicer):
-    """The device plugin's RPCs for one kind of virtual device."""
+    """Servicer of the device plugin that gives out virtual devices of one kind."""
 
     def __init__(
         self,
@@ -58,11 +62,12 @@ class VirtualServicer(ListAndWatchServicer):
         virtual_devices: Callable[[], VirtualDevices],
         mounts: Mounts,
     ) -> None:
-        """Serve the virtual devices of one kind.
+        """Construct the servicer of one kind of virtual device, with no stream open.
 
         Args:
-            store: Wakes the device-list streams after each change.
-            row: Names the resource.
+            store: Ledger of the product line; each new version wakes the device-list
+                streams.
+            row: Row of the product table that names the resource of this kind.
             virtual_devices: Returns the last reading and the chips in service.
             mounts: Renders the answer to Allocate.
         """
@@ -74,13 +79,16 @@ class VirtualServicer(ListAndWatchServicer):
     async def GetPreferredAllocation(
         self, request: api_pb2.PreferredAllocationRequest, context: object
     ) -> api_pb2.PreferredAllocationResponse:
-        """Prefer nothing: the options say that the kubelet need not call it."""
+        """Return no ids: the plugin's options tell the kubelet not to call this."""
         return api_pb2.PreferredAllocationResponse()
 
     async def Allocate(
         self, request: api_pb2.AllocateRequest, context: Context
     ) -> api_pb2.AllocateResponse:
-        """Give out the virtual device that the kubelet has chosen."""
+        """Give each container in the request the virtual device that its id names.
+
+        If a container cannot be served, the call fails with FAILED_PRECONDITION.
+        """
         with self._answering():
             answers = []
             for container in request.container_requests:
@@ -95,7 +103,11 @@ class VirtualServicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     def _device_of(self, ids: tuple[str, ...]) -> VirtualDevice | str:
-        """Return the virtual device that an id names, or why it is refused."""
+        """Return the virtual device that one container's id names, or a refusal.
+
+        It is refused if nothing can be mounted now, if `ids` is not exactly one id, if
+        no device has the id, or if the device's chip is not in service.
+        """
         problem = self._mounts.problem()
         if problem or len(ids) != 1:
             return problem or f"a container gets 1 {self._row.resource}, not {len(ids)}"

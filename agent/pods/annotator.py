@@ -1,7 +1,7 @@
-"""Patch the annotations of pods until they match the ledger.
+"""Patch the annotations of pods until they match the ledger of one product line.
 
-An API server that is slow or down delays the annotations and nothing else: Allocate is
-answered from the ledger.
+An API server that is slow or down delays nothing but the annotations, because Allocate
+is answered from the ledger.
 """
 
 import asyncio
@@ -37,16 +37,17 @@ SendPatch = Callable[[Patch], Awaitable[NpuPod | None]]
 
 @dataclass(slots=True)
 class _Delay:
-    """Back-off of a pod whose patch failed."""
+    """Back-off of one pod after a failed patch, and the time of the next patch."""
 
     backoff: Backoff
     until_s: float  #: loop time
 
 
 class Annotator:
-    """Writer of pod annotations for one product line.
+    """Writer of the annotations of all pods that use chips of one product line.
 
-    Each pod has its own back-off, so a pod that the API server refuses delays no other.
+    Each pod has its own back-off. So a pod whose patches the API server refuses delays
+    no other pod.
     """
 
     def __init__(
@@ -65,9 +66,11 @@ class Annotator:
             store: Ledger of the product line.
             send: Sends one patch to the API server.
             host_ip: Returns the node's InternalIP; "" while it is not known.
-            is_silent: Tells whether a rival serves the node and annotates its pods.
-            addresses: Returns addresses of node and chips, as far as the driver knows.
-            new_backoff: Returns the back-off of a pod after its first failed patch.
+            is_silent: Returns whether a rival serves the product line and annotates its
+                pods; then no patch is sent.
+            addresses: Returns the addresses of node and chips that the driver has
+                reported.
+            new_backoff: Returns the back-off for a pod whose first patch has failed.
         """
         self._store = store
         self._send = send
@@ -85,7 +88,10 @@ class Annotator:
         self._correct: dict[str, Basis] = {}
 
     async def run(self) -> NoReturn:
-        """Send patches after each change of the ledger, until cancelled."""
+        """Send patches whenever the ledger changes or a back-off ends, until cancelled.
+
+        No patch is sent while a rival serves the product line.
+        """
         while True:
             version = self._store.version
             while not self._is_silent() and await self.run_once():
@@ -100,7 +106,10 @@ class Annotator:
                     await self._store.changed(version)
 
     async def run_once(self) -> int:
-        """Send the patches that are due; return their number, at most AT_ONCE."""
+        """Send the patches that no back-off delays, at most AT_ONCE; return the number.
+
+        A pod whose last patch failed is patched again when its back-off has ended.
+        """
         self._deleted &= self._store.ledger.pods.keys()
         due_s = clock.loop_s() + clock.EARLY_S
         waiting = {uid for uid, delay in self._delays.items() if delay.until_s > due_s}
@@ -132,10 +141,11 @@ class Annotator:
     def _update_correct(
         self, ledger: Ledger, host_ip: str, addresses: Addresses
     ) -> None:
-        """Check the annotations of pods that changed since the last check.
+        """Update `_correct`, the pods whose annotations need no patch.
 
-        Only of those: a ledger changes ten times while one pod starts, and a node may
-        have sixty pods.
+        Only pods that changed since the previous call are checked. A ledger changes ten
+        times while one pod starts, and a node may have sixty pods. If `host_ip` or
+        `addresses` has changed, all pods are checked.
         """
         if self._node_addresses != (host_ip, addresses):
             self._node_addresses, self._correct = (host_ip, addresses), {}

@@ -1,4 +1,4 @@
-"""Informer of one node's pods, from the API server, else from the kubelet itself."""
+"""Informer of one node's pods, as listed by the API server or else by the kubelet."""
 
 import asyncio
 import logging
@@ -22,7 +22,10 @@ FIRST_LIST_S = 5.0
 
 
 class ProductLinePods:
-    """Pods of this node that ask for chips of one product line."""
+    """Pods of this node that ask for chips of one product line.
+
+    They are sent to the ledger of that product line.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class ProductLinePods:
         resource: str,
         is_served: Callable[[], bool],
     ) -> None:
-        """Construct without pods; use `PodInformer.add_line`."""
+        """Construct without pods. `PodInformer.add_line` calls it."""
         self._node_pods = node_pods
         self.store = store
         self._resource = resource
@@ -41,50 +44,66 @@ class ProductLinePods:
         self._expected: set[str] = set()
 
     def is_expected(self, uid: str) -> bool:
-        """Tell whether a pod came while this agent's plugin was the only one."""
+        """Whether a pod must get its devices from the plugin of this agent.
+
+        That is so if the pod was Pending when the agent first saw it. At that time the
+        plugin must have served the resource, and no rival may have served it.
+        """
         return uid in self._expected
 
     def hurry(self) -> None:
-        """Restart the watch on pods at once, if it is interrupted."""
+        """Restart the node's pod watch at once if it is waiting to be opened again."""
         self._node_pods.hurry()
 
     def unseen_s(self) -> float:
-        """Return for how many seconds the watch has been interrupted; 0 if it runs."""
+        """Return the seconds since the pod watch was interrupted; 0 if it is open.
+
+        Before the API server's first list, return the age of the informer.
+        """
         return self._node_pods.unseen_s()
 
     async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Return the pods that the kubelet lists; none without `kubelet_url`."""
+        """Return the pods of this product line that the kubelet itself lists.
+
+        The result is empty without `kubelet_url`, or if the kubelet does not answer.
+        """
         return await self._node_pods.of_kubelet(self._resource)
 
     def update(self, obj: Pod) -> None:
-        """Tell the ledger of a new or changed pod, if it asks for these chips."""
+        """Send a new or changed pod to the ledger if it asks for the line's chips."""
         pod = ApiClient.npu_pod(obj, self._resource)
         if pod is not None:
             self._expect(pod)
             self.store.apply(PodUpdated(pod))
 
     def delete(self, uid: str) -> None:
-        """Tell the ledger that a pod was deleted."""
+        """Tell the ledger that the pod with this UID was deleted."""
         self._expected.discard(uid)
         self.store.apply(PodDeleted(uid))
 
     def _expect(self, pod: NpuPod) -> None:
-        """Note a new pod that must get its devices from this agent's plugin."""
+        """Remember that a pod must get its devices from the plugin of this agent.
+
+        A pod that the ledger has already, or that is not Pending, is not remembered.
+        Nor is a pod that comes while the plugin does not serve the resource, or a rival
+        does.
+        """
         is_known = pod.uid in self.store.ledger.pods
         if not is_known and pod.phase == "Pending" and self._is_served():
             self._expected.add(pod.uid)
 
 
 class PodInformer:
-    """Informer of the pods of one node; feeds the ledger of each product line."""
+    """Informer of the pods of one node, which updates the ledgers of product lines."""
 
     def __init__(self, api: ApiClient, *, node: str, ready: Readiness) -> None:
-        """Construct without starting the watch.
+        """Construct without starting the pod watch.
 
         Args:
-            api: Open; owned by the caller.
+            api: Open; the caller closes it.
             node: Name of the node.
-            ready: Becomes ready under the key `pods` once they are known.
+            ready: Its key `pods` becomes ready once the API server or the kubelet has
+                listed the node's pods.
         """
         self._api = api
         self._node = node
@@ -97,12 +116,13 @@ class PodInformer:
     def add_line(
         self, store: LedgerStore, *, resource: str, is_served: Callable[[], bool]
     ) -> ProductLinePods:
-        """Feed the ledger of a product line; must be called before `run`.
+        """Send the pods of a product line to its ledger; call this before `run`.
 
         Args:
-            store: Ledger that learns of each pod.
-            resource: Resource for which the pods ask.
-            is_served: Tells whether no other plugin serves the resource.
+            store: Ledger of the product line.
+            resource: Resource that the pods request.
+            is_served: Returns whether this agent's plugin serves the resource and no
+                rival does.
         """
         line = ProductLinePods(self, store, resource=resource, is_served=is_served)
         self._lines.append(line)
@@ -110,15 +130,20 @@ class PodInformer:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the API server has listed the pods once."""
+        """Whether the API server has listed the node's pods at least once."""
         return self._synced.is_set()
 
     async def run(self) -> None:
-        """Watch the pods until cancelled."""
+        """Watch the node's pods and update the ledgers of all lines until cancelled."""
         await self.watch.run(self._changed)
 
     async def wait_until_known(self) -> None:
-        """Wait for a first list of pods, from the API server or the kubelet."""
+        """Wait until the API server, or else the kubelet, has listed the node's pods.
+
+        If the API server needs longer than FIRST_LIST_S, the kubelet is asked, and
+        asked again after each further FIRST_LIST_S. The kubelet's list ends the wait
+        only if a ledger then has a pod.
+        """
         while True:
             try:
                 async with asyncio.timeout(FIRST_LIST_S):
@@ -133,17 +158,27 @@ class PodInformer:
             return
 
     def hurry(self) -> None:
-        """Restart the watch at once, if it is interrupted."""
+        """Restart the node's pod watch at once if it is waiting to be opened again.
+
+        A call skips at most one pause, and never a pause that the API server asked for
+        (Retry-After).
+        """
         self.watch.retry_now()
 
     def unseen_s(self) -> float:
-        """Return for how many seconds the watch has been interrupted; 0 if it runs."""
+        """Return the seconds since the pod watch was interrupted; 0 if it is open.
+
+        Before the API server's first list, return the age of the informer.
+        """
         if not self.is_listed:
             return clock.loop_s() - self._begun_s
         return self.watch.disconnected_s()
 
     async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
-        """Return the pods that the kubelet itself lists; none if it does not answer."""
+        """Return the pods that ask for a resource, as the kubelet itself lists them.
+
+        The result is empty without `kubelet_url`, or if the kubelet does not answer.
+        """
         try:
             return await self._api.kubelet_pods(self._node, resource)
         except KubeError as error:

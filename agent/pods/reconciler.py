@@ -1,13 +1,14 @@
-"""Correct the ledger by the kubelet's pod-resources, in passes.
+"""Correct the ledger in passes that compare it with the kubelet's pod-resources.
 
-A pass asks about each pod with an open hold, soon after each Allocate and at least once
-a period. The ledger then confirms or releases holds, and the annotator writes what
-changed.
+A pass asks pod-resources which device ids pods have. It asks about ended pods that
+still have a hold. While a hold has no known owner, it also asks about all unconfirmed
+pods. Passes follow soon after each Allocate, and at least once a period. The ledger
+then confirms or releases holds, and the annotator writes what has changed.
 
-Once a period a thorough pass asks about all living pods, whether the kubelet still
-knows their ids. That changes only with an Allocate, a pod that comes or goes, or a new
-kubelet. So after several passes without a change they are made once a minute, until one
-of these happens.
+Once a period a thorough pass asks about all living pods. It checks that the kubelet
+still knows their device ids. An answer changes only with an Allocate, a pod that comes
+or goes, or a new kubelet. So after CALM_PASSES thorough passes without a change, there
+is one a minute, until one of these happens.
 """
 
 import asyncio
@@ -50,39 +51,46 @@ FindStrayProcesses = Callable[
 
 
 class ResourcesError(Exception):
-    """The kubelet did not answer which pod has which ids; try again later."""
+    """The kubelet did not answer which pod has which device ids, so ask again later."""
 
 
 class PodResources(Protocol):
-    """Client of the kubelet's pod-resources."""
+    """Client of the kubelet's pod-resources API, for the device ids of one resource."""
 
     @property
     def kubelet(self) -> object:
-        """Identity of the kubelet, which differs after a restart."""
+        """Identity of the kubelet, which differs after the kubelet has restarted."""
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return the ids of each container of one pod; raise ResourcesError."""
+        """Return {container: device ids} of a pod; None if the kubelet has no such pod.
+
+        Raises:
+            ResourcesError: The kubelet did not answer, or must not be asked now.
+        """
 
     async def forget_ended_pods(self) -> InUse:
-        """Make the kubelet forget the ids of ended pods; raise ResourcesError.
+        """Make the kubelet forget the device ids of ended pods, by listing all pods.
 
         Returns:
-            The ids that each container has now.
+            The device ids that each container has now.
+
+        Raises:
+            ResourcesError: The kubelet did not answer, or is giving out a device now.
         """
 
 
 class Activity(Protocol):
-    """Tells whether the kubelet is giving out devices."""
+    """Observer of the kubelet that tells whether devices were given out meanwhile."""
 
     def mark(self) -> int:
-        """Return a mark for `was_quiet_since`."""
+        """Return a mark for `was_quiet_since`; -1 while a device is being given out."""
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Tell whether no device was given out since a mark."""
+        """Whether the kubelet has given out no device since `mark` was returned."""
 
 
 class Reconciler:
-    """Correction passes of one product line: pod-resources against the ledger."""
+    """Task that compares one product line's ledger with pod-resources in passes."""
 
     def __init__(
         self,
@@ -94,16 +102,18 @@ class Reconciler:
         period_s: float,
         backoff: Backoff | None = None,
     ) -> None:
-        """Construct without a pass.
+        """Construct without making a pass.
 
         Args:
             store: Ledger of the product line.
-            resources: Of the kubelet.
-            activity: Tells whether an Allocate is running.
-            find_stray_processes: Asks the kernel for processes of ended pods.
-            period_s: Pause between two thorough passes; while nothing happens
-                `CALM_PERIOD_S`, if that is longer. Unit: seconds.
-            backoff: Pauses while the kubelet does not answer.
+            resources: Client of the kubelet's pod-resources.
+            activity: Tells whether an Allocate was running during a pass.
+            find_stray_processes: Asks the kernel for processes that ended pods have
+                left.
+            period_s: Pause between two thorough passes. While nothing changes, the
+                pause is `CALM_PERIOD_S` if that is longer. Unit: seconds.
+            backoff: Pauses between passes while the kubelet does not answer; None for
+                the default.
         """
         self._store = store
         self._resources = resources
@@ -114,7 +124,12 @@ class Reconciler:
         self._calm = _Calm()
 
     async def run(self) -> NoReturn:
-        """Make passes until cancelled."""
+        """Make passes until cancelled.
+
+        A pass begins when the ledger has changed so that it needs one. Another begins
+        when the thorough period ends, and another when an open hold must be checked
+        again.
+        """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
         while True:
@@ -136,7 +151,12 @@ class Reconciler:
                 await self._sleep_until_work(ledger, version, until=until)
 
     async def _sleep_until_change(self, version: int, *, until: float) -> None:
-        """Sleep until the ledger is newer than a version, or until a loop time."""
+        """Sleep until the ledger is newer than `version`.
+
+        Args:
+            version: Version of the ledger store.
+            until: Latest end of the sleep. Unit: seconds, loop time.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self._store.changed(version)
@@ -144,14 +164,24 @@ class Reconciler:
     async def _sleep_until_work(
         self, before: Ledger, version: int, *, until: float
     ) -> None:
-        """Sleep until a pass may find more than before, or until a loop time."""
+        """Sleep until `_needs_pass` holds for the present ledger, or until a loop time.
+
+        Args:
+            before: Ledger before the last pass.
+            version: Version of the ledger store that `before` was read from.
+            until: Latest end of the sleep. Unit: seconds, loop time.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 while not _needs_pass(self._store.ledger, before):
                     version = await self._store.changed(version)
 
     def _may_find_changes(self) -> bool:
-        """Tell whether a thorough pass may find a change."""
+        """Whether a thorough pass could change the ledger.
+
+        It could if a hold is open or an admitted pod is unconfirmed. It also could if
+        the last thorough passes did not all give the present result, or are too old.
+        """
         ledger = self._store.ledger
         return (
             confirm.has_open_holds(ledger)
@@ -160,13 +190,14 @@ class Reconciler:
         )
 
     async def run_once(self, *, thorough: bool) -> float | None:
-        """Make one pass.
+        """Make one pass; if the kubelet does not answer, put it off by a back-off.
 
         Args:
             thorough: Ask about all living pods, not only those with open holds.
 
         Returns:
-            Seconds until the next pass; None: until the ledger changes.
+            Seconds until the next pass if the kubelet did not answer. None if the pass
+            is complete, and the next can wait until the ledger changes.
         """
         kubelet, began_s = self._resources.kubelet, clock.loop_s()
         mark = self._activity.mark()
@@ -188,7 +219,14 @@ class Reconciler:
         return None
 
     async def _read(self, *, thorough: bool) -> None:
-        """Ask about pods, then let the ledger confirm and release holds."""
+        """Send pod-resources' answers about pods to the ledger, then end the pass.
+
+        At its end the ledger confirms and releases holds. Nothing is done if no hold is
+        open and no pod is to be asked about.
+
+        Raises:
+            ResourcesError: The kubelet did not answer.
+        """
         pods = confirm.pods_to_read(self._store.ledger, thorough=thorough)
         if not pods and not confirm.has_open_holds(self._store.ledger):
             return
@@ -225,7 +263,10 @@ class Reconciler:
 
 
 class _Calm:
-    """Results of the last thorough passes, and how many in a row were equal."""
+    """Result of the last thorough pass, and the number of equal results before it.
+
+    It tells when thorough passes may become rare.
+    """
 
     def __init__(self) -> None:
         #: ledger and identity of the kubelet after the last pass
@@ -234,18 +275,25 @@ class _Calm:
         self._began_s = float("-inf")
 
     def add(self, result: object, began_s: float) -> None:
-        """Add the result of a pass.
+        """Add the result of a thorough pass; count it if it equals the previous one.
 
         Args:
-            result: Ledger and identity of the kubelet.
-            began_s: Loop time. Unit: seconds.
+            result: Ledger and identity of the kubelet after the pass.
+            began_s: Loop time at which the pass began. Unit: seconds.
         """
         self._equal_count = self._equal_count + 1 if result == self._result else 0
         self._result = result
         self._began_s = began_s
 
     def lasts(self, result: object) -> bool:
-        """Tell whether nothing has changed since the last pass, and it is recent."""
+        """Whether thorough passes may stay rare.
+
+        They may if the last one began less than CALM_PERIOD_S ago and `result` equals
+        its result. CALM_PASSES passes in a row must also have repeated that result.
+
+        Args:
+            result: Ledger and identity of the kubelet now.
+        """
         ago_s = clock.loop_s() - self._began_s + clock.EARLY_S
         is_recent = ago_s < CALM_PERIOD_S
         is_calm = self._equal_count >= CALM_PASSES
@@ -253,10 +301,10 @@ class _Calm:
 
 
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
-    """Tell whether a pass may find more in a ledger than in the one before.
+    """Whether a pass may find more for the ledger `now` than for the ledger `before`.
 
-    That is after an Allocate, after a pod became confirmable, or after a process ended
-    that may have been the last on its chip.
+    That is so after an Allocate, or after a pod became confirmable. It is also so after
+    a process ended that may have been the last on its chip.
     """
     return (
         now.sequence != before.sequence

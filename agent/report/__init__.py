@@ -5,7 +5,7 @@ it is written (`schedule`, pure), and the writer (`reporter`). Not here: annotat
 pods (`agent.pods.annotator`), wire formats of the ConfigMap
 (`scheduler_core.wire.deviceinfo`), health of chips (`agent.health`).
 
-Open `content` first: `NodeReport` is all that the cluster reads about a node.
+Open `content` first: `NodeReport` is everything that the cluster reads about a node.
 `schedule` says when a write is due and when another writer is a rival. `owner`
 finds the DaemonSet that owns the ConfigMap.
 

@@ -1,7 +1,7 @@
 """Content of a node's ConfigMap and of its Node object, computed from values; pure.
 
-A `NodeReport` is all that both say about the chips of a node, without the time of the
-write. Two equal reports need no write.
+A `NodeReport` has everything that both objects say about the chips of a node, except
+the time of the write. Two equal reports need no second write.
 """
 
 import re
@@ -29,7 +29,7 @@ MANUAL_KEY = faults.SEPARATED_KEY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """All that is published about the chips of one node."""
+    """Everything that the ConfigMap and the Node object say about a node's chips."""
 
     product: Product
     #: Physical ids of all chips that the driver ever showed, ascending.
@@ -54,7 +54,7 @@ class NodeReport:
 
     @property
     def lines(self) -> tuple["NodeReport", ...]:
-        """Reports of all product lines of the node, this one first."""
+        """Reports of all product lines of the node: this report, then `other_lines`."""
         return self, *self.other_lines
 
 
@@ -68,16 +68,17 @@ def node_report(
 ) -> NodeReport:
     """Return the node report of one product line.
 
-    Available are chips in service that are not taken. A chip whose network alone is
-    faulty stays available, as in MindCluster.
+    A chip is available if it is in service and not in `taken`. A chip with a faulty
+    network and no other fault stays available, as in MindCluster.
 
     Args:
         reading: Last good reading of the driver.
         health: Conditions of the chips after that reading.
         taken: Chips that scheduler or agent gave to pods that are not Failed or
-            Succeeded, and chips held or releasing; in any order.
-        affinity: Holds, as the scheduler reads them.
-        findings: Separations, raised levels and switch faults.
+            Succeeded, chips held or releasing, and chips with virtual devices; in any
+            order.
+        affinity: Held, releasing and lost chips, for the scheduler.
+        findings: Separated chips, raised fault levels and switch faults.
     """
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
@@ -106,10 +107,11 @@ def node_report(
 
 
 def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
-    """Merge the reports of a node's product lines into one.
+    """Merge the reports of a node's product lines into one report.
 
     Args:
-        lines: At least one. The first gives the values that a node has once.
+        lines: At least one report. The first gives the values that a node has only
+            once, for example the driver version.
     """
     first, *other_lines = lines
     if not other_lines:
@@ -119,7 +121,10 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 
 
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
-    """Merge names of separated chips; keep the ConfigMap's text if all lines agree."""
+    """Merge the names of separated chips of all product lines into one text.
+
+    If every line's text equals the text read from the ConfigMap, keep that text.
+    """
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
         return SeparatedNames(text=read, read=read)
@@ -141,7 +146,10 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """Return a fault without a code for each unhealthy chip that reports none."""
+    """Return a fault without a code for each unhealthy chip that reports no fault.
+
+    Network faults of the chip do not count as reported ones.
+    """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(
         Fault(chip=chip, code="", level=Level.SEPARATE.value)
@@ -151,10 +159,10 @@ def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
 
 
 def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
-    """Return the data of the ConfigMap, with all keys of this agent.
+    """Return the data of the node's ConfigMap: all keys that this agent writes.
 
     Args:
-        report: Of the node.
+        report: Report of the whole node; see `merge_lines`.
         update_time: Time of the write. Unit: Unix seconds.
     """
     info = replace(report.info, update_time=update_time)
@@ -175,7 +183,7 @@ def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMarks:
-    """Labels and annotations of a Node object that describe its chips."""
+    """Labels and annotations that a Node object must have to describe its chips."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -184,9 +192,9 @@ class NodeMarks:
 
 
 def node_marks(report: NodeReport) -> NodeMarks:
-    """Return labels and annotations of the Node object for a report.
+    """Return the labels and annotations that a node report gives the Node object.
 
-    Unknown values and texts that are no valid label are left out.
+    Unknown values and texts that are no valid label value are left out.
 
     Source:
         MindCluster's device plugin, `pkg/server/manager.go` (at 22bb3d98).
@@ -232,7 +240,7 @@ def _is_a3(product: Product) -> bool:
 
 
 def _server_type(report: NodeReport) -> str:
-    """Return the label `servertype`: the family of chips, with the kind of 910."""
+    """Return the chip family for the label `servertype`, such as "Ascend910B"."""
     if _is_a3(report.product):
         return "Ascend910A3"
     if re.match(r"910B\d|A2G\d", report.chip_name):
@@ -243,7 +251,10 @@ def _server_type(report: NodeReport) -> str:
 
 
 def addresses(reading: Reading) -> Addresses:
-    """Return the addresses of a server and its chips, as far as the driver knows."""
+    """Return the network addresses of a server and its chips from a driver reading.
+
+    An address that the driver does not know stays unknown.
+    """
     return Addresses(
         super_pod_id=reading.super_pod_id,
         server_index=reading.server_index,
@@ -260,18 +271,22 @@ def addresses(reading: Reading) -> Addresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePatch:
-    """Labels and annotations that a Node object lacks."""
+    """Labels and annotations to write onto a Node object."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
 
     def __bool__(self) -> bool:
-        """Tell whether there is a label or annotation to write."""
+        """Whether the patch has a label or annotation to write."""
         return bool(self.labels or self.annotations)
 
 
 def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
-    """Return the marks that a Node object lacks; may be empty."""
+    """Return a patch of the labels and annotations that a Node object lacks.
+
+    A label or annotation with a wrong value counts as lacking, except one in
+    `marks.defaults`. The patch may be empty.
+    """
     labels = _differing(node.labels, marks.labels)
     labels |= {k: v for k, v in marks.defaults.items() if k not in node.labels}
     return NodePatch(

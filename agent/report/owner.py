@@ -1,7 +1,7 @@
-"""Owner of the node's ConfigMap: the agent's DaemonSet, so that both end together.
+"""Owner of the node's ConfigMap: the agent's DaemonSet, so both are deleted together.
 
-Kubernetes deletes an object when its owner has gone. The owner is the controller of the
-agent's pod. It must live in the namespace of the ConfigMap: with a reference into
+Kubernetes deletes an object when its owner is deleted. The owner is the controller of
+the agent's pod. It must live in the namespace of the ConfigMap: with a reference into
 another namespace Kubernetes would delete the ConfigMap at once.
 """
 
@@ -22,13 +22,13 @@ class Owner:
     def __init__(
         self, client: Client, *, pod: str, namespace: str, configmap_namespace: str
     ) -> None:
-        """Construct without a request.
+        """Construct without a request to the API server.
 
         Args:
             client: Open; owned by the caller.
-            pod: Name of the agent's pod; "" for none.
-            namespace: Of the agent's pod.
-            configmap_namespace: Of the ConfigMap.
+            pod: Name of the agent's pod; "" if unknown.
+            namespace: Namespace of the agent's pod; "" if unknown.
+            configmap_namespace: Namespace of the node's ConfigMap.
         """
         self._client = client
         self._pod = pod
@@ -38,7 +38,9 @@ class Owner:
         self._reference: OwnerReference | None = None
 
     async def reference(self) -> OwnerReference | None:
-        """Return the owner reference; None without an owner, and log the reason once.
+        """Return the owner reference for the ConfigMap; None if it can have no owner.
+
+        The first call reads the agent's pod, and logs the reason if there is no owner.
 
         Raises:
             KubeError: The pod cannot be read now; try again.

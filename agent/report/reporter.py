@@ -1,8 +1,8 @@
 """Write the node report into the node's ConfigMap and onto the Node object.
 
-`agent.report.schedule` decides when. The reporter watches both objects, so that an edit
-or a deletion is noticed at once, and writes with back-off. Each write has the latest
-report; reports between two writes are skipped.
+`agent.report.schedule` decides when. The reporter watches both objects, so that it sees
+an edit or a deletion at once. It waits longer after each failed write. Each write has
+the latest report. Reports between two writes are skipped.
 """
 
 import asyncio
@@ -48,21 +48,22 @@ class Reporter:
         on_configmap: Callable[[Mapping[str, str] | None], None] = lambda _data: None,
         namespace: str = deviceinfo.CONFIGMAP_NAMESPACE,
     ) -> None:
-        """Construct without a write.
+        """Construct without a request to the API server.
 
         Args:
             client: Open; owned by the caller.
             node: Name of the node.
-            writer: Name of this process; unique in the cluster, not empty.
+            writer: Name of this process, for the ConfigMap; unique in the cluster, not
+                empty.
             heartbeat_s: Longest time between two writes. Unit: seconds.
-            metrics: Of the agent.
-            wall_s: Returns Unix seconds, for the readers of the ConfigMap.
-            on_rival: Called with a sentence about another writer of the ConfigMap;
-                with "" when it has gone.
+            metrics: Metrics of the agent, which count the writes.
+            wall_s: Returns Unix seconds, for the ConfigMap's update time.
+            on_rival: Called with a sentence when another program writes the ConfigMap;
+                called with "" when that program has gone.
             owner: Returns the owner of the ConfigMap; may raise KubeError.
-            on_configmap: Called with the data of each version of the ConfigMap in turn;
-                with None when there is no ConfigMap.
-            namespace: Of the ConfigMap.
+            on_configmap: Called with the data of each version of the ConfigMap, oldest
+                first; called with None when there is no ConfigMap.
+            namespace: Namespace of the ConfigMap.
         """
         self._client = client
         self._node_name = node
@@ -99,7 +100,10 @@ class Reporter:
         self._report: NodeReport | None = None
 
     def publish(self, report: NodeReport) -> None:
-        """Set the report that the cluster must have; cheap when nothing changed."""
+        """Set the report that ConfigMap and Node must show; `run` writes it.
+
+        Cheap if the report equals the report of the call before.
+        """
         before, self._report = self._report, report
         if report == before:
             if report.separated.read != before.separated.read:
@@ -111,17 +115,24 @@ class Reporter:
         self._node_woken.set()
 
     def set_silent(self, *, is_silent: bool) -> None:
-        """Stop writing because a rival serves the node, or start again."""
+        """Stop writing ConfigMap and Node, or start again.
+
+        Args:
+            is_silent: True while a rival device plugin serves the node or may do so.
+        """
         self._events.put_nowait(schedule.SilenceChanged(is_silent))
         self._node_woken.set()
 
     @property
     def host_ip(self) -> str:
-        """The node's InternalIP; empty while it is not known."""
+        """The node's InternalIP; "" while the Node object is not known."""
         return self._node.internal_ip if self._node is not None else ""
 
     def problem(self) -> str | None:
-        """Return why the cluster has no right report of this node; None if it has."""
+        """Return why the node's ConfigMap is not this agent's report; None if it is.
+
+        The reason is another writer, or that no write has succeeded yet.
+        """
         if self._state.rival:
             return self._rival_text(self._state.rival)
         if self._state.published is None:
@@ -138,11 +149,14 @@ class Reporter:
 
     @property
     def _is_ours(self) -> bool:
-        """Whether this agent writes the node's objects, as far as is known."""
+        """Whether this agent may write the node's ConfigMap and Node object.
+
+        It may not while a rival is known, or while `set_silent` forbids it.
+        """
         return not self._state.rival and not self._state.is_silent
 
     async def run(self) -> None:
-        """Watch and write the node's objects until cancelled."""
+        """Watch and write the node's ConfigMap and Node object until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.configmap_watch.run(self._configmap_changed))
             tasks.create_task(self.node_watch.run(self._node_changed))
@@ -150,7 +164,11 @@ class Reporter:
             tasks.create_task(self._keep_node())
 
     async def release_configmap(self) -> None:
-        """Remove the writer's name from the ConfigMap, so that no other agent waits."""
+        """Remove this agent's name as writer from the ConfigMap.
+
+        The next agent on the node then need not wait for silence. A failure is only
+        logged. Nothing is done if this agent may not write the ConfigMap, or never did.
+        """
         if not self._is_ours or self._state.published is None:
             return
         try:
@@ -197,7 +215,10 @@ class Reporter:
             return schedule.Tick()
 
     async def _handle(self, event: schedule.Event) -> None:
-        """Step the schedule with one event and with the results of its writes."""
+        """Apply an event to the schedule, and carry out the effects.
+
+        The result of a write is the event after it, and is applied, too.
+        """
         outcome: schedule.Event | None = event
         while outcome is not None:
             now = clock.loop_s()
@@ -318,7 +339,10 @@ class Reporter:
                 self._node_woken.set()
 
     async def _mark_node(self) -> None:
-        """Set labels and annotations that the Node lacks, unless a rival sets them."""
+        """Patch onto the Node object the labels and annotations that it lacks.
+
+        They are computed from the report. Nothing is done while a rival is known.
+        """
         if self._node is None or self._report is None or not self._is_ours:
             return
         patch = content.node_patch(self._node, content.node_marks(self._report))
@@ -332,7 +356,7 @@ class Reporter:
 
 
 def stored_configmap(config: ConfigMap) -> schedule.StoredConfigMap:
-    """Convert a ConfigMap for `agent.report.schedule`."""
+    """Convert a ConfigMap of the API server for `agent.report.schedule`."""
     return schedule.StoredConfigMap(
         data=config.data or {},
         labels=config.metadata.labels or {},

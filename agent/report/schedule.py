@@ -1,19 +1,21 @@
 """Schedule of writes to the node's ConfigMap: a pure state machine.
 
-A write is due for a new report, after an edit or deletion by others, and as a
+A write is due for a new node report, after an edit or deletion by others, and as a
 heartbeat. Writes are at least SPACING_S apart, or URGENT_SPACING_S when the condition
 of a chip changes. Only keys of this agent are compared and written. People edit the key
-with the names of separated chips, too: it is written only over a text that was read.
+with the names of separated chips, too. The agent writes that key only over a text that
+it has read.
 
 Each write names its writer. Another name that appears after a write of this agent is a
-second agent of the node. The younger agent is left alone: two agents that correct each
-other would leave readers with no right report. This agent writes again when the other
-one has been silent for three heartbeats or has removed its name.
+second agent of the node. The second agent started later, and this agent leaves the
+ConfigMap to it: two agents that correct each other would leave readers with no right
+report. This agent writes again when the second agent has been silent for three
+heartbeats or has removed its name.
 
-Another make of device plugin writes no name. It is told from a person by its content: a
-valid CheckCode on a report that is not older than this agent's. No person computes a
-CheckCode. Five changes of this agent's keys within ten minutes are a program's as well.
-Every other change is restored.
+A device plugin of another make writes no name. Content tells it from a person: it
+writes a report with a valid CheckCode that is not older than this agent's report. No
+person computes a CheckCode. Five changes of this agent's keys within ten minutes are
+also taken for a program's. The agent restores its keys after every other change.
 """
 
 from collections.abc import Mapping
@@ -42,7 +44,7 @@ SILENT_HEARTBEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConfigMap:
-    """One version of the ConfigMap on the API server."""
+    """One version of the node's ConfigMap, with the fields that are compared."""
 
     data: Mapping[str, str]
     labels: Mapping[str, str]
@@ -53,26 +55,26 @@ class StoredConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class ReportChanged:
-    """Event: the report that the cluster must have changed."""
+    """Event: the agent has a new node report, which the ConfigMap must show."""
 
     report: NodeReport
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMapSeen:
-    """Event: the ConfigMap was created or changed, by this agent or by others."""
+    """Event: the watch showed a version of the node's ConfigMap, written by anybody."""
 
     stored: StoredConfigMap
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMapDeleted:
-    """Event: the ConfigMap was deleted."""
+    """Event: the watch showed that the node's ConfigMap was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSucceeded:
-    """Event: a write succeeded."""
+    """Event: the API server accepted a `Write` of the node's ConfigMap."""
 
     report: NodeReport
     #: Keys of this agent, as written.
@@ -83,21 +85,28 @@ class WriteSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """Event: a write failed, or its result is unknown."""
+    """Event: a `Write` of the node's ConfigMap failed, or its result is unknown.
+
+    The next write is due after `pause_s` at the earliest.
+    """
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class SilenceChanged:
-    """Event: a rival plugin serves the node, so that writes stop; or it has gone."""
+    """Event: writes must stop, or may start again.
+
+    They stop while a rival device plugin serves the node, and until the agent has
+    checked for one.
+    """
 
     is_silent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Event: time has passed."""
+    """Event: the time returned by `due_at` has come."""
 
 
 Event = (
@@ -113,7 +122,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Effect: set keys of this agent; next event: `WriteSucceeded` or `WriteFailed`."""
+    """Effect: write this agent's keys with `report` into the node's ConfigMap.
+
+    The event after it must be `WriteSucceeded` or `WriteFailed`.
+    """
 
     report: NodeReport
     #: Version over which the key of separated chips is written, too; the write fails if
@@ -123,7 +135,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """Effect: announce that others changed keys of this agent, which are restored."""
+    """Effect: log that others changed this agent's keys in the ConfigMap.
+
+    The agent writes these keys again.
+    """
 
     #: the changed keys, or "deleted"
     what: str
@@ -131,14 +146,20 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True)
 class RivalAppeared:
-    """Effect: announce another writer of the ConfigMap, to which this agent yields."""
+    """Effect: announce that a rival writes the node's ConfigMap.
+
+    This agent stops writing it.
+    """
 
     writer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RivalVanished:
-    """Effect: announce that no other writer is left."""
+    """Effect: announce that the rival no longer writes the node's ConfigMap.
+
+    This agent may write it again.
+    """
 
     writer: str
 
@@ -148,7 +169,7 @@ Effect = Write | Restoring | RivalAppeared | RivalVanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Report to be written, report written last, and the ConfigMap of now."""
+    """Node report to write, node report written last, and the present ConfigMap."""
 
     #: Name of this writer; unique per process.
     me: str
@@ -175,7 +196,7 @@ class State:
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Return the next state after one event, and its effects.
+    """Return the state after one event, and the effects to carry out.
 
     The event after a `Write` must be its `WriteSucceeded` or `WriteFailed`.
 
@@ -195,7 +216,10 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
 
 
 def due_at(state: State) -> float | None:
-    """Return the loop time of the next step without an event; None: never."""
+    """Return the loop time at which `step` must get a `Tick`; None if never.
+
+    At that time a write of the ConfigMap is due, or the rival counts as gone.
+    """
     if state.rival:
         return _silent_at(state)
     if state.report is None or state.is_silent:
@@ -204,14 +228,20 @@ def due_at(state: State) -> float | None:
 
 
 def _pause_s(state: State) -> float:
-    """Return the time from the last write to the next one. Unit: seconds."""
+    """Return the pause between the last successful write and a new one, in seconds.
+
+    It is the heartbeat if the ConfigMap is up to date.
+    """
     if not _is_outdated(state):
         return state.heartbeat_s
     return URGENT_SPACING_S if _is_health_new(state) else SPACING_S
 
 
 def _is_health_new(state: State) -> bool:
-    """Tell whether the condition of a chip has changed since the last write."""
+    """Whether a chip's condition differs between the new and the published report.
+
+    False if there is no new or no published report.
+    """
     if state.report is None or state.published is None:
         return False
     return _conditions(state.report) != _conditions(state.published)
@@ -276,7 +306,12 @@ def _on_configmap(
 
 
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Restore keys that a person changed; yield to a program, by number of changes."""
+    """Judge a new version of the ConfigMap that names no other writer.
+
+    If this agent's keys are not as written, a person edited them. The agent will
+    write them again. More than MOST_EDITS edits within EDITS_WITHIN_S come from a
+    program. The agent then leaves the ConfigMap to that program.
+    """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
         return state, ()
@@ -289,11 +324,15 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
-    """Tell whether a report that this agent did not write is a program's.
+    """Whether a program other than this agent wrote the `DeviceInfoCfg` in `stored`.
+
+    The text must be new, with a valid CheckCode. Its update time must not be before
+    that of this agent's text. False while the result of this agent's last write is
+    unknown.
 
     Args:
-        state: Before that version of the ConfigMap.
-        stored: That version, with the report.
+        state: The state before `stored`.
+        stored: A version of the ConfigMap that this agent did not write.
     """
     if state.written is None or state.uncertain:
         return False
@@ -333,7 +372,12 @@ def _is_outdated(state: State) -> bool:
 
 
 def _changed_keys(state: State) -> str:
-    """Return the keys that differ from the last write; "" for none or no write."""
+    """Return the names of this agent's entries in the ConfigMap that others changed.
+
+    Entries are data keys, labels and the writer's name. They are compared with this
+    agent's last write. The names are joined by commas. "" if all entries agree, if
+    there was no write, or if there is no ConfigMap.
+    """
     if state.written is None or state.stored is None:
         return ""
     wrong = [
@@ -348,7 +392,11 @@ def _changed_keys(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    """Return the version over which separated chips are to be named; 0 for none."""
+    """Return the version over which the key of separated chips must be written.
+
+    0 if the key must not be written: it is right already, or a person has changed it
+    since the report was made.
+    """
     if state.stored is None or state.report is None:
         return 0
     text, separated = state.stored.data.get(MANUAL_KEY), state.report.separated

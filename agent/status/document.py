@@ -1,6 +1,6 @@
-"""The document of `ascend-agent status`, as JSON and as text.
+"""Document of `ascend-agent status`, as JSON and as text.
 
-It is computed at each request.
+It is computed at each request from the agent's values.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from service import clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """State of one product line, from which the document is computed."""
+    """State of one product line, from which the status document is computed."""
 
     version: str
     mode: str
@@ -38,12 +38,12 @@ class View:
 
 
 def document(view: View, *other_views: View) -> dict[str, Any]:
-    """Return the document, ready for JSON.
+    """Return the status document of a node as values ready for JSON.
 
     Args:
-        view: Of the node's first product line.
-        other_views: Of its other product lines; only with them the entry of a chip has
-            a name in addition to the number.
+        view: State of the node's first product line.
+        other_views: States of the node's other product lines. Only if there are some,
+            the entry of a chip has a name in addition to the number.
     """
     views = (view, *other_views)
     changes = sorted((change for view in views for change in view.changes), key=_time)
@@ -82,7 +82,7 @@ def _time(change: Change) -> int:
 
 
 def _chips(view: View) -> Iterator[dict[str, Any]]:
-    """Yield the entry of each chip of one product line."""
+    """Yield the status document's entry of each chip of one product line, by number."""
     ledger = view.ledger
     releasing = set(chip_sets.ids_of(values.releasing_chips(ledger)))
     for chip, health in sorted(view.health.chips.items()):
@@ -98,7 +98,11 @@ def _chips(view: View) -> Iterator[dict[str, Any]]:
 
 
 def _owners(ledger: Ledger, chip: int) -> list[str]:
-    """Return the owners of a chip, as `namespace/pod/container`."""
+    """Return the owners of the holds on a chip, each as `namespace/pod/container`.
+
+    A hold whose owner is unknown gives "not known yet". The suffix "(gone)" marks a pod
+    that is deleted or has ended.
+    """
     return [
         _owner(ledger, hold.owner) if hold.owner else "not known yet"
         for hold in ledger.holds.values()
@@ -112,7 +116,7 @@ def _owner(ledger: Ledger, owner: Owner) -> str:
 
 
 def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
-    """Return the processes that keep a chip from being free."""
+    """Return pid, name and user of each process on a releasing chip."""
     pids = view.reading.pids_of(chip)
     occupants = view.stray_processes.get(chip) or [Occupant(pid=pid) for pid in pids]
     return [
@@ -134,7 +138,7 @@ def _faults(reading: Reading, chip: int) -> list[dict[str, Any]]:
 
 
 def _waiting(ledger: Ledger) -> Iterator[str]:
-    """Yield the uids of living pods with a claim and without a hold."""
+    """Yield the uids of the living pods that have a claim but no hold, sorted."""
     for uid in sorted(ledger.slots):
         if values.is_alive(ledger, uid) and not values.holds_of_pod(ledger, uid):
             yield uid
@@ -149,10 +153,10 @@ def _claim(ledger: Ledger, uid: str) -> dict[str, Any]:
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """Return a document as text for a person.
+    """Render a status document as text for a person.
 
     Args:
-        status: As `document` returns it.
+        status: Status document, as `document` returns it.
     """
     ready = f"waiting: {status['waitingFor']}" if status["waitingFor"] else "ready"
     lines = [f"{status['node']}: {ready}"]

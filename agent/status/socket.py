@@ -1,7 +1,7 @@
-"""The agent's status socket, and the command `ascend-agent status` that asks there.
+"""Status socket of the agent, and the command `ascend-agent status` that reads it.
 
-Only root may connect (mode 0600). Anything else at the socket's path, such as a file or
-a symbolic link, is neither followed nor removed. Then there is no status.
+Only root may connect (mode 0600). Any other file at the socket's path, such as a
+symbolic link, is neither followed nor removed. The agent then serves no status.
 """
 
 import argparse
@@ -33,13 +33,13 @@ _MOST_BYTES = 4 << 20
 async def serve_status(
     path: Path, make_document: Callable[[], Mapping[str, Any]]
 ) -> AsyncIterator[None]:
-    """Serve the status at a socket while the context lasts.
+    """Serve the status document at a unix socket while the context lasts.
 
     If the socket cannot be created, log why and go on without it.
 
     Args:
-        path: Of the socket.
-        make_document: Returns the document; called for each connection.
+        path: Path of the socket.
+        make_document: Returns the status document; called for each connection.
     """
 
     async def answer(
@@ -73,7 +73,7 @@ def _remove(path: Path) -> None:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Return a new socket bound to a path, with mode 0600.
+    """Return a new unix socket bound to a path, with mode 0600.
 
     Raises:
         OSError: Another file has the path, or no socket can be created there.
@@ -95,10 +95,10 @@ def _bind(path: Path) -> socket.socket:
 
 
 def _check(path: Path) -> None:
-    """Check that a file is a socket of this process's user.
+    """Raise unless a file is a socket that belongs to the user of this process.
 
     Raises:
-        OSError: The file is missing, no socket, or another user's.
+        OSError: The file is missing, is no socket, or belongs to another user.
     """
     status = path.lstat()
     if not stat.S_ISSOCK(status.st_mode):
@@ -108,11 +108,11 @@ def _check(path: Path) -> None:
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Ask the agent of this node and print its answer; return the exit code.
+    """Ask the agent of this node for its status, and print it; return the exit code.
 
     Args:
-        argv: The words after `status`.
-        environ: Of the process.
+        argv: Arguments after the word `status`.
+        environ: Environment variables of the process.
     """
     state_dir = environ.get("ASCEND_AGENT_STATE_DIR", "/var/lib/ascend-agent")
     parser = argparse.ArgumentParser(
@@ -136,14 +136,14 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def ask(path: Path) -> Mapping[str, Any]:
-    """Return the document of a running agent.
+    """Return the status document of the agent that serves a status socket.
 
     Args:
-        path: Of its socket.
+        path: Path of the socket.
 
     Raises:
-        OSError: The path has no socket of this user, or no agent answers.
-        ValueError: The answer is too long or no JSON.
+        OSError: The path has no socket of this user, or no agent answers there.
+        ValueError: The answer is too long or is no JSON.
     """
     _check(path)
     with socket.socket(socket.AF_UNIX) as connection:

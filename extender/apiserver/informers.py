@@ -1,4 +1,4 @@
-"""Informers of the extender: five watches, translated into events of the cache."""
+"""Informers of the extender: five watches whose changes become events of the cache."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,10 @@ _GAP_MOST_S = 1.0
 
 
 class Informers:
-    """Five watches that pass on each change to the cache, in order."""
+    """Watches of nodes, pods, device ConfigMaps, leaf switches and settings.
+
+    Each watch passes on its changes in the order in which the API server sent them.
+    """
 
     def __init__(
         self,
@@ -28,13 +31,15 @@ class Informers:
         settings: Callable[[Change[objects.ConfigMap]], None],
         synced: Callable[[], None],
     ) -> None:
-        """Create the watches; `run` starts them.
+        """Create the five watches; `run` starts them.
 
         Args:
             client: An open client.
-            learn: Called with each change of nodes, pods, reports and switches.
+            learn: Called with each change of a node, pod, device ConfigMap or the
+                ConfigMap of leaf switches.
             settings: Called with each change of the ConfigMap of settings.
-            synced: Called when a watch has delivered a complete list.
+            synced: Called when a watch, except that of leaf switches, has received a
+                complete list.
         """
         self._learn = learn
         self._take_settings = settings
@@ -54,19 +59,27 @@ class Informers:
         self.settings = watch_config_maps(client, name=live_settings.NAME)
 
     def name_unsynced(self) -> str:
-        """Return the watches without a complete list yet, as text; "" if none."""
+        """Return the names of the watches that have received no complete list yet.
+
+        The names are separated by commas; "" means none. The watch of leaf switches
+        does not count.
+        """
         watches = (self.nodes, self.pods, self.reports)
         unsynced = [_name_watches(not watch.synced for watch in watches)]
         unsynced.append("" if self.settings.synced else "settings")
         return ", ".join(filter(None, unsynced))
 
     def name_disconnected(self) -> str:
-        """Return the watches without a stream for `_GAP_MOST_S`; "" if none."""
+        """Return the names of the watches without a stream for over `_GAP_MOST_S`.
+
+        The names are separated by commas; "" means none. Only the watches of nodes,
+        pods and device ConfigMaps count.
+        """
         watches = (self.nodes, self.pods, self.reports)
         return _name_watches(watch.disconnected_s() > _GAP_MOST_S for watch in watches)
 
     def watches(self) -> Mapping[str, ListWatch[Any]]:
-        """Return all watches by name; the names are labels in metrics."""
+        """Return {name: watch} of all five watches; the names are labels in metrics."""
         return {
             "nodes": self.nodes,
             "pods": self.pods,
@@ -76,7 +89,7 @@ class Informers:
         }
 
     async def run(self) -> None:
-        """Run all watches until cancelled."""
+        """Run all five watches until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.nodes.run(self._on_node), name="nodes")
             group.create_task(self.pods.run(self._on_pod), name="pods")
@@ -130,10 +143,10 @@ class Informers:
 
 
 def _name_watches(chosen: Iterable[bool]) -> str:
-    """Return the names of the chosen ones of the three watches that decisions need.
+    """Return the names of the chosen watches, separated by commas; "" means none.
 
     Args:
-        chosen: for nodes, pods and device ConfigMaps, in this order.
+        chosen: Whether to name nodes, pods and device ConfigMaps, in this order.
     """
     names = ("nodes", "pods", "device ConfigMaps")
     return ", ".join(

@@ -1,12 +1,13 @@
-"""Settings that may change while the extender runs, in a ConfigMap.
+"""Settings in a ConfigMap that may change while the extender runs.
 
 The keys are those of MindCluster's `init-params`, so that operators can copy them. A
 ConfigMap with an error takes no effect, not even in part. The settings before it stay
 in force, and an event on the ConfigMap names the errors and the settings in force.
-Without a ConfigMap, the program's own settings are in force. They are also in force
-when an extender starts, or begins to lead, with a wrong ConfigMap. It cannot know the
-earlier content, and a cluster that schedules by default settings is better than one
-without scheduling.
+
+Without a ConfigMap, the settings that the extender was started with are in force. They
+are also in force when an extender starts, or begins to lead, with a wrong ConfigMap. It
+cannot know the earlier content, and a cluster that schedules by default settings is
+better than one without scheduling.
 """
 
 import logging
@@ -50,12 +51,15 @@ IDLE = frozenset(
 
 
 class UnusableError(ValueError):
-    """The ConfigMap has wrong keys or values; the text lists them."""
+    """Error of a ConfigMap of settings with wrong keys or values.
+
+    The text lists them.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSettings:
-    """The settings that may change while the extender runs."""
+    """Settings of the extender that a ConfigMap may change while it runs."""
 
     #: True: free chips follow from inventory, health and pods; False: the list in the
     #: device ConfigMap bounds them as well
@@ -64,7 +68,11 @@ class DynamicSettings:
 
 
 def from_settings(settings: Settings) -> DynamicSettings:
-    """Return the program's own values of the settings that may change."""
+    """Return the dynamic settings that are in force without a ConfigMap.
+
+    Args:
+        settings: Settings that the extender was started with.
+    """
     return DynamicSettings(
         self_maintain=settings.self_maintain_available_card,
         rules=Rules(
@@ -82,14 +90,14 @@ _Reader = Callable[[str, DynamicSettings], DynamicSettings]
 
 
 def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSettings:
-    """Return the settings of a ConfigMap.
+    """Return the dynamic settings that the data of a ConfigMap describes.
 
     Args:
         texts: {key: value} of the ConfigMap.
-        defaults: settings for missing keys.
+        defaults: Their values are used for missing keys.
 
     Raises:
-        UnusableError: a key is unknown or a value is not allowed.
+        UnusableError: A key is unknown or a value is not allowed.
     """
     settings, errors = defaults, []
     for key, text in sorted(texts.items()):
@@ -122,7 +130,10 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 
 
 class SettingsFollower:
-    """Owner of the settings in force. Sources: the ConfigMap, and the defaults."""
+    """Owner of the dynamic settings in force.
+
+    They follow the ConfigMap of settings. Without it they are the defaults.
+    """
 
     def __init__(
         self,
@@ -131,12 +142,12 @@ class SettingsFollower:
         adjust: Callable[[DynamicSettings], None],
         record: Callable[[Regarding, str, str], None],
     ) -> None:
-        """Start with the program's own settings, which are in force already.
+        """Start with the defaults, which are in force already.
 
         Args:
-            defaults: settings without the ConfigMap.
-            adjust: puts changed settings into force.
-            record: records an event: the ConfigMap, a reason and a message.
+            defaults: Settings that are in force without a ConfigMap.
+            adjust: Puts changed settings into force in the rest of the extender.
+            record: Records an event: reference to the ConfigMap, reason, message.
         """
         self._defaults = defaults
         self._adjust = adjust
@@ -148,7 +159,10 @@ class SettingsFollower:
         self.is_unusable = False
 
     def follow(self, change: Change[ConfigMap]) -> None:
-        """Put the settings of a changed ConfigMap into force, if they are right."""
+        """Put the settings of a changed ConfigMap into force if all its keys are valid.
+
+        If the ConfigMap is deleted, the defaults come into force.
+        """
         match change:
             case Upserted(obj=config_map):
                 self._apply(config_map)
@@ -184,7 +198,7 @@ class SettingsFollower:
             )
 
     def _put_into_force(self, settings: DynamicSettings) -> bool:
-        """Put settings into force; return whether they have changed."""
+        """Put `settings` into force; return whether they differ from those before."""
         self.is_unusable = False
         if settings == self.in_force:
             return False
@@ -195,7 +209,7 @@ class SettingsFollower:
 
 
 def describe(settings: DynamicSettings) -> str:
-    """Return all settings as one line, by the keys of the ConfigMap."""
+    """Return all dynamic settings as one line, under their keys in the ConfigMap."""
     rules = settings.rules
     listed = {
         "self-maintain-available-card": str(settings.self_maintain).lower(),

@@ -1,8 +1,9 @@
-"""Resync: compares watches with the API server and the cache, and repairs both.
+"""Resync: compares watches with the API server, and the cache with the watches.
 
-Each difference is a defect, ours or of a component between us and etcd: a missing watch
-event, or a cache that has not followed one. Nothing else would reveal it. Until a watch
-breaks for another reason, a chip may look free that is not.
+Each difference is a defect in the extender, or in a component between it and etcd.
+Either a watch event is missing, or the cache has not followed one. Nothing else would
+reveal it. Until the watch breaks for another reason, a chip may look free although it
+is not. So each difference is repaired.
 """
 
 import asyncio
@@ -46,7 +47,11 @@ _Comparison = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationCheck:
-    """Finds orphaned reservations, and hands them to a component that ends them."""
+    """Functions by which a resync hands over reservations that would never expire.
+
+    Such orphaned reservations belong to no job's plan and to no component that would
+    end them.
+    """
 
     #: returns UIDs of pods whose reservations a component will end, besides plans
     owned_uids: Callable[[], Collection[str]]
@@ -55,7 +60,10 @@ class ReservationCheck:
 
 
 class Resync:
-    """Periodic comparison of watches and cache; owns neither, and repairs both."""
+    """Periodic comparison of watches and cache, with repair of each difference.
+
+    It owns neither the watches nor the cache.
+    """
 
     def __init__(
         self,
@@ -70,12 +78,12 @@ class Resync:
         """Prepare the comparisons; `run` starts them.
 
         Args:
-            informers: The watches of the cluster.
+            informers: The five watches. They are compared with the API server.
             cache: Compared with the watches.
             metrics: Counts comparisons and repairs.
             learn: Applies an event to the cache.
-            reservations: Finds and hands over orphaned reservations.
-            every_s: Time between two comparisons, in seconds; 0: never.
+            reservations: Finds orphaned reservations and hands them over.
+            every_s: Time between two comparisons, in seconds. 0 means no comparisons.
         """
         self._informers = informers
         self._cache = cache
@@ -89,7 +97,7 @@ class Resync:
         self._logged = 0
 
     async def run(self) -> None:
-        """Compare every `every_s`, with jitter, until cancelled."""
+        """Make each comparison about every `every_s`, with jitter, until cancelled."""
         if not self._every_s:
             return
         async with asyncio.TaskGroup() as group:
@@ -102,7 +110,9 @@ class Resync:
             await comparison()
 
     async def run_once(self) -> None:
-        """Make all comparisons once, and repair each difference.
+        """Compare each watch with the API server, then the cache with the watches.
+
+        Each difference is repaired.
 
         Cost:
             One list of versions for each watch, and O(objects), in slices.
@@ -166,7 +176,10 @@ class Resync:
             self._learn(stray)
 
     def _hand_over_orphans(self) -> None:
-        """Hand orphaned reservations to `take_up`; else they would never expire."""
+        """Hand each reservation without an owner to `take_up`.
+
+        Otherwise the reservation would never expire.
+        """
         for uid in verify.find_orphans(self._cache, self._reservations.owned_uids()):
             pod = self._cache.pods.get(uid)
             pod_name = f"{pod.namespace}/{pod.name}" if pod else uid
@@ -178,7 +191,12 @@ class Resync:
             self._reservations.take_up(uid)
 
     def _repair(self, name: str, event: verify.Shown) -> None:
-        """Apply an object of a watch to the cache if the cache differs from it."""
+        """Apply the event of a watched object to the cache if they differ.
+
+        Args:
+            name: Name of the watch, for log and metrics.
+            event: The event that the object's current version gives.
+        """
         text = verify.find_drift(self._cache, event)
         if not text:
             return
@@ -203,7 +221,11 @@ class Resync:
 def _slices(
     watch: ListWatch[T], translate: Callable[[T], verify.Shown | None]
 ) -> Iterator[list[verify.Shown]]:
-    """Yield a watch's objects in slices; skip those replaced since the start."""
+    """Yield the events of a watch's objects in lists of at most `_SLICE`.
+
+    An object is skipped if the watch has replaced or removed it since the first list.
+    The cache gets that change from the watch.
+    """
     objects = watch.objects()
     for start in range(0, len(objects), _SLICE):
         slice_ = objects[start : start + _SLICE]
@@ -212,7 +234,7 @@ def _slices(
 
 
 def _describe(change: Change) -> tuple[str, str]:
-    """Return the watch that a change belongs to, and the name of its object."""
+    """Return the name of the watch that a change comes from, and the object's name."""
     match change:
         case NodeUpdated(name=name):
             return "nodes", name

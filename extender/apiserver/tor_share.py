@@ -1,7 +1,7 @@
-"""Writer of the ConfigMap `tor-share-cm`: which jobs use which leaf switches, and how.
+"""Writer of the ConfigMap `tor-share-cm`: which jobs use which leaf switch, and how.
 
-Written under `nslb-version` 2.0 only, as by MindCluster's scheduler; clusterd and
-people read it. It is written on a change, at most every `PAUSE_S`.
+It is written only under `nslb-version` 2.0, as by MindCluster's scheduler. Clusterd
+and people read it. It is written on a change, at most every `PAUSE_S`.
 """
 
 import asyncio
@@ -21,19 +21,22 @@ PAUSE_S = 5.0
 
 
 class TorShareApi(Protocol):
-    """Request of the writer to the API server."""
+    """Request of `TorShareWriter` to the API server, as an interface."""
 
     async def share(self, text: str) -> None:
-        """Write this text into the ConfigMap; create it if it does not exist."""
+        """Write `text` into the ConfigMap `tor-share-cm`, which may not exist yet."""
 
 
 class TorShareWriter:
-    """Keeps the ConfigMap equal to the use of leaves in the cache, the source."""
+    """Writes to the ConfigMap `tor-share-cm` which jobs use which leaf switches.
+
+    The source is the cache.
+    """
 
     def __init__(
         self, cache: Cache, networks: NetworkTopology, api: TorShareApi
     ) -> None:
-        """Prepare; the first `step` writes."""
+        """Prepare the writer; the first `step` writes the ConfigMap."""
         self._cache = cache
         self._networks = networks
         self._api = api
@@ -48,7 +51,10 @@ class TorShareWriter:
             await asyncio.sleep(PAUSE_S)
 
     async def step(self) -> None:
-        """Write the ConfigMap if it has changed; the next step retries a failure."""
+        """Write the ConfigMap if its text has changed since the last successful write.
+
+        A failure is logged, and the following step tries again.
+        """
         if self._version == self._cache.version:
             return
         version, text = self._cache.version, self.render_text()
@@ -65,14 +71,21 @@ class TorShareWriter:
         self._version = version
 
     def render_text(self) -> str | None:
-        """Return the text for the ConfigMap; None under other `nslb-version`s."""
+        """Return the text for the ConfigMap under `nslb-version` 2.0.
+
+        Return None under another version, or if no leaf switches are known.
+        """
         network = self._networks.network(None)
         if network is None or network.version is not Version.TWO:
             return None
         return switches.render_share(network, self._jobs())
 
     def _jobs(self) -> dict[str, set[str]]:
-        """Return {node: names of jobs with pods on it}."""
+        """Return {node: names of jobs} for all nodes with pods that have not ended.
+
+        For a pod without a job, the name of its owner counts as the job's name. A pod
+        without an owner counts under its own name.
+        """
         jobs_of_node: dict[str, set[str]] = {}
         for uid, pod in self._cache.pods.items():
             if pod.terminal or not pod.node:

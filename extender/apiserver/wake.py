@@ -1,11 +1,13 @@
-"""Annotation on nodes that makes schedulers retry pods when chips have become free.
+"""Annotates nodes so that schedulers retry refused pods when chips have become free.
 
-A scheduler retries a refused pod when it sees a change of the cluster. It sees that a
-pod is deleted, but at that moment the agent still holds the chips. It does not see the
-release, which is in a ConfigMap that no scheduler watches. Nor does it see that a claim
-is confirmed, in an annotation of a pod already placed. So a node that offers more gets
-an annotation, if pods were refused since the last one. Every scheduler sees this
-change, and only after our cache has the free chips.
+A scheduler retries a refused pod when it sees a change of the cluster. It sees the
+deletion of a pod, but at that moment the agent still holds the pod's chips. It does
+not see their release, which is in a ConfigMap that no scheduler watches. Nor does it
+retry when an agent confirms a claim, which changes only an annotation of a bound pod.
+
+So a node with more free chips gets an annotation if pods were refused since the last
+one. Every scheduler sees this change of a node. It comes after the extender's cache
+has the free chips.
 """
 
 import asyncio
@@ -31,14 +33,14 @@ Mark = Callable[[str], Awaitable[None]]
 
 
 class SchedulerWaker:
-    """Owner of the improved nodes to annotate, and of whether a pod waits for one."""
+    """Owner of the nodes to annotate, and of whether a refused pod waits for them."""
 
     def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
         """Start without a waiting pod.
 
         Args:
-            mark: sets the annotation on a node.
-            any_node: returns the name of some node of the cluster; "" if it has none.
+            mark: Sets the annotation on the node of this name.
+            any_node: Returns the name of any node; "" if the cluster has none.
         """
         self._any_node = any_node
         self._mark = mark
@@ -47,23 +49,30 @@ class SchedulerWaker:
         self._woken = asyncio.Event()
 
     def note_refused(self) -> None:
-        """Remember that a pod was refused and waits."""
+        """Record that the extender refused a pod, which now waits for a retry."""
         self._is_pod_waiting = True
 
     def note_improved(self, names: Collection[str]) -> None:
-        """Schedule a wake for nodes that offer more than before, if a pod waits."""
+        """If a refused pod waits, schedule annotations of these nodes.
+
+        Args:
+            names: Nodes that offer more chips than before.
+        """
         if names and self._is_pod_waiting:
             self._improved.update(names)
             self._woken.set()
 
     def retry_all(self) -> None:
-        """Schedule a wake although no node has improved, if a pod waits."""
+        """If a refused pod waits, schedule an annotation of a single node.
+
+        It makes schedulers retry even if no node offers more chips than before.
+        """
         name = next(iter(self._improved), None) or self._any_node()
         if name:
             self.note_improved((name,))
 
     async def run(self) -> NoReturn:
-        """Annotate improved nodes while pods wait, until cancelled."""
+        """Annotate scheduled nodes, and retry with back-off, until cancelled."""
         backoff = Backoff()
         while True:
             await self._woken.wait()
@@ -81,10 +90,13 @@ class SchedulerWaker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Annotate the improved nodes.
+        """Annotate up to `MARKED_MOST` of the scheduled nodes, and forget the rest.
+
+        Afterwards no refused pod counts as waiting.
 
         Raises:
-            KubeError: a node was not annotated; it stays in the queue, as those after.
+            KubeError: A node was not annotated. It stays scheduled, and so do the nodes
+                after it by name. The refused pod still counts as waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

@@ -1,4 +1,4 @@
-"""Requests to the API server for decisions: bind, annotate, evict, record events."""
+"""Requests to the API server that carry out decisions: bind, annotate, evict, event."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,29 @@ PAUSE_S = 5.0
 
 
 class KubePods:
-    """Requests of the binder on pods."""
+    """Requests to the API server that read and bind pods, for the binder."""
 
     def __init__(self, client: Client, *, bind_s: float = pods.BIND_S) -> None:
-        """Use an open client.
+        """Use a client that is open already.
 
         Args:
-            client: an open client.
-            bind_s: timeout of a bind in seconds.
+            client: An open client; the caller closes it.
+            bind_s: Timeout of a bind request in seconds.
         """
         self._client = client
         self._bind_s = bind_s
 
     async def get(self, namespace: str, name: str) -> objects.Pod:
-        """Return the current pod of that name."""
+        """Return the pod of this name from the API server."""
         return await pods.get(self._client, namespace, name)
 
     async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
-        """Bind the pod with that UID and write the annotations on it, in one call."""
+        """Bind a pod to a node and write annotations on the pod, in one request.
+
+        Args:
+            args: Name, UID and node of the pod. A pod with another UID is not bound.
+            annotations: {key: value} to write.
+        """
         await pods.bind(
             self._client,
             namespace=args.namespace,
@@ -56,13 +61,18 @@ class KubePods:
 
 
 class KubeMarks:
-    """Requests that annotate pods which Volcano has allocated."""
+    """Request to the API server that annotates pods which Volcano has allocated."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of the pod with that UID; None removes one."""
+        """Patch annotations of a pod if its UID is still `pod.uid`.
+
+        Args:
+            pod: The pod to patch.
+            annotations: {key: value}. A value of None removes the annotation.
+        """
         await pods.patch_annotations(
             self._client,
             namespace=pod.namespace,
@@ -73,20 +83,20 @@ class KubeMarks:
 
 
 class KubeGroups:
-    """Requests on the conditions of Volcano's PodGroups."""
+    """Requests to the API server that read and write conditions of PodGroups."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
-        """Return a PodGroup's resource version and its conditions."""
+        """Read a PodGroup; return its resourceVersion and its conditions."""
         pod_group = await podgroups.get(self._client, namespace, name)
         return pod_group.metadata.resource_version, pod_group.conditions
 
     async def write(
         self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
     ) -> None:
-        """Replace the conditions if the PodGroup still has that resource version."""
+        """Replace a PodGroup's conditions if its resourceVersion is still `version`."""
         await podgroups.set_conditions(
             self._client,
             namespace=namespace,
@@ -97,14 +107,14 @@ class KubeGroups:
 
 
 class KubeTorShare:
-    """Request that writes the ConfigMap `tor-share-cm`."""
+    """Request to the API server that writes the ConfigMap `tor-share-cm`."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
 
     async def share(self, text: str) -> None:
-        """Write this text into the ConfigMap; create it if it does not exist."""
+        """Write `text` into the ConfigMap `tor-share-cm`; create it if missing."""
         name, data = switches.SHARE_NAME, {switches.SHARE_KEY: text}
         try:
             await configmaps.patch(
@@ -121,18 +131,28 @@ class KubeTorShare:
 
 
 class KubeJobs:
-    """Requests of the planner: size of a job, eviction, events, wake."""
+    """Requests of the planner: read a job's size, evict pods, record events, wake."""
 
     def __init__(
         self, client: Client, recorder: Recorder, waker: SchedulerWaker
     ) -> None:
-        """Use an open client."""
+        """Use a client that is open already.
+
+        Args:
+            client: An open client; the caller closes it.
+            recorder: Records events on pods.
+            waker: Annotates nodes so that schedulers retry refused pods.
+        """
         self._client = client
         self._recorder = recorder
         self._waker = waker
 
     async def size(self, size_source: SizeSource) -> Size | str:
-        """Return the size of a job, or the reason why it is not known."""
+        """Return the size of a job, or a sentence with the reason why it is unknown.
+
+        Args:
+            size_source: Kind and API path of the workload that has the size.
+        """
         try:
             workload = await workloads.get(self._client, size_source.path)
         except KubeError as error:
@@ -145,7 +165,7 @@ class KubeJobs:
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod with one attempt; a failure is logged."""
+        """Evict a pod of an incomplete job with a single request; log a failure."""
         pod_name = f"{pod.namespace}/{pod.name}"
         try:
             await pods.evict(
@@ -158,7 +178,13 @@ class KubeJobs:
             )
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Record a warning event on a pod about its job."""
+        """Log why a pod's job is held up, and record it as a warning event on the pod.
+
+        Args:
+            pod: A pod of the job.
+            reason: Reason of the event.
+            text: Message of the event and the log.
+        """
         log.warning(
             "job held up", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text}
         )
@@ -167,24 +193,24 @@ class KubeJobs:
         )
 
     def wake(self) -> None:
-        """Make the scheduler retry refused pods, by a change of a node."""
+        """Make schedulers retry all refused pods, by an annotation on a node."""
         self._waker.retry_all()
 
 
 def pod_regarding(pod: NpuPod) -> Regarding:
-    """Return the reference to a pod for an event on it."""
+    """Return the reference to a pod that an event on the pod needs."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 
 def watch_config_maps(
     client: Client, *, name: str = "", labels: Mapping[str, str] = MappingProxyType({})
 ) -> ListWatch[objects.ConfigMap]:
-    """Return a list-watch of ConfigMaps of agents and operators.
+    """Return a list-watch of ConfigMaps in the namespace of the agents' ConfigMaps.
 
     Args:
-        client: an open client.
-        name: of one ConfigMap; "": choose by labels.
-        labels: used without a name only; empty: all ConfigMaps.
+        client: An open client.
+        name: Name of the only ConfigMap to watch; "" selects ConfigMaps by `labels`.
+        labels: Used only if `name` is "". Without labels all ConfigMaps are watched.
     """
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     return ListWatch(

@@ -1,8 +1,9 @@
 """What the extender knows of the cluster, changed by one event at a time.
 
-Begin with `cache` (the class `Cache` and its `step`) and `events` (what may happen).
-`node_state` computes the free chips of one node. `decode` translates objects of the
-API server into events; `verify` compares the cache with them again.
+Begin with `cache` (the class `Cache` and the function `step`) and `events` (what may
+happen). `node_state` computes the free chips of one node. `decode` translates objects
+of the API server into events. `verify` compares the cache with the objects that the
+watches hold.
 
 Belongs here: facts about nodes, pods and reports, and the reservations of this
 extender. Does not belong here: decisions (`scheduling`, `planning`, `preemption`),

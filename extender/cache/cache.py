@@ -1,13 +1,13 @@
 """The extender's copy of the cluster, changed by `step` for one event at a time.
 
-It does no I/O and reads no clock: each event carries the time at which it was learnt.
-Only the node that an event touches is computed again. Source of truth: the API server,
-through its watches. Reservations alone are the extender's own; a restart drops them and
-reads everything else again.
+The cache does no I/O and reads no clock: the caller of `step` passes the time of each
+event. `step` computes only the nodes again that an event changes. Source of truth: the
+API server, through its watches. Only reservations, nominations and plans of jobs are
+made by the extender. A restart drops them and reads everything else again.
 
 Invariant: a chip is free only if no living pod claims it, no reservation has it, and
-the agent neither holds nor releases it, in whatever order events arrive. A pod that has
-a node keeps it, and a pod that has ended stays ended.
+the agent neither holds nor releases it. This is true in whatever order events arrive. A
+pod that has a node keeps it, and a pod that has failed or succeeded stays so.
 """
 
 from typing import assert_never
@@ -29,7 +29,10 @@ AGENT_SILENT_S = 900.0
 
 
 class Cache:
-    """The cluster as the extender sees it. Change it through `step` only."""
+    """The nodes, pods, jobs and reservations that the extender knows.
+
+    Nodes, pods and reservations are changed through `step` only.
+    """
 
     def __init__(
         self,
@@ -42,12 +45,14 @@ class Cache:
         """Start with an empty cluster.
 
         Args:
-            self_maintain: True: free chips follow from inventory, health and pods.
-                False: the list in the agent's ConfigMap limits them as well.
-            agent_silent_s: An agent that published nothing for so long counts as
-                silent.
+            self_maintain: True: free chips are computed from inventory, health and
+                pods. False: chips must be in the agent's list of available chips as
+                well.
+            agent_silent_s: An agent counts as silent if it published nothing for this
+                many seconds.
             limits: Time limits for jobs of several pods.
-            bare_nodes: Whether a node without an agent counts, by what its Node offers.
+            bare_nodes: Whether a node without an agent may serve pods. Its chips are
+                then derived from its Node.
         """
         self.limits = limits
         self._self_maintain = self_maintain
@@ -93,7 +98,7 @@ class Cache:
         self.ticked_s = 0.0
 
     def ensure_node(self, name: str) -> NodeInfo:
-        """Return a node's entry; add an empty one if the node is unknown."""
+        """Return the cache's entry for a node; add an empty entry if there is none."""
         node_info = self.nodes.get(name)
         if node_info is None:
             node_info = self.nodes[name] = NodeInfo(
@@ -102,9 +107,13 @@ class Cache:
         return node_info
 
     def ensure_resource(self, name: str, resource: str) -> ResourceState:
-        """Return the state of one resource on a node.
+        """Return the state of one resource of a node.
 
-        Add an empty one if it is unknown.
+        An empty state, and an empty entry for the node, are added if there are none.
+
+        Args:
+            name: Name of the node.
+            resource: Resource name, such as `huawei.com/Ascend910`.
         """
         node_info = self.ensure_node(name)
         resource_state = node_info.find_resource(resource)
@@ -114,23 +123,39 @@ class Cache:
         return resource_state
 
     def resource_state(self, name: str, resource: str) -> ResourceState | None:
-        """Return the state of one resource on a node; None if it is unknown."""
+        """Return the state of one resource of a node; None if the cache has none.
+
+        Args:
+            name: Name of the node.
+            resource: Resource name, such as `huawei.com/Ascend910`.
+        """
         node_info = self.nodes.get(name)
         return None if node_info is None else node_info.find_resource(resource)
 
     def pod(self, namespace: str, name: str) -> NpuPod | None:
-        """Return the newest pod of that name.
+        """Return the newest pod with this namespace and name.
 
-        None if it asks for no NPU or is unknown.
+        None if the cache does not know the pod, or the pod asks for no NPU.
         """
         return self.pods.get(self.uids.get((namespace, name), ""))
 
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
-        """Return the nodes with a claim that Allocate could mix up with `pod`."""
+        """Return the nodes where Allocate could mix up `pod` with another pod.
+
+        These nodes have a reservation or an unconfirmed claim that conflicts with the
+        shape of `pod`.
+        """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
-        """Return the nodes that are reserved for a job other than this pod's."""
+        """Return the nodes that a pod must not use because a job has reserved them.
+
+        They are reserved for a job that does not contain the pod and has the same or a
+        higher priority.
+
+        Args:
+            uid: UID of the pod.
+        """
         if not self.reserved_nodes:
             return frozenset()
         job, own_priority = self.gangs.job_of.get(uid, ""), self.priorities.get(uid, 0)
@@ -146,14 +171,16 @@ class Cache:
     def step_gang(self, event: gang_events.Event, now_s: float) -> None:
         """Apply an event to the jobs of several pods.
 
-        Append its effects to `effects`.
+        The effects that `permit.step` returns are appended to `effects`.
         """
         self.effects += permit.step(self.gangs, event, now_s, self.limits)
 
     def recompute(self, resource_state: ResourceState) -> None:
-        """Update the index for one resource of a node.
+        """Compute one resource of a node again, and put the result into the index.
 
-        Remove entries that became empty.
+        The node is added to `improved_nodes` if it offers more chips than before, or if
+        an unconfirmed claim on it ended. A resource state that became empty is removed,
+        and so is a node entry that became empty.
         """
         self.version += 1
         node_info, resource = resource_state.node_info, resource_state.resource
@@ -177,23 +204,28 @@ class Cache:
             self.cluster.drop(node_info.name, resource)
 
     def forget_if_empty(self, node_info: NodeInfo) -> None:
-        """Remove a node's entry if nothing is known of the node."""
+        """Remove a node's entry if it has neither resources nor ConfigMap texts."""
         if node_info.is_empty:
             self.nodes.pop(node_info.name, None)
 
     @property
     def self_maintains(self) -> bool:
-        """Whether free chips follow from pods alone, without the agents' lists."""
+        """Whether free chips are computed without the agents' lists of free chips."""
         return self._self_maintain
 
     def set_self_maintain(self, *, itself: bool) -> None:
-        """Switch how free chips are computed, and compute all nodes again."""
+        """Set how free chips are computed, and compute the chips of all nodes again.
+
+        Args:
+            itself: True: from inventory, health and pods only. False: free chips must
+                be in the agents' lists of available chips as well.
+        """
         self._self_maintain = itself
         for resource_state in self.resource_states():
             self.recompute(resource_state)
 
     def resource_states(self) -> list[ResourceState]:
-        """Return the state of every resource of every node, node by node."""
+        """Return the states of all resources of all nodes, grouped by node."""
         return [
             resource_state
             for node_info in self.nodes.values()
@@ -201,7 +233,10 @@ class Cache:
         ]
 
     def apply_report(self, resource_state: ResourceState, now_s: float) -> None:
-        """Parse a node's ConfigMap texts again; count a changed SuperPoD."""
+        """Parse the ConfigMap texts of a node again, for one resource of the node.
+
+        `superpods_version` grows by 1 if the SuperPoD of the node changed.
+        """
         if resource_state.apply_report(now_s, self.agent_silent_s, self.ahead_s or 0.0):
             self.superpods_version += 1
 
@@ -211,11 +246,11 @@ def step(cache: Cache, change: Change, now_s: float) -> None:
 
     Args:
         cache: Changed in place.
-        change: The event.
-        now_s: Seconds since the epoch, when the extender learnt of it.
+        now_s: When the extender learnt of the event, in seconds since the epoch.
 
     Cost:
-        O(pods and chips of the touched node); Ticked and SelfMaintainSet: O(nodes).
+        O(pods and chips of the nodes that the event changes). For Ticked and
+        SelfMaintainSet: O(nodes).
     """
     match change:
         case events.NodeUpdated():
@@ -351,7 +386,7 @@ def _update_pod(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
 
 
 def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
-    """Update a pod's requests and priority, and its membership in a job."""
+    """Update a pod's CPU and memory requests, its priority, and its place in a job."""
     pod, member = change.pod, change.member
     if change.priority:
         cache.priorities[pod.uid] = change.priority
@@ -376,7 +411,10 @@ def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> Non
 
 
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
-    """Remove a pod from its job."""
+    """Remove a pod from its job.
+
+    Before that, the job gets `MemberRemoved`, which may end the job's plan.
+    """
     cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)
 
@@ -398,11 +436,12 @@ def _delete_pod(cache: Cache, uid: str, now_s: float) -> None:
 
 
 def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
-    """Delete a pod's reservation.
+    """Delete a pod's reservation, if it has one, and compute the reserved node again.
 
     Args:
-        computed: A node that the caller computes again itself. Its chips must not look
-            free in between.
+        computed: Name of a node that the caller computes again later; "" if none. If
+            the reservation is on that node, the node is not computed here: the chips
+            would look free until the caller has finished.
     """
     reservation = cache.reservations.pop(uid, None)
     if reservation is not None:

@@ -25,9 +25,10 @@ _REJECTION_PREFIX = "OutOf"
 
 
 def npu_pod(pod: objects.Pod) -> NpuPod | None:
-    """Return the pod as the core sees it; None if it asks for no NPU that we serve.
+    """Reduce a pod to an `NpuPod`; return None if it asks for no NPU of `RESOURCES`.
 
-    A pod that asks for several kinds counts for the first, and fits no node.
+    A pod that asks for several of these resources counts for the first of them in the
+    order of `RESOURCES`, and fits no node.
     """
     limited: set[str] = set()
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
@@ -43,7 +44,11 @@ def npu_pod(pod: objects.Pod) -> NpuPod | None:
 def pod_change(
     pod: objects.Pod,
 ) -> events.PodUpdated | events.OtherPodUpdated | events.PodDeleted:
-    """Return the event for a pod. Pods without NPUs count while they live."""
+    """Return the event that puts the present state of a pod into the cache.
+
+    A pod with NPUs gives `PodUpdated`. A pod without NPUs gives `OtherPodUpdated` while
+    it lives, and `PodDeleted` once it has failed or succeeded.
+    """
     ours = npu_pod(pod)
     if ours is None:
         return _other(pod)
@@ -70,7 +75,7 @@ def _other(pod: objects.Pod) -> events.OtherPodUpdated | events.PodDeleted:
 
 
 def node_change(node: objects.Node) -> events.NodeUpdated:
-    """Return the event for a Node."""
+    """Return the event that puts the present state of a Node into the cache."""
     lines = [
         events.Offer(
             product=row, allocatable=_whole(node.allocatable.get(row.resource, 0))
@@ -95,7 +100,10 @@ def _superpod(text: str) -> int:
 
 
 def report_change(report: objects.ConfigMap) -> events.ReportUpdated | None:
-    """Return the event for an agent's ConfigMap; None for any other ConfigMap."""
+    """Return the event for a changed ConfigMap of a node's agent.
+
+    None if the ConfigMap is not from an agent, judged by its name.
+    """
     node = _node_of(report)
     if node is None:
         return None
@@ -108,18 +116,19 @@ def report_change(report: objects.ConfigMap) -> events.ReportUpdated | None:
 
 
 def report_gone(report: objects.ConfigMap) -> events.ReportUpdated | None:
-    """Return the event for a deleted agent's ConfigMap.
+    """Return the event for the deletion of the ConfigMap of a node's agent.
 
-    None for any other ConfigMap.
+    None if the ConfigMap is not from an agent, judged by its name.
     """
     node = _node_of(report)
     return None if node is None else events.ReportUpdated(node=node)
 
 
 def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpdated:
-    """Return the event for the ConfigMap of leaf switches.
+    """Return the event for the ConfigMap that lists the leaf switches.
 
-    None stands for a deleted one.
+    Args:
+        config_map: The present ConfigMap; None if it was deleted.
     """
     texts = (config_map.data if config_map else None) or {}
     return events.SwitchesUpdated(
@@ -129,9 +138,9 @@ def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpda
 
 
 def _node_of(report: objects.ConfigMap) -> str | None:
-    """Return the node that an agent's ConfigMap describes.
+    """Return the node of an agent's ConfigMap, taken from the name of the ConfigMap.
 
-    None for any other ConfigMap.
+    None if the ConfigMap is not from an agent.
     """
     name = report.metadata.name
     if not name.startswith(_REPORT_PREFIX):
@@ -140,11 +149,16 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 
 
 def _products(node: objects.Node) -> list[Product]:
-    """Return the products of a node, from its allocatable or its agent's list.
+    """Return the product row of each NPU resource that a node offers.
 
-    Before the kubelet offers a resource, the chip names in the agent's list tell it.
-    For an empty list it is the first product that the node's labels allow. A resource
-    without chips, left by a removed device plugin, does not count beside another.
+    Candidates are the rows that the labels of the node allow. If capacity or
+    allocatable name NPU resources, the rows of these resources are returned. The first
+    such row always counts. A further row counts if its chips are in the agent's chip
+    list or its capacity is above 0: a removed device plugin leaves a capacity of 0.
+
+    Before the kubelet offers a resource, the chip names in the agent's list give the
+    rows. If the list has no known name, the first candidate counts. Without the
+    annotation that contains the list, the node has no row.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

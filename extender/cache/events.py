@@ -1,7 +1,7 @@
-"""Events that change the cache, as values.
+"""Events that change the cache, as immutable values.
 
-Watches, bind and the clock all use these classes. Any order of events can therefore be
-written down and replayed.
+Watches, bind, preemption and the clock all create these classes. Any order of events
+can therefore be written down and replayed.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Chips of one product that a node has."""
+    """A product that a node has, and how many of its chips are allocatable."""
 
     product: Product
     #: number of chips in the Node's allocatable
@@ -30,7 +30,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUpdated:
-    """A Node was added or changed. A deleted Node is an update with defaults only."""
+    """The event that a Node was added, changed or deleted.
+
+    For a deleted Node all fields except `name` have their defaults.
+    """
 
     name: str
     #: None: the node has no NPUs that we serve
@@ -50,7 +53,7 @@ class NodeUpdated:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        """The node's chips of each resource."""
+        """All products of the node, each with its number of allocatable chips."""
         if self.product is None:
             return ()
         return Offer(
@@ -60,9 +63,9 @@ class NodeUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportUpdated:
-    """The agent's ConfigMap of a node was changed.
+    """The event that the ConfigMap of a node's agent was added, changed or deleted.
 
-    A text is "" if its key is absent.
+    A text is "" if the ConfigMap does not have its key, or was deleted.
     """
 
     node: str
@@ -72,7 +75,10 @@ class ReportUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchesUpdated:
-    """The ConfigMap of leaf switches was changed. A text is "" if its key is absent."""
+    """The event that the ConfigMap of leaf switches was added, changed or deleted.
+
+    A text is "" if the ConfigMap does not have its key, or was deleted.
+    """
 
     tor_info: str = ""
     tor_level: str = ""
@@ -80,7 +86,7 @@ class SwitchesUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUpdated:
-    """A pod that asks for NPUs was added or changed."""
+    """The event that a pod with NPUs was added or changed."""
 
     pod: NpuPod
     #: whether the kubelet rejected it at admission
@@ -94,9 +100,9 @@ class PodUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherPodUpdated:
-    """A living pod without NPUs was added or changed.
+    """The event that a living pod without NPUs was added or changed.
 
-    It uses CPU, and may be of a job.
+    The pod uses CPU and memory of its node, and may be a member of a job.
     """
 
     uid: str
@@ -108,7 +114,7 @@ class OtherPodUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRead:
-    """The object that created a job was read from the API server."""
+    """The event that the object with a job's size was read, or could not be read."""
 
     job: str
     #: None: the object does not say it, or cannot be read
@@ -119,16 +125,21 @@ class SizeRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDeleted:
-    """A pod was deleted. Its UID never returns."""
+    """The event that a pod was deleted, or that a pod without NPUs failed or succeeded.
+
+    No later pod has the same UID.
+    """
 
     uid: str
 
 
 class Reservation(NamedTuple):
-    """Chips of a node that are reserved for one pod until its bind is decided.
+    """Chips of one node that are reserved for one pod; also the event that they are.
 
-    The key is the pod's UID: another pod of the same name is another pod. It is a tuple
-    because a plan makes one for each pod of a job, and a job may have thousands.
+    A reservation ends when the watch shows the pod bound, failed, succeeded or deleted,
+    or by `Unreserved`. The cache stores it by the UID of the pod, because a later pod
+    may have the same name. It is a tuple, which is cheap to create: a plan makes one
+    for each pod of a job, and a job may have thousands.
     """
 
     uid: str
@@ -147,7 +158,10 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominated:
-    """Chips that preemption frees are reserved for a pod or a job."""
+    """The event that chips are nominated for a pod or a job: preemption frees them.
+
+    Until `NominationCleared` they are reserved for that pod or job.
+    """
 
     #: UID of the pod, or the job
     owner: str
@@ -161,28 +175,34 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NominationCleared:
-    """Chips that preemption had reserved are available to all again."""
+    """The event that chips are no longer nominated for a pod or a job.
+
+    All pods may use these chips again.
+    """
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserved:
-    """A pod's bind has certainly not happened. Its reservation ends."""
+    """The event that the reservation of a pod ends without a bind.
+
+    It may be used only if no bind with this reservation can have succeeded.
+    """
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfMaintainSet:
-    """The setting `self-maintain-available-card` was changed."""
+    """The event that the setting `self-maintain-available-card` was changed."""
 
     self_maintain: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed."""
+    """The event that time has passed, so that waits and time limits may have ended."""
 
     #: kinds of objects whose watch is down for too long; "" if none is
     lost: str = ""

@@ -1,4 +1,4 @@
-"""The agent's ConfigMap of a node, as masks of the chips of one product."""
+"""The ConfigMap of a node's agent, reduced to masks of the chips of one product."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from scheduler_core.wire.addresses import UNKNOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The agent's ConfigMap of a node, as masks of chips."""
+    """What an agent's ConfigMap says of one product's chips of a node, as masks."""
 
     unfit: int
     available: int
@@ -32,12 +32,13 @@ class Report:
 
 
 def report_of(device_info: str, affinity: str, product: Product) -> Report:
-    """Parse the ConfigMap of a node.
+    """Parse the texts of an agent's ConfigMap into masks of one product's chips.
 
     Args:
-        device_info: Text of `DeviceInfoCfg`.
-        affinity: Text of `AscendAffinity`. "" if another make of agent wrote the
-            ConfigMap: it publishes no holds, and none are subtracted.
+        device_info: Text of the key `DeviceInfoCfg`.
+        affinity: Text of the key `AscendAffinity`. "" if another make of agent wrote
+            the ConfigMap: it publishes no holds, so no chip counts as held, releasing
+            or lost.
         product: One product of the node. Chips of other products are ignored.
 
     Raises:
@@ -60,11 +61,11 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
 
 
 def of_bare_node(product: Product, superpod: int) -> Report:
-    """Return the report of a server without an agent: all chips healthy, none held.
+    """Return a report for a server without an agent: all chips healthy, none held.
 
     Args:
         product: One product of the node.
-        superpod: SuperPoD id from the Node; negative if it has none.
+        superpod: SuperPoD id from the Node; negative if the Node has none.
     """
     return Report(
         unfit=0,

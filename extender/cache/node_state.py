@@ -1,13 +1,16 @@
 """Compute the free chips of one node, and the reason why a node has none.
 
 A node may have chips of several product lines. Each line is a resource of its own and
-has a `ResourceState`; what all lines of a node share is in `NodeInfo`.
+has a `ResourceState`. What all lines of a node share is in `NodeInfo`.
 
-free = inventory and healthy - claims of living pods - reservations - held - releasing
-- chips of pods that went before a report could show them.
-With `self-maintain-available-card: false` the agent's list limits this as well. Claims
-are subtracted in both modes, whatever their age: a list that was written before a bind
-still shows its chips, and two clocks cannot tell which came first.
+free = chips in the inventory and healthy, without those that are claimed by living
+pods, reserved, nominated, held or releasing, and without those of removed pods that no
+report could show as held yet.
+
+With `self-maintain-available-card: false` a free chip must also be in the agent's list
+of available chips. Claims are subtracted in both modes, whatever their age: a list that
+was written before a bind still has the chips of that bind. Clocks of two machines
+cannot tell which came first.
 """
 
 from collections.abc import Sequence
@@ -39,7 +42,7 @@ UNSHOWN_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """A living pod of the node, and the chips that its annotations claim."""
+    """A living pod on a node, and the chips that its annotations claim."""
 
     pod: NpuPod
     #: mask: what the scheduler wrote, united with what the agent mounted
@@ -49,13 +52,20 @@ class Tenant:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether Allocate may still mix it up with another pod of the node."""
+        """Whether the pod has a readable claim that the agent has not confirmed.
+
+        Until the agent confirms the claim, Allocate may mix up the pod with another pod
+        of the node.
+        """
         return bool(self.chips) and self.predicate_time != annotations.SERVED
 
 
 @dataclass(slots=True, kw_only=True)
 class NodeInfo:
-    """A node, with what all its resources share. Owner: the cache."""
+    """What the cache has of one node: fields of the Node, ConfigMap texts, resources.
+
+    Owner: the cache.
+    """
 
     name: str
     #: whether the node counts without an agent
@@ -76,11 +86,15 @@ class NodeInfo:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the entry holds nothing but what the API server would send again."""
+        """Whether the entry has neither resources nor ConfigMap texts.
+
+        Such an entry may be removed: the API server would send the remaining fields
+        again.
+        """
         return not self.resources and not any(self.report_texts)
 
     def find_resource(self, resource: str) -> "ResourceState | None":
-        """Return the state of one of the node's resources; None if it is unknown."""
+        """Return the state of this resource on the node; None if there is none."""
         for resource_state in self.resources:
             if resource_state.resource == resource:
                 return resource_state
@@ -89,7 +103,7 @@ class NodeInfo:
 
 @dataclass(slots=True, kw_only=True)
 class ResourceState:
-    """Chips of one resource on one node, and which pods have them.
+    """Chips of one resource on one node, and the pods that have them or will get them.
 
     Owner: the cache, which calls `state` after each change.
     """
@@ -118,7 +132,11 @@ class ResourceState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the state holds nothing but what the API server would send again."""
+        """Whether the state has no product, pod, reservation or nomination.
+
+        Chips of removed pods in `unshown` also make it not empty. An empty state may be
+        removed: the API server would send its remaining fields again.
+        """
         return (
             self.product is None
             and not self.tenants
@@ -128,7 +146,10 @@ class ResourceState:
         )
 
     def put_product(self, product: Product | None) -> None:
-        """Set the product of the chips, and parse the claims of its pods for it."""
+        """Set the product of the chips.
+
+        If the product changed, the claims of all pods are parsed again.
+        """
         if product == self.product:
             return
         self.product = product
@@ -136,15 +157,17 @@ class ResourceState:
             self.put_tenant(tenant.pod)
 
     def put_tenant(self, pod: NpuPod) -> None:
-        """Add or update a living pod that asks for these chips, with its claim."""
+        """Add or update a living pod that asks for this resource and is on the node."""
         tenant = tenant_of(pod, self.product)
         self.tenants[pod.uid] = tenant
         self._see_time(tenant.predicate_time)
 
     def remove_tenant(self, uid: str, now_s: float) -> None:
-        """Remove a pod.
+        """Remove a pod that failed, succeeded or was deleted.
 
-        Chips that no report shows stay taken for `UNSHOWN_S` seconds.
+        If the agent publishes holds, chips of the pod that its report shows as neither
+        held nor releasing stay taken for `UNSHOWN_S` seconds: a later report may show
+        them.
         """
         tenant = self.tenants.pop(uid, None)
         if tenant is None:
@@ -157,9 +180,12 @@ class ResourceState:
             self.unshown[uid] = (unshown, now_s + UNSHOWN_S)
 
     def expire_unshown(self, now_s: float) -> bool:
-        """Release chips that a report must have shown by now.
+        """Release chips of pods that were removed at least `UNSHOWN_S` seconds ago.
 
-        Return whether there were any.
+        If the agent held these chips, a report must have shown it by now.
+
+        Returns:
+            Whether there were such chips.
         """
         expired_uids = [
             uid for uid, (_, until_s) in self.unshown.items() if now_s >= until_s
@@ -169,14 +195,17 @@ class ResourceState:
         return bool(expired_uids)
 
     def reserve(self, reservation: Reservation) -> None:
-        """Add a reservation."""
+        """Add the reservation of a pod; it replaces an earlier one of the same pod."""
         self.reservations[reservation.uid] = reservation
         self._see_time(reservation.predicate_time)
 
     def read_report(self) -> None:
-        """Parse the node's ConfigMap texts.
+        """Parse the ConfigMap texts of the node, and set `report`.
 
-        Unreadable texts keep the last readable report.
+        If a text is malformed, `report` stays as it is and `report_unreadable` is set.
+        Without a product, `report` is None. Without a ConfigMap, it is None too. Only a
+        node that may serve pods without an agent then gets a report with all chips
+        healthy.
         """
         self.report_unreadable = False
         node_info, product = self.node_info, self.product
@@ -195,16 +224,17 @@ class ResourceState:
             self.report_unreadable = True
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Parse a new report, and take it as a sign of life of the agent.
+        """Parse the ConfigMap texts of the node, and set when its agent was last alive.
 
-        The age of a report that existed at start-up follows from its own timestamp.
-        Later reports are new by our clock, so that a wrong clock of a node does not
-        matter.
+        For a report that existed at start-up this is its timestamp plus `ahead_s`. A
+        later report counts as written when it arrives, by our clock. A wrong clock of a
+        node therefore does not matter.
 
         Args:
             now_s: Seconds since the epoch.
-            silent_s: An agent that published nothing for so long is silent.
-            ahead_s: How far our clock may be ahead of the agents' clocks.
+            silent_s: An agent counts as silent if it published nothing for this many
+                seconds.
+            ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
 
         Returns:
             Whether the SuperPoD of the node changed.
@@ -223,7 +253,11 @@ class ResourceState:
         return (before and before.superpod) != (after and after.superpod)
 
     def has_nothing_to_expire(self, heard_s: float) -> bool:
-        """Whether no timer of this state ends before `heard_s` is later."""
+        """Whether a tick of the clock cannot change this state.
+
+        This is so if the agent published at `heard_s` or later and does not count as
+        silent, and no chips of removed pods wait for their release.
+        """
         return (
             self.alive_s >= heard_s
             and not self.is_silent
@@ -232,16 +266,22 @@ class ResourceState:
         )
 
     def is_agent_silent(self, now_s: float, silent_s: float) -> bool:
-        """Whether the agent published nothing for over `silent_s`, or never did."""
+        """Whether the node's agent never published, or last did over `silent_s` ago.
+
+        Always False for a node that serves pods without an agent.
+        """
         if self.report is None:
             return True
         return not self.report.is_bare and now_s - self.alive_s > silent_s
 
     def _listed_chips(self, product: Product) -> int | None:
-        """Return the mask of chips that the node has; None if nothing tells which.
+        """Return the mask of all chips of the node; None if they are not known.
 
-        Without a list of chips these are all chips of the product, if as many are
-        allocatable.
+        With an agent these are the chips in the Node's annotation. The mask is 0
+        without the annotation, and None if it is unreadable.
+
+        Without an agent these are the same chips, or all chips of the product if there
+        is no annotation. The mask is None unless as many chips are allocatable.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -252,14 +292,15 @@ class ResourceState:
         return mask if is_whole else None
 
     def next_time(self, now_ns: int) -> int:
-        """Return the predicate-time for a new claim.
+        """Return the predicate-time for a new claim on the node.
 
-        Later than all others of the node.
+        It is `now_ns`, or 1 more than the newest predicate-time of the node if that is
+        later.
         """
         return max(now_ns, self.last_time + 1)
 
     def unconfirmed(self) -> frozenset[Shape]:
-        """Return the shapes of claims that wait for Allocate, or for its confirmation.
+        """Return the shapes of pods with a reservation or an unconfirmed claim.
 
         A node without an agent has none: nothing there confirms claims or mixes them
         up.
@@ -279,7 +320,11 @@ class ResourceState:
         )
 
     def is_cleared(self, owner: str) -> bool:
-        """Whether the chips nominated for `owner` are free but for that nomination."""
+        """Whether the chips nominated for `owner` are free but for that nomination.
+
+        Args:
+            owner: UID of a pod, or a job.
+        """
         report, mask = self.report, self.nominated.get(owner, 0)
         if report is None:
             return False
@@ -287,10 +332,12 @@ class ResourceState:
         return not mask & busy
 
     def taken(self, *, but: str = "") -> int:
-        """Return the mask of chips that are claimed, reserved, nominated or just left.
+        """Return the mask of chips that are claimed, reserved or nominated.
+
+        Chips of removed pods that are in `unshown` are included.
 
         Args:
-            but: Ignore what is nominated for this pod or job.
+            but: UID of a pod, or a job, whose nominated chips do not count.
         """
         mask = 0
         for tenant in self.tenants.values():
@@ -304,9 +351,9 @@ class ResourceState:
         return mask
 
     def addresses(self) -> Addresses | None:
-        """Return addresses of the server and its chips.
+        """Return the SuperPoD id, the server index and the chip addresses of the node.
 
-        None if its inventory is unknown.
+        None if the product, the report or a readable list of chips is missing.
         """
         report, product = self.report, self.product
         text = self.node_info.inventory_text
@@ -323,7 +370,14 @@ class ResourceState:
         )
 
     def state(self, *, self_maintain: bool) -> NodeState | None:
-        """Return the node as the core's index needs it; None without such NPUs."""
+        """Return the node as the index of `scheduler_core` needs it.
+
+        None if the node offers no chips of this resource.
+
+        Args:
+            self_maintain: False: a free chip must be in the agent's list of available
+                chips as well.
+        """
         product = self.product
         if product is None:
             return None
@@ -376,16 +430,18 @@ class ResourceState:
 
 
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
-    """Return how much later than the newest report it is now.
+    """Return how many seconds ago the newest report of all nodes was written.
 
-    Timestamps come from the nodes' clocks. So the age of a report found at start-up is
-    measured against the newest one, not our clock: a living agent wrote within 5 min.
-
-    Unit: seconds, at least 0.
+    Timestamps come from the nodes' clocks. So the age of a report that existed at
+    start-up is measured against the newest report, not against our clock. A living
+    agent writes at least every 5 min.
 
     Args:
-        resource_states: All of the cluster, after the first full list.
+        resource_states: Those of all nodes, after the first full list.
         now_s: Seconds since the epoch.
+
+    Returns:
+        Seconds, at least 0. 0 if there is no report.
     """
     reports = [
         resource_state.report
@@ -399,15 +455,14 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
 def apply_report_age(
     resource_state: ResourceState, ahead_s: float, now_s: float, silent_s: float
 ) -> bool:
-    """Set when the agent was last alive, from its report.
-
-    Return whether it fell silent.
+    """Set when the agent was last alive, from its report, and whether it is silent.
 
     Args:
         resource_state: Changed in place.
-        ahead_s: How far our clock may be ahead of the agents' clocks.
+        ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
         now_s: Seconds since the epoch.
-        silent_s: An agent that published nothing for so long is silent.
+        silent_s: An agent counts as silent if it published nothing for this many
+            seconds.
 
     Returns:
         Whether `is_silent` changed.
@@ -421,18 +476,25 @@ def apply_report_age(
 
 
 def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
-    """Whether a pod that the node refused before may fit now."""
+    """Whether a pod that the node refused in state `before` may fit in state `after`.
+
+    None stands for a node without chips of the resource.
+    """
     if after is None or after.barred:
         return False
     return before is None or bool(before.barred) or bool(after.free & ~before.free)
 
 
 def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
-    """Read the claim of a pod; keep its chips even if the texts are incomplete.
+    """Return the pod with the chips that its annotations claim.
 
     A chip that an unreadable annotation names counts as taken: giving it to another pod
-    would be the worse mistake. Allocate cannot mix such a claim up with another one,
+    would be the worse mistake. Allocate cannot mix up such a claim with another one,
     because the agent cannot read it either.
+
+    Args:
+        product: Product of the chips of the node. If it is None, or of another resource
+            than the pod asks for, the pod claims no chips.
     """
     if product is None or product.resource != pod.shape.resource:
         return Tenant(pod=pod, chips=0, predicate_time=annotations.SERVED)
@@ -450,7 +512,10 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
 # Needed at each change of a node, but the text changes only when its agent starts.
 @lru_cache(maxsize=16_384)
 def _inventory(text: str, product_key: str) -> int | None:
-    """Return the mask of chips in the node's annotation; None if it is unreadable."""
+    """Return the mask of chips in the text of a Node's annotation that lists its chips.
+
+    0 if the text is "", None if it is unreadable.
+    """
     if not text:
         return 0
     product = table.by_key(product_key)

@@ -1,11 +1,12 @@
 """Back-off for controllers whose pods the kubelet keeps rejecting.
 
 A controller that replaces a rejected pod at once repeats create, bind and reject many
-times a second. After the third rejection within a minute the pods of that controller
-wait, each time twice as long, for at most 5 min.
+times a second. After the third consecutive rejection the pods of that controller wait,
+each time twice as long, for at most 5 min. Rejections more than a minute plus that wait
+apart are not consecutive.
 
-Owner: the cache. Source of truth: the phases of pods in the watch. A restart forgets
-all of it and learns it again from the next three rejections.
+Owner: the cache. Source of truth: the phases of pods in the pod watch. A restart
+forgets the counts; the next rejections are counted from one.
 """
 
 from dataclasses import dataclass
@@ -38,15 +39,15 @@ class _Row:
 
 
 class OwnerBackoff:
-    """Consecutive rejections, by owner of the rejected pods."""
+    """Consecutive rejections of each controller's pods, and how long its pods wait."""
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
 
     def record_rejection(self, owner: str, now_s: float) -> None:
-        """Count a pod of `owner` that the kubelet rejected.
+        """Count one more pod of `owner` that the kubelet rejected.
 
-        An empty owner is ignored.
+        Nothing is counted if `owner` is "", for a pod without a controller.
         """
         if not owner:
             return
@@ -55,7 +56,7 @@ class OwnerBackoff:
         self._rows[owner] = _Row(count, now_s)
 
     def refusal(self, owner: str, now_s: float) -> str | None:
-        """Return why pods of `owner` must wait now; None if they need not."""
+        """Return why pods of `owner` must wait at `now_s`; None if they need not."""
         row = self._rows.get(owner)
         if row is None or now_s >= row.last_s + row.wait_s:
             return None
@@ -65,14 +66,14 @@ class OwnerBackoff:
         )
 
     def has_ended(self, since_s: float, now_s: float) -> bool:
-        """Whether the wait of some owner ended after `since_s`, up to `now_s`."""
+        """Whether the wait of any owner ended after `since_s` and not after `now_s`."""
         return any(
             row.wait_s and since_s < row.last_s + row.wait_s <= now_s
             for row in self._rows.values()
         )
 
     def forget(self, now_s: float) -> None:
-        """Remove owners whose last rejection no longer counts."""
+        """Remove owners whose next rejection would be counted as the first again."""
         self._rows = {
             owner: row for owner, row in self._rows.items() if now_s <= row.forgotten_s
         }

@@ -1,8 +1,9 @@
 """CPU, memory and pod slots: what pods request, and what nodes can still serve.
 
 A plan puts several pods on one node, but the scheduler checked CPU and memory for one
-of them only. Requests are summed in the scheduler's way: the larger of all app
-containers together, and of each init container with the sidecars before it.
+pod at a time. The request of a pod is computed as the scheduler does. It is the larger
+of two amounts: all app containers and sidecars together, or any init container together
+with the sidecars before it.
 """
 
 import math
@@ -36,7 +37,7 @@ _SUFFIXES: Mapping[str, Decimal] = {
 
 
 class Resources(NamedTuple):
-    """CPU, memory and number of pods: a request, or what a node has."""
+    """Amounts of CPU, memory and pod slots, requested by pods or offered by a node."""
 
     #: millicores
     cpu: int = 0
@@ -45,7 +46,7 @@ class Resources(NamedTuple):
     pods: int = 1
 
     def times(self, within: "Resources") -> int:
-        """Return how many pods with this request fit `within`."""
+        """Return how many pods fit into `within` if each of them requests `self`."""
         fitting: int | None = None
         for requested, available in zip(self, within, strict=True):
             if requested > 0 and (fitting is None or available // requested < fitting):
@@ -53,13 +54,13 @@ class Resources(NamedTuple):
         return max(fitting or 0, 0)
 
     def plus(self, other: "Resources") -> "Resources":
-        """Return the sum of both."""
+        """Return `self` + `other`, field by field."""
         return Resources(
             self.cpu + other.cpu, self.memory + other.memory, self.pods + other.pods
         )
 
     def minus(self, other: "Resources") -> "Resources":
-        """Return the difference; negative where `other` is larger."""
+        """Return `self` - `other`, field by field; a field may become negative."""
         return Resources(
             self.cpu - other.cpu, self.memory - other.memory, self.pods - other.pods
         )
@@ -77,7 +78,10 @@ UNBOUNDED = Resources(_MUCH, _MUCH, _MUCH)
 
 
 def pod_requests(pod: Pod) -> Resources:
-    """Return the requests of a pod, rounded up to millicores and bytes."""
+    """Return the CPU and memory that a pod requests, and one pod slot.
+
+    Amounts are rounded up to millicores and bytes.
+    """
     lasting = peak = (0, 0)
     for container in pod.spec.init_containers or ():
         amounts = _of_container(container)
@@ -92,9 +96,9 @@ def pod_requests(pod: Pod) -> Resources:
 
 
 def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
-    """Return what a node offers.
+    """Return the CPU, memory and pod slots in a Node's allocatable.
 
-    A resource that the Node does not name has no limit.
+    A resource that `allocatable` does not name counts as unlimited.
     """
     cpu, memory = _amounts(allocatable)
     return Resources(
@@ -105,7 +109,7 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
 
 
 class RequestedResources:
-    """Requests of all living pods, and their sum for each node.
+    """Requests of all living pods, and for each node the sum over the pods bound to it.
 
     Invariant: the sum of a node equals the requests of its pods.
     """
@@ -119,7 +123,13 @@ class RequestedResources:
         self.version = 0
 
     def put(self, uid: str, node: str, ask: Resources) -> None:
-        """Add a living pod, or update its node and requests."""
+        """Add a living pod, or replace its node and requests.
+
+        Args:
+            uid: UID of the pod.
+            node: Node of the pod; "" before the pod is bound.
+            ask: Requests of the pod.
+        """
         if self._pods.get(uid) == (node, ask):
             return
         self.drop(uid)
@@ -129,7 +139,7 @@ class RequestedResources:
             self._nodes[node] = self._nodes.get(node, NOTHING).plus(ask)
 
     def drop(self, uid: str) -> None:
-        """Remove a pod that has ended or was deleted."""
+        """Remove a pod that failed, succeeded or was deleted; ignore an unknown pod."""
         node, ask = self._pods.pop(uid, ("", NOTHING))
         if node:
             self.version += 1
@@ -140,19 +150,19 @@ class RequestedResources:
                 self._nodes[node] = remaining
 
     def ask(self, uid: str) -> Resources:
-        """Return the requests of a pod; one pod slot for an unknown pod."""
+        """Return the requests of a pod; `ONE_POD` if the pod is unknown."""
         return self._pods.get(uid, ("", ONE_POD))[1]
 
     def at(self, uid: str) -> tuple[str, Resources] | None:
-        """Return (node, requests) of a pod; None for an unknown pod."""
+        """Return (node, requests) of a pod; None if the pod is unknown."""
         return self._pods.get(uid)
 
     def uids(self) -> KeysView[str]:
-        """Return the UIDs of all known pods."""
+        """Return the UIDs of all pods that were added and not removed."""
         return self._pods.keys()
 
     def of(self, node: str) -> Resources:
-        """Return the summed requests of the pods on a node."""
+        """Return the sum of the requests of all pods bound to a node."""
         return self._nodes.get(node, NOTHING)
 
     def __contains__(self, uid: str) -> bool:
@@ -163,7 +173,7 @@ class RequestedResources:
 
 
 def sum_resources(asks: Iterable[Resources]) -> Resources:
-    """Return the sum of some requests."""
+    """Return the sum of these requests, field by field."""
     result = NOTHING
     for ask in asks:
         result = result.plus(ask)
@@ -177,7 +187,7 @@ def _of_container(container: Container) -> tuple[int, int]:
 
 
 def _amounts(text: Mapping[str, Quantity]) -> tuple[int, int]:
-    """Return (millicores, bytes)."""
+    """Return (millicores of CPU, bytes of memory) from a Kubernetes resource list."""
     return _units(text.get("cpu", 0), 1000), _units(text.get("memory", 0))
 
 
@@ -187,10 +197,10 @@ def _units(quantity: Quantity, per_one: int = 1) -> int:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, per_one: int) -> int:
-    """Parse a quantity in units of 1/`per_one`, rounded up.
+    """Parse a Kubernetes quantity in units of 1/`per_one`, rounded up.
 
-    A malformed quantity counts as 0: the API server does not send one. The result is at
-    most 2^63 - 1, as in Kubernetes.
+    A malformed quantity counts as 0: the API server does not send one. A negative one
+    counts as 0 too. The result is at most 2^63 - 1, as in Kubernetes.
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:

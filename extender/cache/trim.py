@@ -1,4 +1,4 @@
-"""Reduce pod objects to the fields that the extender reads, and share equal parts.
+"""Remove fields that the extender does not read from pods, and share equal parts.
 
 Pods of a cluster come from few templates, so most of their labels and containers are
 equal. Most environment variables of containers are never read. With 40,000 pods this
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class _Once(Generic[T]):
-    """A table that returns one shared object for equal values, of bounded size."""
+    """A table that returns the first of all equal values, so that one object is shared.
+
+    The table is emptied when it is full.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -39,20 +42,26 @@ class _Once(Generic[T]):
 
 
 class PodTrimmer:
-    """Shared labels, owners and containers of pods."""
+    """Tables of labels, owners and containers that trimmed pods share."""
 
     def __init__(self, *, most: int = _MOST) -> None:
-        """Start with nothing shared.
+        """Start with empty tables.
 
         Args:
-            most: Values of each kind that are remembered.
+            most: Most values that each of the three tables keeps. A full table is
+                emptied.
         """
         self._labels: _Once[dict[str, str]] = _Once(most)
         self._owners: _Once[list[OwnerReference]] = _Once(most)
         self._containers: _Once[list[Container]] = _Once(most)
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod with the fields that the extender reads."""
+        """Return a copy of the pod that has only the fields that the extender reads.
+
+        The copy lacks the annotation of `kubectl apply` and all environment variables
+        except `VISIBLE_DEVICES`. Labels, owners and containers are the same objects as
+        equal ones of earlier pods.
+        """
         meta, spec = pod.metadata, pod.spec
         return replace(
             pod,

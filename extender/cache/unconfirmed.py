@@ -1,4 +1,4 @@
-"""Nodes with claims that Allocate could mix up with another pod."""
+"""Index of unconfirmed claims, to find nodes where Allocate could mix up two pods."""
 
 from scheduler_core.wire import shapes
 from scheduler_core.wire.shapes import Shape
@@ -7,9 +7,10 @@ _NONE: frozenset[Shape] = frozenset()
 
 
 class UnconfirmedClaims:
-    """Shapes of claims without a confirmed Allocate, and the nodes that have them.
+    """Shapes of claims without a confirmed Allocate, and the nodes with such claims.
 
-    Invariant: both tables have the same pairs.
+    A reservation counts as such a claim. Invariant: `_nodes` and `_at` contain the same
+    pairs of node and shape.
     """
 
     def __init__(self) -> None:
@@ -22,12 +23,14 @@ class UnconfirmedClaims:
         return len(self._nodes)
 
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
-        """Set the shapes that wait for chips of a node; return whether one was removed.
+        """Replace the shapes of unconfirmed claims on one resource of a node.
+
+        Return whether a shape was removed, since the node may then fit more pods.
 
         Args:
             node: Name of the node.
-            resource: Resource whose chips the claims want.
-            now: All shapes that wait now; may be empty.
+            resource: Resource that the claims are for.
+            now: Shapes of all claims that are unconfirmed now; may be empty.
         """
         at = node, resource
         before = self._at.get(at, _NONE)
@@ -46,7 +49,11 @@ class UnconfirmedClaims:
         return bool(before - now)
 
     def conflicts(self, shape: Shape) -> frozenset[str]:
-        """Return the nodes with a claim that conflicts with a pod of this shape."""
+        """Return the nodes where Allocate could mix up a claim with a new pod.
+
+        Args:
+            shape: Shape of the new pod.
+        """
         return frozenset().union(
             *(
                 nodes

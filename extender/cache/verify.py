@@ -1,7 +1,7 @@
-"""Compare the cache with what the watches hold, and find differences.
+"""Compare the cache with the objects that the watches hold, and find differences.
 
-A watch and the cache change in the same step of the event loop. So at any moment the
-event that a watch would deliver for an object now must change nothing.
+A watch and the cache change in the same step of the event loop. So the event for an
+object that a watch holds must change nothing if it is applied to the cache now.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -34,11 +34,11 @@ Shown = (
 
 
 def find_drift(cache: Cache, change: Shown) -> str:
-    """Return how the cache differs from one object in a watch; "" if it does not.
+    """Return how the cache differs from an object that a watch holds; "" if equal.
 
     Args:
         cache: Compared, not changed.
-        change: The event for that object.
+        change: The event that the watch would deliver for that object now.
     """
     return "; ".join(
         f"{name}: expected {quote_value(expected)}, found {quote_value(cached)}"
@@ -54,13 +54,13 @@ def find_strays(
     pods: Collection[str],
     reports: Collection[str],
 ) -> list[Change]:
-    """Return the events that remove from the cache what no watch holds.
+    """Return events that remove from the cache the objects that no watch holds.
 
     Args:
         cache: Compared, not changed.
-        nodes: Names of all nodes.
-        pods: UIDs of all pods.
-        reports: Names of the nodes with an agent's ConfigMap.
+        nodes: Names of all nodes that the node watch holds.
+        pods: UIDs of all pods that the pod watch holds.
+        reports: Names of the nodes whose agent's ConfigMap a watch holds.
     """
     held = cache.pods.keys() | cache.requested_resources.uids()
     changes: list[Change] = [PodDeleted(uid=uid) for uid in sorted(held - set(pods))]
@@ -76,11 +76,14 @@ def find_strays(
 
 
 def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
-    """Return UIDs of pods with a reservation that has no owner.
+    """Return the UIDs of pods with a reservation that nothing would ever end.
+
+    Such a reservation is in no job's plan, and its pod is not in `known`.
 
     Args:
         cache: Compared, not changed.
-        known: UIDs of pods whose reservations have an owner, besides plans of jobs.
+        known: UIDs of pods whose reservations are ended by something other than a job's
+            plan: a bind or preemption.
     """
     places = {uid for gang in cache.gangs.jobs.values() for uid in gang.places}
     return sorted(cache.reservations.keys() - places.union(known))

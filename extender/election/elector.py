@@ -1,6 +1,6 @@
-"""Part of one extender in the leader election: reads, renews and releases the Lease.
+"""One extender's part in the leader election: reads, renews and releases the Lease.
 
-`lease.step` decides which requests to send; this module sends them, one at a time.
+`lease.step` decides which requests to send. This module sends them, one at a time.
 """
 
 import asyncio
@@ -28,20 +28,24 @@ _ROUNDS_MOST = 4
 
 
 class LeaseApi(Protocol):
-    """Requests of an election to the API server."""
+    """Requests of `Election` on its Lease, as an interface."""
 
     async def get(self) -> Lease:
-        """Return the current lease."""
+        """Read the Lease from the API server."""
 
     async def create(self, spec: LeaseSpec) -> Lease:
-        """Create the lease."""
+        """Create the Lease with this spec, and return it."""
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the lease if its version is still that of `current`."""
+        """Replace the spec of the Lease if its resourceVersion is still `current`'s.
+
+        Returns:
+            The Lease as written.
+        """
 
 
 class KubeLease:
-    """The Lease object of one name at the API server."""
+    """Requests to the API server on the Lease of one name, with one timeout."""
 
     def __init__(
         self, client: Client, namespace: str, name: str, *, timeout_s: float
@@ -52,26 +56,30 @@ class KubeLease:
         self._timeout_s = timeout_s
 
     async def get(self) -> Lease:
-        """Return the current lease."""
+        """Read the Lease from the API server."""
         return await leases.get(
             self._client, self._namespace, self._name, timeout_s=self._timeout_s
         )
 
     async def create(self, spec: LeaseSpec) -> Lease:
-        """Create the lease."""
+        """Create the Lease with this spec, and return it."""
         return await leases.create(
             self._client, self._namespace, self._name, spec, timeout_s=self._timeout_s
         )
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the lease if its version is still that of `current`."""
+        """Replace the spec of the Lease if its resourceVersion is still `current`'s.
+
+        Returns:
+            The Lease as written.
+        """
         return await leases.write(
             self._client, current, spec, timeout_s=self._timeout_s
         )
 
 
 class Election:
-    """One extender's part in the election. Owner of the state of the lease."""
+    """One extender's part in the election. Owner of the election's state machine."""
 
     def __init__(
         self,
@@ -84,10 +92,10 @@ class Election:
         """Start in phase WAITING, without a request.
 
         Args:
-            api: Reads and writes the lease.
+            api: Reads and writes the Lease.
             config: Identity and durations of this extender.
-            wall: For the times of day in the lease, which people read.
-            now_s: Clock in seconds, which only goes forwards.
+            wall: Gives the times of day in the Lease, which people read.
+            now_s: Returns seconds of a clock that only goes forwards.
         """
         self._api = api
         self._config = config
@@ -98,28 +106,32 @@ class Election:
 
     @property
     def phase(self) -> Phase:
-        """Phase of this extender in the election."""
+        """Current phase of this extender in the election."""
         return self._state.phase
 
     def why_not_leading(self) -> str | None:
-        """Return the reason why this extender may not decide now; None: it may."""
+        """Return the reason why this extender may not decide now; None if it may."""
         return lease_machine.why_not_leading(self._state, self._now_s())
 
     async def until(self, *, leads: bool) -> None:
-        """Wait until this extender leads, or with `leads=False` no longer leads."""
+        """Wait until this extender leads, or with `leads=False` until it does not."""
         async with self._changed:
             await self._changed.wait_for(
                 lambda: (self._state.phase is Phase.LEADING) is leads
             )
 
     async def run(self) -> NoReturn:
-        """Read, take and renew the lease until cancelled."""
+        """Read, take and renew the Lease every `retry_s` until cancelled."""
         while True:
             await self.tick()
             await asyncio.sleep(self._config.retry_s)
 
     async def tick(self) -> None:
-        """Read or renew the lease once, and send the requests that follow from it."""
+        """Read the Lease once if this extender is WAITING; otherwise renew it once.
+
+        Then send the requests that follow from the API server's answers, in at most
+        `_ROUNDS_MOST` rounds.
+        """
         events: list[lease_machine.Event] = [lease_machine.Ticked()]
         announced = self._state.phase
         for _ in range(_ROUNDS_MOST):
@@ -140,9 +152,10 @@ class Election:
                 return
 
     async def release(self) -> None:
-        """Write the lease without a holder, so that another need not wait for expiry.
+        """If this extender leads, write the Lease without a holder.
 
-        Call it only when no bind of this extender is in flight any more.
+        Another extender can then take the Lease before it expires. A failure is only
+        logged. Call this only when no bind of this extender is in flight any more.
         """
         state = self._state
         if (
@@ -170,7 +183,7 @@ class Election:
                 )
 
     async def _announce_phase(self) -> Phase:
-        """Log the new phase and wake the tasks that wait in `until`."""
+        """Log the new phase, wake the tasks that wait in `until`, return the phase."""
         holder = lease_machine.holder_of(self._state.lease)
         log.info("election", extra={"phase": self._state.phase.value, "holder": holder})
         async with self._changed:
@@ -225,7 +238,13 @@ class Election:
 
 
 def election_of(settings: Settings, client: Client, wall: Clock) -> Election | None:
-    """Return this extender's part in the election; None: no Lease is configured."""
+    """Return this extender's part in the election; None if no Lease is configured.
+
+    Args:
+        settings: Name and durations of the Lease, and the extender's identity.
+        client: An open client.
+        wall: Gives the times of day in the Lease.
+    """
     if not settings.lease:
         return None
     identity = (

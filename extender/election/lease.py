@@ -20,10 +20,10 @@
              one in between                            not bound yet are void
 
 A holder decides for `stop_s` after it has *sent* its last successful write. Another
-extender takes the lease after `lease_s` without a write, which is longer. Each counts
-seconds on its own clock, so the clocks need not agree on the time of day. The API
-server completes a bind at most `bind_s` after the old holder sent it. The new holder
-waits for that time, and reads the cluster only then.
+extender takes the Lease after `lease_s` without a write; `lease_s` is longer than
+`stop_s`. Each extender counts seconds on its own clock, so the clocks need not agree on
+the time of day. The API server completes a bind at most `bind_s` after the old holder
+sent it. The new holder waits for that time before it reads the cluster.
 
 Pure: `step` returns the next state and the effects; `elector` carries them out.
 """
@@ -42,7 +42,7 @@ _NETWORK_FACTOR = 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseConfig:
-    """Identity of this extender in the Lease, and its durations in seconds."""
+    """Identity of this extender in the Lease, and durations of the election."""
 
     #: unique among all extenders, also among restarts
     identity: str
@@ -53,12 +53,15 @@ class LeaseConfig:
 
     @property
     def stop_s(self) -> float:
-        """Time after its last write for which a holder may decide."""
+        """Seconds in which a holder may decide after its last successful write.
+
+        They count from the time at which that write was sent.
+        """
         return self.lease_s * 2 / 3
 
     @property
     def retry_s(self) -> float:
-        """Pause between two writes or reads of the lease."""
+        """Seconds between two ticks, each of which reads or writes the Lease."""
         return min(self.lease_s / 7, 2.0)
 
 
@@ -66,9 +69,9 @@ def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
     """Return the election's configuration from the extender's settings.
 
     Args:
-        identity: Unique among all extenders, also among restarts.
-        lease_s: After this time without a write, another extender takes the lease.
-        bind_s: Timeout of a bind request; a margin for the network is added.
+        identity: Unique among all extenders, also among restarts of this one.
+        lease_s: After this time without a write, another extender takes the Lease.
+        bind_s: Timeout of a bind request. A margin for the network is added.
     """
     return LeaseConfig(
         identity=identity, lease_s=lease_s, bind_s=bind_s * _NETWORK_FACTOR
@@ -76,7 +79,7 @@ def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
 
 
 class Phase(StrEnum):
-    """Phase of this extender in the election; the value is in the log."""
+    """Phase of this extender in the election; logs show the value."""
 
     WAITING = "waiting"
     SETTLING = "settling"
@@ -85,7 +88,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Phase of this extender and its knowledge of the lease; times by its own clock."""
+    """Phase of this extender, its copy of the Lease, and deadlines by its own clock."""
 
     phase: Phase = Phase.WAITING
     #: the lease as last read or written; None: it does not exist, or was never read
@@ -100,12 +103,12 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Event: `retry_s` has passed since the last one."""
+    """Event: it is time to read or renew the Lease, `retry_s` after the last tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRead:
-    """Event: the lease has been read."""
+    """Event: this extender has read the Lease, or found that it does not exist."""
 
     #: None: it does not exist
     lease: Lease | None
@@ -115,7 +118,7 @@ class LeaseRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseWritten:
-    """Event: the lease has been written, with this extender as its holder."""
+    """Event: this extender has written the Lease, with itself as holder."""
 
     lease: Lease
     #: time at which the write was sent, by our clock
@@ -124,7 +127,7 @@ class LeaseWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRefused:
-    """Event: the write was refused, because the lease has been changed or deleted."""
+    """Event: the API server refused a write, as the Lease was changed or deleted."""
 
 
 Event = Ticked | LeaseRead | LeaseWritten | WriteRefused
@@ -132,12 +135,12 @@ Event = Ticked | LeaseRead | LeaseWritten | WriteRefused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLease:
-    """Effect: read the lease."""
+    """Effect: read the Lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLease:
-    """Effect: write this extender as the holder into the lease."""
+    """Effect: write this extender into the Lease as its holder."""
 
     #: the lease to be replaced, if still in this version; None: create it
     over: Lease | None
@@ -145,12 +148,15 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLeading:
-    """Effect: start a term of leading: read the cluster, then decide."""
+    """Effect: start a term of leading, which reads the cluster and then decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopLeading:
-    """Effect: end the term; its decisions are void, another extender may decide."""
+    """Effect: end the term of leading, because another extender may decide now.
+
+    Decisions of the term that are not bound yet are void.
+    """
 
 
 Effect = ReadLease | WriteLease | StartLeading | StopLeading
@@ -158,12 +164,12 @@ _Next = tuple[State, tuple[Effect, ...]]
 
 
 def step(state: State, event: Event, now_s: float, config: LeaseConfig) -> _Next:
-    """Return the next state after an event, and the effects to carry out, in order.
+    """Return the state of the election after an event, and the effects in order.
 
     Args:
         state: The state before the event.
-        event: The event.
-        now_s: Our own clock, which only goes forwards.
+        event: A tick, or the API server's answer to an effect.
+        now_s: Time by this extender's clock, which only goes forwards.
         config: Identity and durations of this extender.
     """
     match event:
@@ -182,7 +188,7 @@ def step(state: State, event: Event, now_s: float, config: LeaseConfig) -> _Next
 
 
 def why_not_leading(state: State, now_s: float) -> str | None:
-    """Return the reason why this extender may not decide now; None: it may."""
+    """Return the reason why this extender may not decide now; None if it may."""
     if state.phase is Phase.WAITING:
         holder = holder_of(state.lease)
         return f"{holder} leads" if holder else "no extender leads yet"
@@ -195,17 +201,17 @@ def why_not_leading(state: State, now_s: float) -> str | None:
 
 
 def holder_of(lease: Lease | None) -> str:
-    """Return the identity of the lease's holder; "" if it has none."""
+    """Return the identity of the Lease's holder; "" without a holder or a Lease."""
     return (lease.spec.holder_identity or "") if lease is not None else ""
 
 
 def render_held(over: Lease | None, config: LeaseConfig, now: str) -> LeaseSpec:
-    """Return the spec that makes this extender the holder, or renews its holding.
+    """Return the Lease spec that makes this extender the holder, or renews its holding.
 
     Args:
-        over: The current lease; None: it does not exist.
+        over: The Lease to replace; None if it does not exist.
         config: Identity and durations of this extender.
-        now: Time of day, RFC 3339; no decision depends on it.
+        now: Time of day, RFC 3339. No decision depends on it.
     """
     current = over.spec if over is not None else LeaseSpec()
     is_ours = current.holder_identity == config.identity
@@ -219,11 +225,11 @@ def render_held(over: Lease | None, config: LeaseConfig, now: str) -> LeaseSpec:
 
 
 def render_released(lease: Lease, now: str) -> LeaseSpec:
-    """Return the spec of the lease without a holder, for a leader that stops.
+    """Return the Lease spec without a holder, for a leader that stops.
 
     Args:
-        lease: The current lease.
-        now: Time of day, RFC 3339; no decision depends on it.
+        lease: The Lease to replace.
+        now: Time of day, RFC 3339. No decision depends on it.
     """
     return LeaseSpec(
         lease_duration_seconds=lease.spec.lease_duration_seconds,
@@ -253,7 +259,10 @@ def _on_written(state: State, lease: Lease, valid_s: float, now_s: float) -> _Ne
 def _on_read_while_waiting(
     state: State, lease: Lease | None, age_s: float, now_s: float, config: LeaseConfig
 ) -> _Next:
-    """Take the lease if it has no holder, has expired or is ours."""
+    """Return the next state; write the Lease if it is free, expired or already ours.
+
+    The Lease is free if it does not exist or has no holder.
+    """
     if lease is None and holder_of(state.lease) not in ("", config.identity):
         # Deleted while another extender holds it, which does not know yet.
         until_s = now_s + config.stop_s + config.bind_s
@@ -279,7 +288,13 @@ def _on_read_while_waiting(
 def _on_read_while_holding(
     state: State, lease: Lease | None, now_s: float, identity: str
 ) -> _Next:
-    """Compare the lease read with the one that we hold or held; stop if it is lost."""
+    """Return the next state of an extender that is settling or leading.
+
+    If the Lease is still this extender's, it is renewed. Otherwise the extender
+    waits again, and stops to lead if it was leading. The Lease is lost if another
+    extender holds it, or held it in between. A deleted Lease is lost once the time
+    has passed for which this extender may decide.
+    """
     if lease is None:
         is_ours = (
             now_s < state.valid_s
@@ -299,5 +314,5 @@ def _version_of(lease: Lease | None) -> str:
 
 
 def _transitions_of(lease: Lease | None) -> int:
-    """Return the number of changes of the lease's holder."""
+    """Return how often the Lease has changed its holder; 0 if there is no Lease."""
     return (lease.spec.lease_transitions or 0) if lease is not None else 0

@@ -1,8 +1,8 @@
-"""A term of leading and its extender: the HTTP server stays, the extender is replaced.
+"""Terms of leading: the HTTP server stays, and each term has a new extender.
 
 An extender remembers its decisions until the cluster shows them. After another extender
-has led, they may be wrong. So each term has a new extender, which reads the whole
-cluster. The server forwards each request to the extender of the current term.
+has led, they may be wrong. So the extender of a new term reads the whole cluster. The
+server forwards each request to the extender of the current term.
 """
 
 import asyncio
@@ -19,24 +19,27 @@ log = logging.getLogger(__name__)
 
 
 class LeadershipTerm(Protocol):
-    """An extender for one term of leading, as `Leadership` needs it."""
+    """An extender for one term of leading, as the interface that `Leadership` needs."""
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Return its routes; every extender has the same methods and paths."""
+        """Return the HTTP routes of this extender.
+
+        All extenders have the same methods and paths.
+        """
 
     def why_not_ready(self) -> str | None:
-        """Return the reason why it cannot answer yet; None: it can."""
+        """Return the reason why this extender cannot answer now; None if it can."""
 
     async def run(self) -> None:
         """Follow the cluster until cancelled, then finish or abort open requests."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no bind of this extender can still take effect."""
+        """Whether no bind that this extender sent can still take effect."""
 
 
 class Leadership:
-    """Runs an extender for each term of leading. Owner of the current extender."""
+    """Runs a new extender for each term of leading. Owner of the current extender."""
 
     def __init__(
         self, make: Callable[[], LeadershipTerm], election: Election | None
@@ -45,7 +48,8 @@ class Leadership:
 
         Args:
             make: Creates an extender with an empty cache.
-            election: None: the first extender leads for ever.
+            election: Tells when a term begins and ends. If it is None, the first
+                extender leads for ever.
         """
         self._make = make
         self._election = election
@@ -53,7 +57,10 @@ class Leadership:
         self._handlers = _handlers(self._term)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return routes that forward each request to the current extender."""
+        """Return routes with the methods and paths that all extenders have.
+
+        Their handlers forward each request to the extender of the current term.
+        """
         return [
             web.RouteDef(
                 route.method,
@@ -65,11 +72,14 @@ class Leadership:
         ]
 
     def why_not_ready(self) -> str | None:
-        """Return the reason why no request is answered now; None: they are."""
+        """Return the reason why the current extender cannot answer; None if it can."""
         return self._term.why_not_ready()
 
     async def run(self) -> None:
-        """Run the current extender whenever this replica leads, until cancelled."""
+        """Run the current extender whenever this replica leads, until cancelled.
+
+        At the end the Lease is released, if no bind can still take effect.
+        """
         election = self._election
         if election is None:
             await self._term.run()
@@ -85,7 +95,11 @@ class Leadership:
                 await election.release()
 
     async def _lead(self, election: Election) -> None:
-        """Run the extender for one term, then replace it by a new one."""
+        """Run the current extender until this replica does not lead; then replace it.
+
+        The replacement is a new extender, created before the old one's run is
+        cancelled. So the old one gets no more requests.
+        """
         async with asyncio.TaskGroup() as group:
             running = group.create_task(self._term.run(), name="term")
             await election.until(leads=False)

@@ -1,8 +1,9 @@
-"""Which pods are one job, and when its waiting binds are released.
+"""Which pods form one job, and when the waiting binds of a job are released.
 
-Begin with `membership` (which job a pod is of), `size` (how many pods it has), `gangs`
-(all jobs) and `permit` (when waiting binds are released, a state machine). `events` has
-the events and effects of that machine; `waiting_binds` holds the calls.
+Begin with `membership` (which job a pod is of), `size` (how many pods a job has),
+`gangs` (all jobs) and `permit` (when waiting binds are released, a state machine).
+`events` has the events and effects of that state machine. `waiting_binds` holds the
+bind calls that wait.
 
 Belongs here: pure rules about jobs of several pods. Does not belong here: where their
 pods go (`planning`), and I/O.

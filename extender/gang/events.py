@@ -1,7 +1,8 @@
-"""Events and effects of jobs of several pods, as values.
+"""Events and effects of jobs of several pods, as immutable values.
 
-The jobs, the permit state machine and the planner use these classes. Any order of
-events can therefore be written down and replayed.
+The cache and the planner create the events. `permit.step` applies them to the jobs and
+returns effects, which the planner carries out. Any order of events can therefore be
+written down and replayed.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A bind call that may have to wait."""
+    """The caller of bind for one pod and node, which may have to wait for an answer."""
 
     uid: str
     node: str
@@ -44,7 +45,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlanned:
-    """A job was planned: {uid: node} of its pods without a node."""
+    """The event that a plan reserved chips for all unbound pods of a job.
+
+    `places` is {UID of an unbound pod: planned node}.
+    """
 
     job: str
     places: Mapping[str, str]
@@ -52,7 +56,7 @@ class JobPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFailed:
-    """A job does not fit; the text says why."""
+    """The event that no plan was possible for a job; `text` says why."""
 
     job: str
     text: str
@@ -60,7 +64,7 @@ class PlanFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindArrived:
-    """A bind call for a pod and a node arrived."""
+    """The event that a bind call for a pod and a node arrived."""
 
     uid: str
     node: str
@@ -69,7 +73,10 @@ class BindArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindAbandoned:
-    """The caller of a waiting bind closed its connection."""
+    """The event that a bind call no longer waits, with or without an answer.
+
+    The caller got its answer or closed its connection.
+    """
 
     uid: str
     call: int
@@ -77,42 +84,45 @@ class BindAbandoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A pod has a node."""
+    """The event that a pod has a node."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindFailed:
-    """A released bind ended without binding the pod, as far as is known."""
+    """The event that a released bind ended and, as far as is known, bound no pod."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocated:
-    """Volcano allocated a pod to its planned node, and will bind it itself."""
+    """The event that Volcano allocated a pod to its planned node.
+
+    Volcano will bind the pod by itself.
+    """
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """Volcano took back a pod that it had allocated."""
+    """The event that Volcano deallocated a pod that it had allocated to a node."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRemoved:
-    """A pod was deleted, failed, or is terminating."""
+    """The event that a pod was deleted, failed, is terminating, or left its job."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNotOffered:
-    """The scheduler does not offer a pod its planned node."""
+    """The event that the scheduler does not offer a pod its planned node."""
 
     uid: str
     #: whether it offered a single node, as for a pod with a nominated node
@@ -121,7 +131,7 @@ class NodeNotOffered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanBroken:
-    """A plan can no longer be carried out; the text says why."""
+    """The event that a job's plan can no longer be carried out; `text` says why."""
 
     job: str
     text: str
@@ -129,7 +139,7 @@ class PlanBroken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed."""
+    """The event that time has passed, so that time limits may have ended."""
 
 
 Event = (
@@ -150,7 +160,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseBinds:
-    """Carry out the binds of these calls: {uid: call number}."""
+    """The effect that waiting bind calls of a job are carried out.
+
+    `calls` is {UID of the pod: number of the call}.
+    """
 
     job: str
     calls: Mapping[str, int]
@@ -158,7 +171,7 @@ class ReleaseBinds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefuseBind:
-    """Refuse the bind of a call, with a sentence."""
+    """The effect that a waiting bind call is refused; `text` says why."""
 
     call: int
     text: str
@@ -166,14 +179,14 @@ class RefuseBind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """Release the chips that are reserved for these pods."""
+    """The effect that the reservations of these pods end."""
 
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEvent:
-    """Emit an event about the job on these pods."""
+    """The effect that a Kubernetes event about their job is emitted on these pods."""
 
     uids: tuple[str, ...]
     reason: str
@@ -182,14 +195,17 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictMembers:
-    """Evict these pods, so that their incomplete job starts again as a whole."""
+    """The effect that these pods are evicted.
+
+    Their incomplete job then starts again as a whole.
+    """
 
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
-    """Make the scheduler try pods again."""
+    """The effect that the scheduler is made to try pending pods again."""
 
 
 Effect = (

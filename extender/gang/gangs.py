@@ -1,8 +1,8 @@
-"""All jobs of several pods: their members, and how far each one is.
+"""All jobs of several pods: their members, and how far each job is.
 
 Owner: the cache, which adds and removes pods. `permit.step` moves jobs from phase to
-phase. Source of truth for members: the API server. A restart reads them again and drops
-plans, which are known to nobody else.
+phase. Source of truth for members: the API server. A restart reads the members again
+and drops the plans, which are stored nowhere else.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class Phase(StrEnum):
-    """How far a job is. The values appear in answers and metrics."""
+    """How far a job is: waiting, planned or being bound.
+
+    The values appear in answers and metrics.
+    """
 
     #: no chips are reserved
     GATHERING = "waiting"
@@ -29,7 +32,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Gang:
-    """A job of several pods."""
+    """A job: its pods, its size, its phase, its plan, and its waiting binds."""
 
     job: str
     size_source: SizeSource | None = None
@@ -77,7 +80,10 @@ class Gang:
 
     @property
     def missing(self) -> int:
-        """Number of pods that the job needs and that do not exist yet."""
+        """Number of pods that the job needs and that do not exist yet.
+
+        Terminating pods do not count as existing. 0 if the size of the job is unknown.
+        """
         if self.size is None:
             return 0
         existing = len(self.members) - len(self.ending)
@@ -87,21 +93,21 @@ class Gang:
 
     @property
     def is_size_pending(self) -> bool:
-        """Whether the size is unknown only until its object has been read."""
+        """Whether the size of the job is unknown and reading it has not failed."""
         return self.size is None and not self.problem
 
     @property
     def is_several(self) -> bool:
-        """Whether the job is planned as a whole. A job of unknown size is.
+        """Whether the pods of the job are planned together.
 
-        A job of one pod is too if it asks for switch affinity: its leaf depends on
-        others.
+        They are if the size is unknown or above 1. A job of one pod is planned in the
+        same way if it asks for switch affinity: its leaf switch depends on other jobs.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
     @property
     def is_one(self) -> bool:
-        """Whether the job is known to have one pod."""
+        """Whether the size of the job is known and is one pod."""
         return self.size is not None and self.size.count == 1
 
     @property
@@ -112,23 +118,36 @@ class Gang:
 
     @property
     def unbound(self) -> list[str]:
-        """UIDs of the pods without a node, by rank as far as ranks are known."""
+        """UIDs of the members without a node, sorted by `rank_key`.
+
+        Terminating members are left out.
+        """
         uids = self.members.keys() - self.bound - self.ending
         return sorted(uids, key=self.rank_key)
 
     @property
     def unbound_count(self) -> int:
-        """Number of pods without a node. Each filter call asks for it."""
+        """Number of UIDs in `unbound`.
+
+        Counted without sorting, because each filter call needs it.
+        """
         if not self.bound and not self.ending:
             return len(self.members)
         return len(self.members.keys() - self.bound - self.ending)
 
     def may_bind(self, uid: str) -> bool:
-        """Whether a pod's bind has a plan and need not wait for other pods."""
+        """Whether a pod may be bound without waiting for binds of the job's other pods.
+
+        The pod must have a planned node. The job must be BINDING or have a bound pod.
+        """
         return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
 
     def rank_key(self, uid: str) -> tuple[int, object, str]:
-        """Return the sort key of a pod in its job: rank, then role and number."""
+        """Return the key by which the pods of the job are sorted.
+
+        Pods with a rank come first, by rank. Pods without one follow, by role, by the
+        numbers that their controller gave them, and by name.
+        """
         member = self.members[uid]
         rank = member.membership.rank
         if rank is not None:
@@ -136,7 +155,14 @@ class Gang:
         return 1 << 30, member.membership.order, member.name
 
     def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
-        """Return the sort key of the job among jobs: priority, age, UID."""
+        """Return the key by which jobs are sorted: priority, age and UID of a member.
+
+        It is the key of the member with the highest priority; among those, of the
+        oldest.
+
+        Args:
+            pods: {UID: pod} of the cache.
+        """
         keys = [
             (-member.priority, pods[uid].created, uid)
             for uid, member in self.members.items()
@@ -145,7 +171,10 @@ class Gang:
         return min(keys, default=(0, "", ""))
 
     def format_names(self, uids: Collection[str]) -> str:
-        """Return the first three of these pods by name, and how many more."""
+        """Return the names of these members as a list for sentences.
+
+        Of more than three names, only the first three are listed, and the rest counted.
+        """
         names = sorted(self.members[uid].name for uid in uids if uid in self.members)
         more = len(uids) - 3
         listed = ", ".join(names[:3])
@@ -153,7 +182,10 @@ class Gang:
 
     @property
     def state(self) -> str:
-        """A sentence for people: the phase, and how many pods exist and are bound."""
+        """A sentence: the phase of the job, and how many pods exist and have a node.
+
+        While no chips are reserved, the sentence also says why the job does not fit.
+        """
         of = "an unknown number of" if self.size is None else str(self.size.count)
         counts = (
             f"{len(self.members)} of {of} pods exist, {len(self.bound)} have a node"
@@ -163,13 +195,13 @@ class Gang:
 
     @property
     def title(self) -> str:
-        """Kind and name of the job, for sentences."""
+        """Kind, namespace and name of the job, for sentences."""
         kind, _, name = self.job.partition("/")
         return f"{kind} {name}"
 
 
 class Gangs:
-    """All jobs of several pods.
+    """All jobs whose pods belong together, and the job of each pod.
 
     Invariant: `job_of` has exactly the pods in `members` and `others` of all jobs. A
     job without pods is removed.
@@ -183,12 +215,22 @@ class Gangs:
         self.changed: set[str] = set()
 
     def gang_of(self, uid: str) -> Gang | None:
-        """Return the job of a pod; None for a pod that is a job by itself."""
+        """Return the job of a pod.
+
+        None for a pod that is planned by itself or unknown.
+        """
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
     def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> None:
-        """Add or update a pod that asks for NPUs and has not failed."""
+        """Add a pod that asks for NPUs to the members of its job, or update it there.
+
+        Args:
+            uid: UID of the pod, which has not failed.
+            member: The pod as a member of its job.
+            bound: Whether the pod has a node or has succeeded.
+            ending: Whether the pod is terminating.
+        """
         gang = self._gang(uid, member.membership.job)
         is_news = uid not in gang.members or ending is not (uid in gang.ending)
         gang.members[uid] = member
@@ -201,7 +243,12 @@ class Gangs:
             self.changed.add(gang.job)
 
     def put_other(self, uid: str, job: str) -> None:
-        """Add a pod without NPUs to a job. "" stands for no job."""
+        """Set the job of a pod without NPUs; remove the pod from any earlier job.
+
+        Args:
+            uid: UID of the pod.
+            job: Key of the job; "" if the pod is in none.
+        """
         if self.job_of.get(uid, job) != job:
             self.drop(uid)
         if not job:
@@ -212,7 +259,10 @@ class Gangs:
             self.changed.add(job)
 
     def drop(self, uid: str) -> None:
-        """Remove a pod that failed or was deleted."""
+        """Remove a pod from its job.
+
+        The job is removed with its last pod, unless bind calls of the job still wait.
+        """
         job = self.job_of.pop(uid, "")
         gang = self.jobs.get(job)
         if gang is None:
@@ -226,7 +276,16 @@ class Gangs:
             del self.jobs[job]
 
     def set_size(self, job: str, size: Size | None, problem: str) -> None:
-        """Set the size of a job, as the object that created it says."""
+        """Set the size of a job after the object that states it was read.
+
+        If the object states no size, a size that the job's pods state is used. An
+        unknown job is ignored.
+
+        Args:
+            job: Key of the job.
+            size: Size that the object states; None if it states none or cannot be read.
+            problem: Why `size` is None; "" otherwise.
+        """
         gang = self.jobs.get(job)
         if gang is None:
             return
@@ -240,7 +299,10 @@ class Gangs:
         gang.problem = "" if size is not None else problem
 
     def count_phases(self) -> Mapping[Phase, int]:
-        """Return {phase: number of jobs}."""
+        """Return {phase: number of jobs in this phase}.
+
+        Only jobs are counted whose pods are planned together.
+        """
         counts = dict.fromkeys(Phase, 0)
         for gang in self.jobs.values():
             counts[gang.phase] += gang.is_several

@@ -1,8 +1,9 @@
-"""Which job a pod is of, how many pods that job has, and which of them it is.
+"""Which job a pod is of, how many pods that job has, and which place the pod has in it.
 
-Each controller marks the pods of a job in its own way; each way is a row of `ROWS`. The
-first row that matches decides. The order is: what a user wrote for us, then controllers
-that say most about a job, then groups of pods that state a number only.
+Each controller marks the pods of a job in a different way. Each way is a row of `ROWS`.
+The first row that matches a pod decides. The order is: annotations that a user wrote
+for us, then controllers that say most about a job, then groups of pods that state a
+number only.
 
 A pod without a matching row is a job by itself, such as pods of a ReplicaSet or of a
 Job without completion indexes. With switch affinity it is planned as a job of one pod,
@@ -36,7 +37,7 @@ _LEADING = ("master", "chief", "leader", "launcher", "scheduler", "head")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSource:
-    """The object that says how many pods a job has."""
+    """The object on the API server that says how many pods a job has."""
 
     #: path on the API server
     path: str
@@ -50,7 +51,7 @@ Order = tuple[int, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """A pod's place in its job."""
+    """The job of a pod, the job size that the pod states, and the pod's place in it."""
 
     #: "kind/namespace/name", equal for all its pods
     job: str
@@ -68,7 +69,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A pod of a job, as planning sees it besides its chips."""
+    """A pod of a job, with what planning needs of the pod besides its chips."""
 
     #: name of the pod
     name: str
@@ -81,7 +82,10 @@ class Member:
 
 
 def member(pod: Pod) -> Member | None:
-    """Return the pod as a member of its job; None for a pod that needs no plan."""
+    """Return the pod as a member of its job; None for a pod that needs no plan.
+
+    A pod needs none if it is a job by itself and has no switch affinity.
+    """
     place = planned_membership(pod)
     if place is None:
         return None
@@ -100,7 +104,7 @@ def member(pod: Pod) -> Member | None:
 
 
 class _Facts:
-    """The parts of a pod that rows read."""
+    """The labels, annotations, owner and PodGroup of a pod, which `ROWS` read."""
 
     def __init__(self, pod: Pod) -> None:
         self.meta = pod.metadata
@@ -110,9 +114,9 @@ class _Facts:
         self.group = group.pod_group_name if group else ""
 
     def text(self, *keys: str) -> str:
-        """Return the first of these labels or annotations that is set.
+        """Return the value of the first of these keys that the pod has; "" if none.
 
-        "" if none is.
+        A label counts before an annotation with the same key.
         """
         for key in keys:
             value = self.labels.get(key) or self.annotations.get(key)
@@ -121,7 +125,10 @@ class _Facts:
         return ""
 
     def number(self, *keys: str) -> int | None:
-        """Return the first of these as a number; None if it is not one."""
+        """Return the value of the first of these keys that the pod has, as a number.
+
+        None if no key is set, or the value is not a decimal number.
+        """
         text = self.text(*keys)
         return int(text) if text.isascii() and text.isdigit() else None
 
@@ -133,7 +140,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One way in which a controller marks pods as one job."""
+    """One way in which controllers mark the pods of a job."""
 
     #: kind of the job, for sentences and for its key
     kind: str
@@ -165,10 +172,14 @@ def _first_text(*keys: str) -> Callable[[_Facts], str]:
 
 
 def _operators_job(facts: _Facts, name: str) -> str:
-    """Return the path of a training operator's job.
+    """Return the API path of the training job that a pod belongs to.
 
-    The launcher of an MPIJob belongs to a Job. All other pods belong to the kind
-    itself.
+    The kind of the job is that of the pod's owner. The launcher of an MPIJob is owned
+    by a Job instead, so the path for such a pod is that of an MPIJob.
+
+    Args:
+        facts: The pod.
+        name: Name of the training job.
     """
     owner = facts.owner
     if owner is None or not owner.api_version.startswith(_OPERATORS):
@@ -284,9 +295,9 @@ ROWS: tuple[Row, ...] = (
 
 
 def membership(pod: Pod) -> Membership | None:
-    """Return the pod's place in its job; None for a pod that is a job by itself.
+    """Return a pod's place in its job; None for a pod that is a job by itself.
 
-    A job that states a size of one pod is not a job of several.
+    A pod that states a job size below 2 is a job by itself.
     """
     facts = _Facts(pod)
     for row in ROWS:
@@ -309,7 +320,10 @@ def membership(pod: Pod) -> Membership | None:
 
 
 def planned_membership(pod: Pod) -> Membership | None:
-    """Return the pod's place in the job that is planned; None if it needs no plan."""
+    """Return a pod's place in a job that is planned as a whole; None if there is none.
+
+    A pod with switch affinity that is a job by itself is planned as a job of one pod.
+    """
     place, meta = membership(pod), pod.metadata
     if place is None and asks_leaves(meta.labels or {}):
         job = f"Pod/{meta.namespace}/{meta.name}"

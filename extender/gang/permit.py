@@ -1,11 +1,13 @@
 """Decide when the binds of a planned job are released: all of them, or none.
 
-kube-scheduler sends one bind for each pod. Their answers wait until binds of all pods
+kube-scheduler sends one bind call for each pod. The calls wait until those of all pods
 of the job have arrived; then all are released. If one is late, all are refused and all
-reservations end. So no pod of a job runs while another one is stuck on CPU, a volume or
-a quota, which the extender does not know.
+reservations of the job end. So no pod of a job runs while another pod of it is stuck on
+CPU, a volume or a quota, which the extender does not know.
 
-    phase      event                                     what follows
+The table gives for each phase and event the next phase and the effects:
+
+    phase      event                                     next phase, effects
     ---------  ----------------------------------------  -------------------------------
     GATHERING  JobPlanned                                RESERVED, no bind has arrived
     RESERVED   BindArrived, not the last                 the bind waits
@@ -13,7 +15,7 @@ a quota, which the extender does not know.
     RESERVED   Bound, by a bind of unknown outcome       BINDING: ReleaseBinds
     RESERVED   Ticked, too late; NodeNotOffered;         GATHERING: all binds refused,
                MemberRemoved; PlanBroken                 all reservations end
-    BINDING    BindFailed                                its chips stay reserved;
+    BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
     RESERVED   Allocated, the first                      BINDING: Volcano gates itself
     BINDING    Returned, the last                        GATHERING, the rest unreserved
@@ -23,7 +25,8 @@ a quota, which the extender does not know.
                                                          bound pods evicted, if so set
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
-A call is known by its number. A call whose caller has left is void.
+A bind call is known by its number. A call whose caller closed its connection no longer
+waits.
 """
 
 import zlib
@@ -64,16 +67,13 @@ NO_PLAN = "the job of this pod has no plan now: it is tried again as a whole"
 def step(
     gangs: Gangs, event: Event, now_s: float, limits: Limits
 ) -> tuple[Effect, ...]:
-    """Apply one event to the jobs.
+    """Apply one event to the jobs, and return the effects to carry out, in order.
 
     Args:
         gangs: Changed in place.
         event: What happened.
         now_s: Seconds since the epoch.
         limits: Time limits.
-
-    Returns:
-        Effects to carry out, in order.
     """
     match event:
         case JobPlanned(job=job) | PlanFailed(job=job) | PlanBroken(job=job):
@@ -215,7 +215,10 @@ def _bind_member(gang: Gang, uid: str) -> None:
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:
-    """Release the waiting binds: a pod runs, so they wait for no others."""
+    """Release all waiting binds of a job, because one of its pods is bound.
+
+    A bound pod already runs, so the binds no longer wait for each other.
+    """
     if not gang.waiting_calls:
         return
     calls, gang.waiting_calls = gang.waiting_calls, {}
@@ -318,14 +321,21 @@ def _open(gang: Gang, now_s: float) -> None:
 
 
 def _close(gang: Gang) -> None:
-    """Return the job to GATHERING after its last pod got a node."""
+    """Return a job to GATHERING, because none of its planned pods is left to bind.
+
+    The failures of earlier plans no longer count.
+    """
     gang.phase = Phase.GATHERING
     gang.failures = 0
     gang.again_s = 0.0
 
 
 def _void(gang: Gang, text: str) -> Effects:
-    """Refuse the waiting binds and end all reservations of the job."""
+    """Drop the plan of a job: refuse its waiting binds, and end its reservations.
+
+    Args:
+        text: Why the plan is dropped, for people.
+    """
     gang.phase = Phase.GATHERING
     gang.text = text
     waiting_calls, gang.waiting_calls = gang.waiting_calls, {}
@@ -341,10 +351,14 @@ def _void(gang: Gang, text: str) -> Effects:
 def _back_off(
     gang: Gang, now_s: float, limits: Limits, *, counted: bool = False
 ) -> None:
-    """Set a pause before the next plan, twice as long after each failure.
+    """Set a pause before a job is planned again, twice as long after each failure.
 
-    A part of each pause follows from the job's name and its number of failures. Two
-    jobs that lost to each other therefore do not try again at the same moments.
+    A part of each pause follows from the name of the job and its number of failures.
+    Two jobs that took each other's chips therefore do not try again at the same
+    moments.
+
+    Args:
+        counted: True: the caller has already added this failure to `failures`.
     """
     gang.failures += not counted
     doublings = min(gang.failures - 1, 16)

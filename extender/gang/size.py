@@ -1,10 +1,10 @@
-"""Read from a job's object how many pods with NPUs the job has.
+"""Read from a job's API object, such as a JobSet, how many pods with NPUs the job has.
 
 Objects of training operators, JobSets, LeaderWorkerSets and Volcano contain the pod
 templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left out.
-Groups of pods state a number only; there, pods without NPUs count as well.
+Groups of pods state a number only; that number includes pods without NPUs.
 
-Pure. A missing or malformed field means that the size is unknown; it is not an error,
+Pure. A missing or malformed field means that the size is unknown. It is not an error,
 since these objects belong to other programs.
 """
 
@@ -18,7 +18,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many pods are a job."""
+    """Number of pods of a job, and whether pods without NPUs are counted."""
 
     count: int
     #: whether pods without NPUs are included
@@ -26,11 +26,13 @@ class Size:
 
 
 def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
-    """Return how many pods a job has; None if its object does not say.
+    """Return how many pods a job has; None if the job's object does not say.
 
     Args:
         kind: Kind of the job, as in `membership.ROWS`.
-        resources: Resource names of NPUs.
+        job: The decoded object that states the size.
+        resources: Resource names of NPUs. If the object has pod templates, only pods
+            that ask for one of these resources are counted.
     """
     spec = _inner(job, "spec")
     for template, count in _templates(kind, spec):
@@ -55,7 +57,11 @@ def _templates(kind: str, spec: Object) -> Iterator[_Part]:
 
 
 def _training(spec: Object) -> Iterator[_Part]:
-    """Read `pytorchReplicaSpecs`, `mpiReplicaSpecs`, `replicaSpecs` …: {role: …}."""
+    """Yield each pod template of a training job with its number of pods.
+
+    The templates are in the field `pytorchReplicaSpecs`, `mpiReplicaSpecs`,
+    `replicaSpecs` or similar, as {role: template and number of replicas}.
+    """
     for key, roles in spec.items():
         if key.lower().endswith("replicaspecs") and isinstance(roles, Mapping):
             for role in roles.values():
@@ -82,7 +88,11 @@ def _volcano(spec: Object) -> Iterator[_Part]:
 
 
 def _job(spec: Object) -> Iterator[_Part]:
-    """Read a Job whose pods all run at once. In any other Job each pod is by itself."""
+    """Yield the pod template of a Job with the number of pods that form one job.
+
+    These are all pods of an Indexed Job whose pods all run at once. In any other Job
+    each pod is a job by itself, so the number is 1.
+    """
     pods = _number(spec, "parallelism", 1)
     is_one = (
         spec.get("completionMode") == "Indexed"
@@ -92,7 +102,10 @@ def _job(spec: Object) -> Iterator[_Part]:
 
 
 def _native(spec: Object) -> Iterator[_Part]:
-    """Read a PodGroup of Kubernetes. One with the policy `basic` is not a gang."""
+    """Yield the minimum number of pods of a PodGroup of Kubernetes.
+
+    The number is 1 for a PodGroup without the policy `gang`, such as one with `basic`.
+    """
     yield None, _number(_inner(spec, "schedulingPolicy", "gang"), "minCount", 1)
 
 

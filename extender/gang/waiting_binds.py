@@ -1,4 +1,4 @@
-"""Bind calls that wait for the other pods of their job, by number.
+"""Bind calls that wait for the other pods of their job, by call number.
 
 `Planner.wait` in `planning.planner` adds a call. `permit.step` returns the effects
 `ReleaseBinds` and `RefuseBind`, by which the planner releases or refuses calls.
@@ -17,7 +17,7 @@ _AT_ONCE = 20
 
 @dataclass(slots=True)
 class _Waiting:
-    """A waiting bind call."""
+    """A waiting bind call: its caller, and the future of its answer."""
 
     caller: Caller
     #: None: go on; else the sentence of the refusal
@@ -25,7 +25,10 @@ class _Waiting:
 
 
 class WaitingBinds:
-    """All waiting bind calls. Protects that each of them gets exactly one answer."""
+    """All waiting bind calls, by number.
+
+    No call is answered more than once.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}
@@ -35,38 +38,57 @@ class WaitingBinds:
         return len(self._waiting)
 
     def caller(self, number: int) -> Caller | None:
-        """Return the caller with that number; None if it does not wait any more."""
+        """Return the caller of a bind call; None if the call does not wait any more.
+
+        Args:
+            number: Number of the call.
+        """
         waiting = self._waiting.get(number)
         return waiting.caller if waiting is not None else None
 
     def add(self, caller: Caller) -> int:
-        """Add a waiting caller; return its number."""
+        """Add a bind call that waits; return the number given to the call."""
         number = next(self._numbers)
         answer = asyncio.get_running_loop().create_future()
         self._waiting[number] = _Waiting(caller, answer)
         return number
 
     async def wait(self, number: int) -> str | None:
-        """Wait for the answer: None to go on, else the sentence of the refusal."""
+        """Wait until a bind call is answered, and return the answer.
+
+        None means that the bind is carried out. A sentence says why it is refused.
+
+        Args:
+            number: Number of the call.
+        """
         return await self._waiting[number].answer
 
     def forget(self, number: int) -> None:
-        """Remove a call."""
+        """Remove a bind call, if it is still stored.
+
+        Args:
+            number: Number of the call.
+        """
         self._waiting.pop(number, None)
 
     def answer(self, number: int, text: str | None) -> None:
-        """Answer a call. Does nothing if it was answered or its caller has left."""
+        """Answer a waiting bind call, unless it was answered or removed before.
+
+        Args:
+            number: Number of the call.
+            text: None lets the bind go on. A sentence refuses it.
+        """
         waiting = self._waiting.get(number)
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(text)
 
     def answer_all(self, text: str) -> None:
-        """Give all waiting calls the same answer."""
+        """Refuse all waiting bind calls with the same sentence."""
         for number in list(self._waiting):
             self.answer(number, text)
 
     async def release(self, numbers: Sequence[int]) -> None:
-        """Let these calls go on, a few in each turn of the event loop.
+        """Let these bind calls go on, `_AT_ONCE` in each turn of the event loop.
 
         If thousands went on at once, the first bind would be sent after the last had
         begun, and the API server would idle until then.

@@ -6,5 +6,5 @@ request to response (`endpoint`), decoding of bodies (`body`).
 Does not belong here: the messages of a protocol (`kube_scheduler.protocol`,
 `volcano.protocol`), the HTTP server itself (`service.endpoints`).
 Open first: `endpoint`.
-Decision records: none of its own.
+Decision records: none for this folder.
 """

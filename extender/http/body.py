@@ -1,4 +1,4 @@
-"""Decoding of request bodies, with errors that name the wrong place.
+"""Decodes JSON request bodies of schedulers; errors name the malformed key.
 
 A module of its own: both scheduler protocols decode bodies, and neither may import the
 other.
@@ -14,21 +14,21 @@ _T = TypeVar("_T")
 
 
 class BodyError(ValueError):
-    """A request body that violates the scheduler's protocol."""
+    """Error of a request body that is not JSON or violates the scheduler's protocol."""
 
 
 def decode_body(
     decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, where: str
 ) -> _T:
-    """Decode a body, or a part of one, and return the object.
+    """Decode a request body, or a part of one, and return the object.
 
     Args:
-        decoder: for the expected type.
+        decoder: Decodes the expected type.
         raw: JSON text.
-        where: name of the part in errors, such as "body".
+        where: Name of the body or part in errors, such as "body".
 
     Raises:
-        BodyError: the text is not JSON, or is of another type.
+        BodyError: The text is not JSON, or is JSON of another type.
     """
     try:
         return decoder.decode(raw)

@@ -1,7 +1,7 @@
-"""Handlers of the scheduler verbs: each request is measured and answered with 200.
+"""HTTP handlers for the verbs of schedulers; each request is timed and answered by 200.
 
 Schedulers drop the body of any other status. So a verb answers 200 and reports an error
-in its own message format: a sentence, never a traceback.
+in the protocol's message format: a sentence, never a traceback.
 """
 
 import logging
@@ -26,7 +26,7 @@ _JSON = "application/json"
 
 
 class VerbHandlers:
-    """Makes aiohttp handlers from verbs; a caller gets a response whatever fails."""
+    """aiohttp handlers made from verbs. A failing verb gets a response too."""
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]
@@ -34,9 +34,10 @@ class VerbHandlers:
         """Use the metrics of the extender.
 
         Args:
-            metrics: counts and times requests by verb.
-            why_not_ready: called before each verb; with a partial view of the cluster,
-                chips look free that are not.
+            metrics: Times requests and counts errors, by verb.
+            why_not_ready: Called before each verb. If it returns a reason, the verb is
+                not called, and the reason is answered as an error. In an incomplete
+                cache, chips look free that are not.
         """
         self._metrics = metrics
         self._why_not_ready = why_not_ready
@@ -47,9 +48,10 @@ class VerbHandlers:
         """Return the aiohttp handler of a verb.
 
         Args:
-            name: label in metrics.
-            answer: the verb.
-            on_error: renders the response if the verb fails or is not ready.
+            name: Name of the verb, the label in metrics.
+            answer: Returns the response body for a request body.
+            on_error: Returns the response body for an error sentence. It is called if
+                the verb fails or the extender is not ready.
         """
         duration_s = self._metrics.request_s.labels(name)
 

@@ -1,7 +1,7 @@
-"""The two addresses of the extender: one for schedulers, one for readers.
+"""Listeners of the extender's two addresses: one for schedulers, one for readers.
 
-A client of the schedulers' address can have pods bound. So readers get an address of
-their own, at which nothing is decided.
+A client of the schedulers' address can have pods bound. So clients that only read get
+a second address, at which no request decides anything.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -26,13 +26,17 @@ async def serve(
     why_not_ready: Callable[[], str | None],
     routes: Iterable[web.RouteDef],
 ) -> AsyncIterator[tuple[str, str]]:
-    """Serve while the context lasts; yields the schedulers' and the readers' address.
+    """Serve the schedulers' and the readers' address until the context ends.
 
     Args:
         settings: Addresses and certificates.
         registry: Metrics that `/metrics` shows.
-        why_not_ready: Called at each `/readyz`.
-        routes: All routes; readers get those under `/v1/`.
+        why_not_ready: Called at each `/readyz`. A reason is answered as not ready.
+        routes: All routes. The readers' address serves only those under `/v1/`.
+
+    Yields:
+        The schedulers' address and the readers' address. The readers' address is "" if
+        none is configured.
 
     Raises:
         SettingsError: An address or a certificate cannot be used.
@@ -61,7 +65,14 @@ async def serve(
 def _certificates(
     settings: Settings,
 ) -> tuple[Certificates | None, Certificates | None]:
-    """Return the certificates of the schedulers' address and of the readers'."""
+    """Return TLS certificates for the schedulers' address and for the readers' address.
+
+    Both are None without TLS. If a client CA is configured, only the schedulers'
+    address asks for client certificates.
+
+    Raises:
+        SettingsError: A TLS setting is present, but certificate or key is missing.
+    """
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:
         if certificate or key or settings.tls_client_ca:

@@ -1,8 +1,8 @@
 """The extender protocol of kube-scheduler: filter, prioritize, preempt, bind.
 
-Begin with `verbs` (one method for each verb), then `binder` (reserves chips, writes
-node and claim in one call, resolves unclear outcomes). `protocol` reads and writes
-JSON.
+Begin with `verbs`, which has one method for each verb. Then read `binder`: it reserves
+chips, writes node and claim in one call, and finds out the outcome of unclear binds.
+`protocol` decodes requests and encodes answers.
 
 Belongs here: answers to kube-scheduler. Does not belong here: the choice of nodes and
 chips (`scheduling`, `planning`), Volcano's protocol (`volcano`), HTTP (`http`).

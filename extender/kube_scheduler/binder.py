@@ -1,9 +1,10 @@
 """Bind a pod: one API call that sets its node and writes its claim.
 
-Chips are reserved before the first await, so two binds at once never share a chip. The
-reservation ends only if the bind certainly did not happen and never will. The API
-server may still execute a call after the extender stopped waiting for it. Until the
-outcome is known the chips stay reserved, and only the very same bind may be sent again.
+Chips are reserved before the first await, so two binds at once never share a chip. A
+reservation ends only if its bind certainly did not happen and never will. The API
+server may still execute a call after the extender stopped waiting for the answer. Until
+the outcome is known, the chips stay reserved. Until then only the same bind, with the
+same node and chips, may be sent again.
 """
 
 import asyncio
@@ -68,28 +69,53 @@ class PodApi(Protocol):
     """Calls of the binder to the API server."""
 
     async def get(self, namespace: str, name: str) -> objects.Pod:
-        """Read the pod of that name."""
+        """Return the pod with this namespace and name from the API server."""
 
     async def bind(self, args: BindArgs, annotations: Mapping[str, str]) -> None:
-        """Bind the pod with that UID and write the annotations on it, in one call."""
+        """Bind a pod to a node and write annotations on the pod, in one API call.
+
+        Args:
+            args: The pod, with its UID, and the node.
+            annotations: Claim and marks of the pod; empty for a pod without NPUs.
+        """
 
 
 class Permit(Protocol):
-    """Calls of the binder to the owner of jobs with several pods."""
+    """Calls of the binder to the planner, which holds back the binds of jobs."""
 
     async def wait(self, caller: Caller) -> str | None:
-        """Hold a bind until its job is permitted: None to go on, or the refusal."""
+        """Hold a bind call until the job of its pod permits the bind.
+
+        A job permits binds once bind calls for all its unbound members have arrived, or
+        a member is bound. Returns None if the bind may be sent, else why it is refused.
+
+        Args:
+            caller: Pod and node of the call, and whether its caller is still connected.
+        """
 
     def record_bind_outcome(self, uid: str, text: str) -> None:
-        """Record the outcome of a permitted bind; "" means bound."""
+        """Record whether a permitted bind has bound its pod.
+
+        Args:
+            uid: UID of the pod.
+            text: "" if the pod is bound, else why it is not.
+        """
 
     def unreserve(self, uid: str, *, is_gone: bool) -> None:
-        """Give the chips of a bind that did not happen to its plan, or free them."""
+        """Give back the chips reserved for a pod whose bind did not happen.
+
+        If the plan of its job still contains the pod, the chips stay reserved for that
+        plan. Else they become free.
+
+        Args:
+            uid: UID of the pod.
+            is_gone: Whether the pod is deleted: its chips become free at once.
+        """
 
 
 @dataclass(slots=True)
 class _OpenBind:
-    """A bind whose outcome is unknown."""
+    """A bind whose outcome is unknown: the API server may or may not execute it."""
 
     args: BindArgs
     #: answer if the bind turns out not to have happened
@@ -100,7 +126,10 @@ class _OpenBind:
 
 
 class Binder:
-    """Binds pods. Owner of the reservations of binds in the cache."""
+    """Sender of binds for kube-scheduler, which keeps track of unclear outcomes.
+
+    Owner of the reservations in the cache whose bind has begun.
+    """
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
@@ -118,16 +147,16 @@ class Binder:
         """Start without binds.
 
         Args:
-            cache: Choices read it; reservations are put into it.
-            api: Sends the binds.
+            cache: Chips are chosen from it; reservations are written into it.
+            api: Reads pods and sends binds.
             permits: Holds the binds of a job until all its members have arrived.
             clock: Source of predicate-times.
             metrics: Counts binds, refusals and failures.
-            on_bound: Called with each bound pod and the choice.
-            why_not_leading: Returns why nothing may be bound now; called
+            on_bound: Called with each bound pod and its chips.
+            why_not_leading: Returns why this extender may not bind now, or None. Called
                 right before each bind.
             open_s: Seconds in which a call without an answer may still take effect.
-            at_once: Binds sent at the same time; the others wait.
+            at_once: Number of binds sent at the same time. Further binds wait.
         """
         self._slots = asyncio.Semaphore(at_once)
         self._cache = cache
@@ -151,14 +180,15 @@ class Binder:
         self._is_cut_off = False
 
     async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
-        """Bind a pod to a node; return "" or the sentence that says why not.
+        """Bind a pod to a node. Return "" if it is bound, else why it is not.
 
-        A caller that disconnects does not cancel a call that was sent, since that could
-        leave it half done. While a pod waits for other members of its job, nothing was
-        sent. Then a disconnected caller counts as if it had never called.
+        A call that was sent goes on when its caller disconnects, since a cancelled call
+        would have an unclear outcome. While a pod waits for the members of its job, no
+        call has been sent. A caller that disconnects then counts as if it had never
+        called.
 
         Args:
-            args: The pod and its node.
+            args: The pod and the node.
             is_there: Returns whether the caller is still connected.
         """
         if self._is_stopping:
@@ -178,13 +208,13 @@ class Binder:
         return await asyncio.shield(task)
 
     async def audit(self, *, after_s: float = UNSEEN_S) -> None:
-        """Read bound pods that no watch has shown since their bind.
+        """Read bound pods that the pod watch has not shown since their bind.
 
-        A pod that was bound and deleted while a watch was down is never shown. Its
-        reservation ends here.
+        A pod that was bound and then deleted while the watch was down is never shown.
+        Its reservation ends here.
 
         Args:
-            after_s: Seconds that the watch has to show the pod.
+            after_s: Seconds from the bind or the latest read until a pod is read.
         """
         now_s = asyncio.get_running_loop().time()
         for uid, (args, since_s) in list(self._unconfirmed.items()):
@@ -196,13 +226,22 @@ class Binder:
 
     @property
     def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of pods whose reservations belong to the binder."""
+        """Return the UIDs of pods whose reservations belong to the binder.
+
+        Their binds are under way, have no clear outcome, or are not shown by the pod
+        watch.
+        """
         return self._under_way | self._open_binds.keys() | self._unconfirmed.keys()
 
     def take_up(self, uid: str) -> None:
-        """Own an orphaned reservation, and read the pod: its bind may have been sent.
+        """Take over a reservation that has no owner, and find out whether it was bound.
 
-        Without this the reservation would never expire.
+        Such a reservation would never expire. If it comes from a plan, no bind was sent
+        and it ends at once. Else the pod is read until the outcome of its bind is
+        known.
+
+        Args:
+            uid: UID of the pod. The cache has a reservation for it.
         """
         reservation, pod = self._cache.reservations[uid], self._cache.pods.get(uid)
         if reservation.planned:
@@ -216,14 +255,15 @@ class Binder:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no bind with an unknown outcome can still take effect."""
+        """Return whether no bind of this extender can still take effect."""
         return not self._is_cut_off and not self._binds and not self._open_binds
 
     async def stop(self) -> None:
-        """Refuse new binds, and wait up to `STOP_S` for those that were sent.
+        """Refuse new binds, and wait up to `STOP_S` for the binds that were sent.
 
-        A call that is cut off may still be executed. By then the next leader may have
-        read the pods and given the chips to another pod.
+        Binds without an answer by then are cut off, and `is_quiet` stays False: the API
+        server may still execute them. The next leader may have read the pods before
+        that, and given the chips to another pod.
         """
         self._is_stopping = True
         if self._binds:
@@ -260,7 +300,11 @@ class Binder:
             self._under_way.discard(args.uid)
 
     async def _reserve_and_bind(self, args: BindArgs, pod: NpuPod) -> str:
-        """Choose and reserve chips, without an await between, then send the bind."""
+        """Choose and reserve chips for a pod, then send its bind.
+
+        No await stands between choice and reservation. Returns "" if the pod is bound,
+        else why it is not.
+        """
         text = _STOPPING if self._is_stopping else self._why_not_leading()
         text = text or self._permit_refusal(args.uid)
         if text is not None:
@@ -278,9 +322,10 @@ class Binder:
         return await self._send_bind(args, pod, choice)
 
     def _permit_refusal(self, uid: str) -> str | None:
-        """Return why the job of a pod no longer permits its bind, if so.
+        """Return why the job of a pod no longer permits its bind; None if it does.
 
-        The bind has waited for a free slot. Meanwhile its job may have lost its plan.
+        The bind may have waited for one of the `at_once` places. Meanwhile the job may
+        have lost its plan.
         """
         gang, reservation = (
             self._cache.gangs.gang_of(uid),
@@ -292,10 +337,12 @@ class Binder:
         return permit.NO_PLAN
 
     async def _read_pod(self, args: BindArgs) -> NpuPod | None:
-        """Read the pod of that UID; None if it asks for no NPU.
+        """Return the pod with the UID in `args`, read from the API server.
+
+        None if the pod asks for no NPU.
 
         Raises:
-            NotFoundError: There is none; another pod of its name is another pod.
+            NotFoundError: No pod has this name, or the pod has a different UID.
         """
         pod = await self._api.get(args.namespace, args.name)
         if pod.metadata.uid != args.uid:
@@ -320,7 +367,15 @@ class Binder:
         return ""
 
     async def _resolve_unclear(self, args: BindArgs, error: KubeError) -> str:
-        """Read the pod to learn the outcome; start polling if that does not tell."""
+        """Read a pod whose bind failed in an unclear way, to learn the outcome.
+
+        If the outcome stays unknown, polling of the pod is started. Returns "" if the
+        pod is bound, else why it is not, or that the outcome is unknown.
+
+        Args:
+            args: The pod and the node of the bind.
+            error: Failure of the latest bind call.
+        """
         loop = asyncio.get_running_loop()
         open_bind = self._open_binds.setdefault(
             args.uid, _OpenBind(args, f"the API server refused the bind: {error}")
@@ -348,7 +403,10 @@ class Binder:
         task.add_done_callback(self._read_tasks.discard)
 
     async def _poll_outcome(self, open_bind: _OpenBind) -> None:
-        """Read the pod again and again until the outcome of its bind is known."""
+        """Read a pod at regular intervals until the outcome of its bind is known.
+
+        After `open_bind.ends_s` a pod without a node counts as not bound.
+        """
         uid = open_bind.args.uid
         loop = asyncio.get_running_loop()
         while self._open_binds.get(uid) is open_bind:
@@ -362,7 +420,12 @@ class Binder:
                 self._void(uid, open_bind.failure)
 
     async def _read_outcome(self, open_bind: _OpenBind) -> str | None:
-        """Read the outcome of a bind: "" bound, a sentence if not, None if unclear."""
+        """Read a pod, and record the outcome of its bind.
+
+        Returns "" if the pod is bound to the node of the bind. Returns why not if it is
+        deleted or on another node. Returns None if it has no node yet or cannot be
+        read.
+        """
         args = open_bind.args
         if not args.name:
             return None  # no watch has shown the pod yet
@@ -377,7 +440,11 @@ class Binder:
         return self._record_bound(args, pod)
 
     def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
-        """Record that the pod turned out bound, here or to another node."""
+        """Record that a pod, read from the API server, has a node.
+
+        Returns "" if it is the node in `args`. Else the reserved chips are given back,
+        and the result says which node the pod is bound to.
+        """
         self._open_binds.pop(args.uid, None)
         if pod.node != args.node:
             return self._void(args.uid, f"the pod is bound to {pod.node} already")
@@ -385,7 +452,12 @@ class Binder:
         return ""
 
     def _void(self, uid: str, sentence: str) -> str:
-        """Unreserve the chips: this bind never happens. Return the sentence."""
+        """Give back the chips reserved for a pod whose bind never happens.
+
+        Args:
+            uid: UID of the pod.
+            sentence: Why the pod is not bound; also the result.
+        """
         self._open_binds.pop(uid, None)
         self._unconfirmed.pop(uid, None)
         self._permits.unreserve(uid, is_gone=sentence == _GONE)
@@ -397,14 +469,17 @@ def _bound_text(pod: NpuPod, args: BindArgs) -> str:
 
 
 def _failure_label(error: KubeError) -> str:
-    """Return the metric label of a failed bind."""
+    """Return the value of the metric label for a bind that failed with `error`."""
     if isinstance(error, ConflictError):
         return "conflict"
     return "unclear" if _is_outcome_unknown(error) else "refused"
 
 
 def _is_outcome_unknown(error: KubeError) -> bool:
-    """Return whether this or an earlier call may have bound the pod anyway."""
+    """Return whether a pod may be bound although its bind call failed with `error`.
+
+    A conflict may mean that an earlier call for the same pod has bound it.
+    """
     if isinstance(error, UnreachableError | MalformedError | ConflictError):
         return True
     return isinstance(error, ApiError) and error.status >= 500

@@ -1,8 +1,9 @@
-"""JSON of kube-scheduler's extender protocol, as values.
+"""JSON bodies of kube-scheduler's extender protocol: decode requests, encode answers.
 
-The scheduler's structs have no JSON names, so the keys are Go's (`Pod`, `NodeNames`).
-Go reads keys in any case, and so does this module. Nodes are passed through as bytes;
-only their names are decoded. Five thousand names cost a fraction of a millisecond.
+The scheduler's Go structs have no JSON names, so the keys are Go's field names (`Pod`,
+`NodeNames`). Go reads keys in any case, and so does this module. Node objects are
+passed through as bytes; only their names are decoded. Decoding five thousand names
+costs a fraction of a millisecond.
 
 Source: kubernetes/kube-scheduler `extender/v1/types.go`.
 """
@@ -21,7 +22,10 @@ MAX_SCORE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """The nodes of a request, and the form of the answer."""
+    """Candidate nodes of a filter or prioritize request: names, or whole objects.
+
+    The answer of filter has names if the request had names, and else objects.
+    """
 
     #: node names in the order of the request
     names: tuple[str, ...]
@@ -31,7 +35,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesArgs:
-    """Body of filter and prioritize."""
+    """Body of a filter or prioritize request: a pod and its candidate nodes."""
 
     pod: objects.Pod
     candidates: Candidates
@@ -39,7 +43,7 @@ class NodesArgs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindArgs:
-    """Body of bind."""
+    """Body of a bind request: a pod, and the node to bind it to."""
 
     namespace: str
     name: str
@@ -49,7 +53,7 @@ class BindArgs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victims:
-    """Pods of one node that the scheduler would evict."""
+    """Pods of one node that the scheduler would evict for a pod of higher priority."""
 
     uids: tuple[str, ...]
     #: evictions beyond what the PodDisruptionBudgets allow
@@ -58,7 +62,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptArgs:
-    """Body of preempt."""
+    """Body of a preempt request: a pod, and proposed victims on each node."""
 
     pod: objects.Pod
     #: {node: pods that the scheduler would evict there}
@@ -95,10 +99,10 @@ _NULL = msgspec.Raw(b"null")
 
 
 def nodes_args(body: bytes) -> NodesArgs:
-    """Decode the body of filter or prioritize.
+    """Decode the body of a filter or prioritize request: a pod and candidate nodes.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the message names the malformed key.
     """
     fields = _fields(body)
     if "pod" not in fields:
@@ -112,10 +116,12 @@ def nodes_args(body: bytes) -> NodesArgs:
 
 
 def preempt_args(body: bytes) -> PreemptArgs:
-    """Decode the body of preempt, with whole pods or with their UIDs only.
+    """Decode the body of a preempt request: a pod, and proposed victims on each node.
+
+    The victims may be whole pods or only their UIDs.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the message names the malformed key.
     """
     fields = _fields(body)
     if "pod" not in fields:
@@ -138,10 +144,10 @@ def preempt_args(body: bytes) -> PreemptArgs:
 
 
 def bind_args(body: bytes) -> BindArgs:
-    """Decode the body of bind.
+    """Decode the body of a bind request: a pod, and the node to bind it to.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the message names the malformed key.
     """
     fields = _fields(body)
 
@@ -166,13 +172,15 @@ def filter_answer(
     failed: Mapping[str, str],
     unresolvable: Mapping[str, str],
 ) -> bytes:
-    """Encode the answer of filter, with names or nodes like the request.
+    """Encode the answer of filter: fitting nodes, and refusals of the others.
+
+    Fitting nodes are given as names if the request gave names, else as node objects.
 
     Args:
         candidates: Nodes of the request.
-        fitting: Those of them that the pod may go to.
-        failed: {node: refusal} where evicting other pods could help.
-        unresolvable: {node: refusal} where it could not.
+        fitting: Names of the candidates that the pod may go to.
+        failed: {node: refusal} of nodes where evicting pods could help.
+        unresolvable: {node: refusal} of nodes where evicting pods could not help.
     """
     answer: dict[str, object] = {
         "FailedNodes": failed,
@@ -187,7 +195,11 @@ def filter_answer(
 
 
 def preempt_answer(victims: Mapping[str, Victims]) -> bytes:
-    """Encode the answer of preempt: the nodes where evicting these pods helps."""
+    """Encode the answer of preempt.
+
+    Args:
+        victims: {node: pods whose eviction lets the preempting pod fit the node}.
+    """
     by_node = {
         node: {
             "Pods": [{"UID": uid} for uid in node_victims.uids],
@@ -199,12 +211,15 @@ def preempt_answer(victims: Mapping[str, Victims]) -> bytes:
 
 
 def error_answer(text: str) -> bytes:
-    """Encode an answer of filter or bind that is only an error."""
+    """Encode an answer of filter or bind that has only an error text.
+
+    For bind, an empty text means that the pod is bound.
+    """
     return _ENCODE.encode({"Error": text})
 
 
 def scores_answer(scores: Iterable[tuple[str, int]]) -> bytes:
-    """Encode the answer of prioritize from (node, score) pairs."""
+    """Encode the answer of prioritize from (node name, score) pairs."""
     return _ENCODE.encode([{"Host": name, "Score": score} for name, score in scores])
 
 

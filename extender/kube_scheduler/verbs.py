@@ -1,6 +1,7 @@
-"""Answer the four verbs of kube-scheduler over HTTP.
+"""Answer the four verbs of kube-scheduler over HTTP: filter, prioritize, preempt, bind.
 
-Errors become answers in `http.endpoint`; each verb names its own form of an error.
+`http.endpoint` turns errors into answers. Each verb passes it a function that encodes
+an error as an answer of that verb.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,7 @@ _NEVER = "Never"
 
 
 class KubeSchedulerVerbs:
-    """The four verbs of kube-scheduler, answered from one cache."""
+    """HTTP handlers of the four verbs of kube-scheduler, which share one cache."""
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
@@ -48,19 +49,20 @@ class KubeSchedulerVerbs:
         on_refused: Callable[[], None],
         preemptor: Preemptor | None = None,
     ) -> None:
-        """Use these parts, all owned by the caller.
+        """Connect the handlers to the parts that decide. The caller owns all parts.
 
         Args:
-            cache: Read only, except for what planner and binder change.
+            cache: Read here; changed only through planner, binder and preemptor.
             binder: Binds pods.
             planner: Plans jobs of several pods.
-            notes: Remembers the last filter result of each pod.
+            notes: Remembers the latest filter result of each pod.
             metrics: Counts decisions and refusals.
             clock: Source of all times.
-            why_not_ready: Called before each verb. In a cluster that is known in part,
-                chips may look free that are not.
+            why_not_ready: Returns why no verb may be answered now, or None. Called
+                before each verb. While the cache has only a part of the cluster, used
+                chips may look free.
             on_refused: Called when a pod finds no node.
-            preemptor: Evicts for refused pods. None: kube-scheduler alone evicts.
+            preemptor: Evicts for refused pods. If None, only kube-scheduler evicts.
         """
         self._preemptor = preemptor
         self._on_refused = on_refused
@@ -73,7 +75,7 @@ class KubeSchedulerVerbs:
         self._clock = clock
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes of the verbs."""
+        """Return the HTTP routes `/filter`, `/prioritize`, `/preempt` and `/bind`."""
         verb = self._handlers.wrap
         return [
             web.post("/filter", verb("filter", self._filter, protocol.error_answer)),
@@ -109,7 +111,12 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Report a refused pod to the preemptor, and show its attempt in the result."""
+        """Report a pod that fits no node to the preemptor.
+
+        Returns the filter result. In it, nodes where the preemptor frees chips for the
+        pod are refused with that reason. A pod with preemptionPolicy `Never` is not
+        reported.
+        """
         if filter_result.fitting:
             return filter_result
         if pod_object.spec.preemption_policy != _NEVER:
@@ -123,7 +130,11 @@ class KubeSchedulerVerbs:
     def _filter_nodes(
         self, pod_object: objects.Pod, pod: NpuPod, names: Sequence[str]
     ) -> FilterResult:
-        """Filter nodes by the plan of the pod's job, or for the pod alone."""
+        """Return the nodes that fit a pod, by the plan of its job or for the pod alone.
+
+        Chips that the preemptor has freed for the pod are given to it first. A member
+        of a job that the pod watch has not shown yet is refused on all nodes.
+        """
         if pod.uid not in self._cache.pods and self._is_one_of_several(pod_object):
             return FilterResult(fitting=(), refused=((node_filter.UNSEEN, names),))
         if self._preemptor is not None:
@@ -143,11 +154,11 @@ class KubeSchedulerVerbs:
         return protocol.scores_answer(scores.items())
 
     async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
-        """Return the scheduler's victims on nodes where their eviction places the pod.
+        """Return the scheduler's victims on nodes where evicting them lets a pod fit.
 
-        For a member of a job no pod is evicted: the other members would still not fit.
-        With a preemptor the scheduler evicts no pod either. Its choice tells the
-        preemptor that only other pods are in the way on these nodes.
+        For a member of a job no pod is evicted: the job would still not fit. If there
+        is a preemptor, the scheduler evicts no pod either. The nodes that the scheduler
+        proposes then tell the preemptor where only pods are in the way.
         """
         args = protocol.preempt_args(body)
         pod = decode.npu_pod(args.pod)
@@ -202,7 +213,7 @@ class KubeSchedulerVerbs:
 
 
 def _is_there(request: web.Request) -> bool:
-    """Return whether the caller's connection is still open."""
+    """Return whether the caller of an HTTP request is still connected."""
     transport = request.transport
     return transport is not None and not transport.is_closing()
 

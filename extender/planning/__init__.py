@@ -1,9 +1,9 @@
 """Plans of whole jobs: candidate nodes, topology, reservations of all members.
 
-Begin with `planner` (filter calls, waiting binds and effects of jobs), then `plan` (a
-reservation for each member, or why not). `candidates` remembers which nodes the
-scheduler offered, `topology` reads leaf switches and SuperPoDs, and `reservation`
-reserves nodes for large jobs.
+Begin with `planner`: filter calls for jobs, binds that wait, effects of job events.
+Then read `plan`: it returns a reservation for each member, or why the job does not fit.
+`candidates` remembers the nodes that the scheduler offered to each job. `topology`
+reads leaf switches and SuperPoDs. `reservation` reserves nodes for large jobs.
 
 Belongs here: decisions for all pods of a job together. Does not belong here: the state
 of a job (`gang`), decisions for one pod (`scheduling`), eviction (`preemption`).

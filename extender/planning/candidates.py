@@ -1,7 +1,8 @@
 """Candidate nodes of waiting jobs, and refusals that need not be computed again.
 
-Many pods that ask for leaf switches may wait, each a job by itself and all alike. A
-refusal of one of them holds for the others until the cache changes.
+Many pods that ask for leaf switches may wait at the same time. Each is a job by itself,
+and many ask for exactly the same. A refusal of one of them holds for all equal ones
+until the cache changes.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,9 +28,9 @@ class Question(NamedTuple):
 
 
 def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[str, ...]:
-    """Return `names` without the excluded ones.
+    """Return the node names in `names` that are not in `excluded`, in the same order.
 
-    Returns `names` itself if `excluded` is empty (the common case).
+    Returns the very object `names` if `excluded` is empty, which is the common case.
     """
     return (
         tuple([name for name in names if name not in excluded]) if excluded else names
@@ -37,10 +38,10 @@ def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[st
 
 
 class CandidateNodes:
-    """Nodes that the scheduler offered to each job. Owner: the planner.
+    """Nodes that the scheduler offered to each waiting job, and refusals of these jobs.
 
-    Refusals hold for one version of the cache. The first refusal on another version
-    removes all earlier ones.
+    Owner: the planner. A refusal holds for one version of the cache. The first refusal
+    recorded on a different version removes all refusals recorded before.
     """
 
     def __init__(self) -> None:
@@ -56,30 +57,39 @@ class CandidateNodes:
 
     @property
     def jobs(self) -> list[str]:
-        """Return the jobs that have candidate nodes and wait for a plan."""
+        """Return the keys of the jobs that have candidate nodes and wait for a plan."""
         return list(self._names)
 
     def get(self, job: str) -> tuple[str, ...]:
-        """Return the last candidate nodes of a job, in any order; () if it has none."""
+        """Return the nodes that were offered to a job most recently.
+
+        They are in any order. Empty if no nodes are stored for the job.
+        """
         return self._names.get(job, ())
 
     def put(self, job: str, names: Sequence[str]) -> None:
-        """Replace the candidate nodes of a job."""
+        """Store the nodes offered to a job, in place of those stored before.
+
+        Args:
+            job: Key of the job.
+            names: Names of the nodes. Equal sets of nodes share one tuple.
+        """
         self._names[job] = self._lists.setdefault(frozenset(names), tuple(names))
 
     def drop(self, job: str) -> None:
-        """Remove a job that no longer waits for a plan."""
+        """Remove the candidate nodes of a job that no longer waits for a plan."""
         self._names.pop(job, None)
 
     def record_refusal(
         self, job: str, question: Question | None, text: str, version: Version
     ) -> None:
-        """Remember that a job did not fit, and the refusal for equal questions.
+        """Record that a job did not fit on a version of the cache.
 
         Args:
             job: Key of the job.
-            question: Of a one-pod job. None: the refusal holds for this job only.
-            text: Why the job does not fit.
+            question: Question of a one-pod job: the refusal holds for every job with an
+                equal question. If None, the refusal holds for this job only.
+            text: Sentence that says why the job does not fit.
             version: Version of the cache on which the job was planned.
         """
         self._refused_at[job] = version
@@ -90,15 +100,25 @@ class CandidateNodes:
             self._refusals[question] = text
 
     def was_tried(self, job: str, version: Version) -> bool:
-        """Return whether a job was refused on this version of the cache."""
+        """Return whether a job was last refused on this version of the cache."""
         return self._refused_at.get(job) == version
 
     def known_refusal(self, question: Question, version: Version) -> str | None:
-        """Return the refusal of an equal question on this version, if there is one."""
+        """Return why a job with an equal question did not fit on this version.
+
+        None if no such refusal is recorded.
+
+        Args:
+            question: Question of the one-pod job that is to be planned.
+            version: Present version of the cache.
+        """
         return self._refusals.get(question) if version == self._version else None
 
     def retain(self, jobs: Collection[str]) -> None:
-        """Remove all jobs except these."""
+        """Remove candidate nodes and refusals of all jobs except `jobs`.
+
+        Refusals that are stored by question stay.
+        """
         self._names = {job: n for job, n in self._names.items() if job in jobs}
         self._refused_at = {
             job: n for job, n in self._refused_at.items() if job in jobs

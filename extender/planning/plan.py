@@ -1,9 +1,9 @@
 """Plan a job: a node and chips for each of its pods, or the reason why it does not fit.
 
 `scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
-the resources that a scheduler's own filters check (`capacity`).
+CPU, memory and pod slots, which a scheduler's filters check pod by pod (`capacity`).
 
-Changes the index during a call and restores it before the call returns.
+A plan changes the index of the cache during the call and restores it before it returns.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ _SUPERPOD_AFFINITY = "super-pod-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySnapshot:
-    """Networks and rules that a plan depends on, besides the cluster."""
+    """Leaf switches, SuperPoDs and job rules of one moment, read by one plan."""
 
     profile: Profile = Profile.SEED
     #: number of nodes in a physical SuperPoD
@@ -58,7 +58,7 @@ PLAIN = TopologySnapshot()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanInput:
-    """A job during one call of `plan`."""
+    """A job, its pods and their requests, as one call of `plan` reads them."""
 
     cache: Cache
     gang: Gang
@@ -81,17 +81,17 @@ def plan(
     now_ns: int,
     topology: TopologySnapshot = PLAIN,
 ) -> tuple[Reservation, ...] | str:
-    """Plan the pods of a job that have no node.
+    """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
     Args:
         cache: The index is changed during the call and restored.
-        gang: All its pods exist.
+        gang: The job. All its pods exist.
         names: Candidate nodes.
         now_ns: Lower bound of predicate-times, in nanoseconds since the epoch.
-        topology: Networks and rules.
+        topology: Networks and rules for this job.
 
     Returns:
-        A reservation for each pod without a node, by rank; or why not all fit.
+        Reservations ordered by the rank of their pods; or a sentence for people.
     """
     members = (cache.pods.get(uid) for uid in _uids_by_rank(gang))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
@@ -121,10 +121,11 @@ def plan(
 
 
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
-    """Return the question of a one-pod job; None for any other job.
+    """Return everything besides the cache that decides whether a one-pod job fits.
 
-    Pods with equal questions get the same answer on the same version of the cache.
-    Answers that contain the name of a pod are the exception.
+    Jobs with equal questions get the same answer on the same version of the cache. An
+    answer that names a pod holds for that pod only. Returns None for a job of several
+    pods, and for a job whose pod is bound.
     """
     uid = next(iter(gang.members), "")
     pod = cache.pods.get(uid)
@@ -157,7 +158,11 @@ def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
 
 
 def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
-    """Return product rows that may serve the job: its own, or those of the nodes."""
+    """Return the product rows that may serve a job, in the order in which to try them.
+
+    If the pods ask for a row, it is that row. Else they are the rows of the nodes in
+    `names`, by key. Empty if no product serves what the pods ask for.
+    """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
     product = lookup.resolve_job(first_pod.shape.resource, traits)
@@ -171,7 +176,11 @@ def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
 def _place_by_row(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> tuple[Placement, ...] | str:
-    """Place all pods of the job by one product row, or return why they do not fit."""
+    """Return places for all pods of a job by one product row, or why they do not fit.
+
+    Chips, CPU or memory may not suffice for all pods planned on a node. Then fewer
+    chips count as free there and the job is placed again, up to `_TRIES` times.
+    """
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
     size = min(pod.total for pod in distinct_pods)
@@ -196,7 +205,7 @@ def _place_by_row(
 
 
 def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
-    """Return one pod of each shape."""
+    """Return one pod of each shape that occurs among `pods`."""
     return list({pod.shape: pod for pod in pods}.values())
 
 
@@ -245,7 +254,10 @@ def _place_in_core(
 def _place_unbound(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> JobPlacement | Rejection:
-    """Place only the pods without a node; the bound members of the job stay."""
+    """Return places for the pods of a job that have no node.
+
+    The bound pods of the job keep their chips and have no place in the result.
+    """
     members = [
         gang_placement.Member(name=pod.name, chips=pod.total, rank=rank)
         for rank, pod in enumerate(job.pods)
@@ -257,19 +269,28 @@ def _place_unbound(
 
 
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
-    """Return an empty place for each unbound pod, which replaces an ended member."""
+    """Return {name of an unbound pod: empty place}.
+
+    The core takes such a pod as the replacement of a member that ended, and places it.
+    """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
 
 def resource_of(cache: Cache, gang: Gang) -> str:
-    """Return the resource of a job's pods; "" if none of the pods is known."""
+    """Return the resource that the pods of a job ask for.
+
+    It is "" if the cache has none of the pods.
+    """
     pods = (cache.pods.get(uid) for uid in gang.members)
     return next((pod.shape.resource for pod in pods if pod is not None), "")
 
 
 @contextmanager
 def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
-    """Replace node states in the index for the length of the context."""
+    """Put node states into the index, and restore the original states afterwards.
+
+    They are restored when the `with` block ends, also by an exception.
+    """
     cluster = cache.cluster
     original_states = [cluster.nodes(state.product)[state.name] for state in states]
     try:
@@ -284,9 +305,14 @@ def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None
 def _overfull_nodes(
     job: _PlanInput, row: Product, placement: JobPlacement
 ) -> dict[str, NodeState]:
-    """Return limited states of nodes whose placed pods do not fit together.
+    """Return {node: limited state} of nodes whose unbound pods do not fit it together.
 
-    The free chips of such a state are those of the pods that do fit.
+    In a limited state only the chips of those pods that fit together are free.
+
+    Args:
+        job: The job.
+        row: Product row by which the job was placed.
+        placement: Places of the pods of the job.
     """
     by_name = {pod.name: pod for pod in job.unbound}
     places_on: defaultdict[str, list[Placement]] = defaultdict(list)
@@ -350,7 +376,18 @@ def _annotations(
     leaf: LeafMark | None,
     texts: dict[object, Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """Return the annotations besides chips; members with equal values share them."""
+    """Return the annotations that bind writes on a pod of a job, besides its chips.
+
+    Members with equal values share one mapping, which is stored in `texts`.
+
+    Args:
+        job: The planned job.
+        pod: An unbound pod of the job.
+        place: The planned place of the pod.
+        leaf: Use of the pod's leaf switch by the job. If None, no annotation is about
+            leaf switches.
+        texts: {values: mapping} of members rendered before. Changed.
+    """
     if job.is_one:
         resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)
         by_itself = claim.alone(resource_state, pod)
@@ -380,7 +417,15 @@ def _annotations(
 def _leaf_mark(
     job: _PlanInput, place: Placement, *, is_of_one_leaf: bool
 ) -> LeafMark | None:
-    """Return how the job uses the leaf switch of a pod; None except for version 2.0."""
+    """Return how a job uses the leaf switch above a placed pod.
+
+    None if the pod was placed without leaf switches, or if their version is not 2.0.
+
+    Args:
+        job: The planned job.
+        place: The planned place of the pod.
+        is_of_one_leaf: Whether all pods of the job are below the same leaf switch.
+    """
     network = job.topology.network
     if not place.leaf or network is None or network.version is not Version.TWO:
         return None

@@ -1,8 +1,9 @@
 """Plan jobs of several pods at filter, and hold their binds until all members arrive.
 
-`plan` and `gang.permit` decide. This module carries their decisions out: it reserves
-chips in the cache, unreserves them, and keeps waiting bind calls in futures. There is
-no await between a decision and its reservation, so no other decision comes between.
+`plan` chooses nodes and chips; `gang.permit` decides when binds are released. This
+module carries both out: it reserves chips in the cache, unreserves them, and keeps bind
+calls waiting in futures. No await stands between a plan and its reservations, so no
+other plan can take the same chips.
 """
 
 import asyncio
@@ -42,26 +43,41 @@ _STOPPING = "the extender is stopping"
 
 
 class JobsApi(Protocol):
-    """Effects of the planner on the API server and the scheduler.
+    """Calls of the planner to the API server and the scheduler.
 
-    No decision waits for them.
+    No plan waits for an answer of these calls.
     """
 
     async def size(self, source: SizeSource) -> Size | str:
-        """Read the number of pods of a job, or return why its object cannot be read."""
+        """Read from the API server how many pods a job needs.
+
+        Returns a text instead if the object with the number cannot be read.
+
+        Args:
+            source: Names the object with the number.
+        """
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod."""
+        """Evict a pod of a job that stayed partly bound for too long."""
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit an event on a pod about its job."""
+        """Emit a Kubernetes event on a pod about the pod's job.
+
+        Args:
+            pod: The pod that the event is shown on.
+            reason: Reason of the event.
+            text: Message of the event.
+        """
 
     def wake(self) -> None:
-        """Make the scheduler try pending pods again."""
+        """Make the scheduler try all pending pods again."""
 
 
 class Planner:
-    """Plans jobs and holds their binds. Owner of planned reservations in the cache."""
+    """Planner of jobs with several pods, which also holds their bind calls.
+
+    It owns the reservations in the cache that come from plans and have no bind yet.
+    """
 
     def __init__(
         self,
@@ -72,14 +88,14 @@ class Planner:
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
         metrics: Metrics | None = None,
     ) -> None:
-        """Start without plans.
+        """Start without plans and without waiting binds.
 
         Args:
-            cache: Plans read it; reservations are put into it.
+            cache: Plans read it; the planner writes reservations into it.
             api: Calls to the API server and the scheduler.
             clock: Source of all times.
-            topology: Returns networks and rules for one job; called for each plan.
-            metrics: None: the counts are dropped.
+            topology: Returns networks and rules for a job; called once for each plan.
+            metrics: If None, counts are dropped.
         """
         self._cache = cache
         self._api = api
@@ -98,13 +114,24 @@ class Planner:
 
     @property
     def largest(self) -> int:
-        """Return the most pods of a job that can be bound within the permit time."""
+        """Return the largest number of pods that a job may bind at once.
+
+        It is `PODS_PER_S` times `gate_s`, the longest wait of a bind call.
+        """
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
     # -- filter --------------------------------------------------------------
 
     def filter_nodes(self, pod: NpuPod, names: Sequence[str]) -> FilterResult | None:
-        """Filter nodes for a member of a job; None for a one-pod job."""
+        """Return which nodes a pod may go to by the plan of its job.
+
+        First plans the job, if no node among `names` is planned for the pod. Returns
+        None for a one-pod job without switch affinity: its pod is filtered alone.
+
+        Args:
+            pod: Asks for NPUs.
+            names: Nodes that the scheduler offers to the pod.
+        """
         gang = self._cache.gangs.gang_of(pod.uid)
         if gang is None:
             return None
@@ -123,7 +150,11 @@ class Planner:
         return node_filter.accept_only(reservation.node, names)
 
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
-        """Plan the job if the pod has no planned node, or one that is no candidate."""
+        """Plan the job of a pod if no node among `names` is planned for the pod.
+
+        A planned node missing in `names` is first reported to the job
+        (`NodeNotOffered`).
+        """
         reservation = self._cache.reservations.get(pod.uid)
         if reservation is not None and reservation.node not in names:
             self.apply_event(
@@ -133,20 +164,30 @@ class Planner:
             self.offer(gang, names)
 
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
-        """Plan a job on these nodes, if all its members exist and no back-off runs."""
+        """Plan a job on these nodes, after the jobs before it in the queue.
+
+        Does nothing unless the job is due: all members exist, it has no plan, and no
+        back-off runs. A job too large to be bound together is never due.
+        """
         if self._is_due(gang):
             self._candidates.put(gang.job, names)
             self._plan_in_order(gang)
 
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> str:
-        """Return why a job does not fit these nodes, or "". Reserves nothing."""
+        """Return why the unbound pods of a job do not fit these nodes; "" if they fit.
+
+        Leaves out nodes that are reserved for a different job. Reserves nothing.
+        """
         reserved_nodes = self._cache.nodes_reserved_from(next(iter(gang.members), ""))
         free_names = [name for name in names if name not in reserved_nodes]
         outcome = plan.plan(self._cache, gang, free_names, 0, self._topology(gang))
         return outcome if isinstance(outcome, str) else ""
 
     def why_wait(self, gang: Gang) -> Refusal | None:
-        """Return why no node can serve the job now; None if that depends on nodes."""
+        """Return why no node at all can serve a job now; None if some node may.
+
+        Starts to read the size of the job from the API server if the size is unknown.
+        """
         if gang.size is None:
             self._request_size(gang)
             text = gang.problem or node_filter.READING
@@ -164,7 +205,10 @@ class Planner:
         return Refusal(reason=ExtenderReason.JOB, text=text)
 
     def _plan_in_order(self, gang: Gang) -> None:
-        """Plan the waiting jobs ahead of this one in the queue, then this one."""
+        """Plan the waiting jobs that precede this job in the queue, then this job.
+
+        A waiting job that was refused on the present version of the cache is skipped.
+        """
         pods = self._cache.pods
         waiting_gangs = [
             self._cache.gangs.jobs[job]
@@ -198,7 +242,12 @@ class Planner:
         return gang.is_gated and gang.unbound_count > self.largest
 
     def _plan(self, gang: Gang) -> None:
-        """Plan a job and reserve its chips, without an await between."""
+        """Plan a job on its candidate nodes, and reserve the chips of the plan.
+
+        No await stands between plan and reservations. While a member has a bind without
+        an outcome, the job is only marked as postponed. If the job does not fit, the
+        refusal is recorded, and nodes may be reserved for the job.
+        """
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
             return
@@ -228,7 +277,17 @@ class Planner:
     def _plan_or_refusal(
         self, gang: Gang, names: tuple[str, ...], question: Question | None
     ) -> tuple[events.Reservation, ...] | str:
-        """Return a plan, or why there is none; reuse a known refusal."""
+        """Return the reservations of a plan for a job, or why the job does not fit.
+
+        If a refusal of an equal question is recorded, it is returned without planning.
+        Nodes that refused a pod of the job lately are used only if the job does not fit
+        without them.
+
+        Args:
+            gang: The job.
+            names: Candidate nodes of the job.
+            question: Question of a one-pod job; None for a job of several pods.
+        """
         if question is not None:
             text = self._candidates.known_refusal(question, self._version)
             if text is not None:
@@ -242,20 +301,28 @@ class Planner:
 
     @property
     def _version(self) -> Version:
-        """Return the version of the cache and of the requests in it."""
+        """Return the version of the cache, and that of its requested resources."""
         return self._cache.version, self._cache.requested_resources.version
 
     def _has_open_bind(self, gang: Gang) -> bool:
-        """Return whether a member has a bind without an outcome.
+        """Return whether an unbound member of a job has a bind without an outcome.
 
-        It may yet be bound to a node that a new plan does not give it.
+        The member may still be bound to a node that a new plan would not give it.
         """
         return any(map(self.is_under_way, gang.members.keys() - gang.bound))
 
     # -- bind ----------------------------------------------------------------
 
     async def wait(self, caller: gang_events.Caller) -> str | None:
-        """Hold a bind until its job is permitted: None to go on, or the refusal."""
+        """Hold a bind call until the job of its pod permits the bind.
+
+        A job permits binds once bind calls for all its unbound members have arrived, or
+        a member is bound. Returns None if the bind may be sent, else why it is refused.
+        A pod that is a job by itself does not wait, nor a pod whose bind has begun.
+
+        Args:
+            caller: Pod and node of the call, and whether its caller is still connected.
+        """
         if self._is_stopping:
             return _STOPPING
         gang = self._cache.gangs.gang_of(caller.uid)
@@ -277,15 +344,26 @@ class Planner:
             self.apply_event(gang_events.BindAbandoned(uid=caller.uid, call=number))
 
     def record_bind_outcome(self, uid: str, text: str) -> None:
-        """Record the outcome of a permitted bind; "" means bound."""
+        """Record whether a bind that the planner had permitted has bound the pod.
+
+        Args:
+            uid: UID of the pod.
+            text: "" if the pod is bound, else why it is not.
+        """
         self.apply_event(
             gang_events.BindFailed(uid=uid) if text else gang_events.Bound(uid=uid)
         )
 
     def unreserve(self, uid: str, *, is_gone: bool = False) -> None:
-        """Give the chips of a bind that did not happen back to its plan, or free them.
+        """Give back the chips reserved for a pod whose bind did not happen.
 
-        If the pod is gone, its chips are free at once: the watch may not show that yet.
+        If the plan of its job still contains the pod, the chips stay reserved for that
+        plan. Else they become free.
+
+        Args:
+            uid: UID of the pod.
+            is_gone: Whether the pod is deleted. Its chips become free at once, although
+                the pod watch may not have shown the deletion yet.
         """
         now_s = self._clock.now_s()
         if is_gone:
@@ -305,7 +383,7 @@ class Planner:
         return reservation is not None and not reservation.planned
 
     def _drop_abandoned_calls(self, gang: Gang) -> None:
-        """Drop waiting bind calls of a job whose callers have disconnected."""
+        """Drop the waiting bind calls of a job whose callers have disconnected."""
         for uid, number in list(gang.waiting_calls.items()):
             caller = self._waiting_binds.caller(number)
             if caller is None or not caller.is_there():
@@ -315,14 +393,23 @@ class Planner:
     # -- changes, ticks, stop -------------------------------------------------
 
     def carry_out_effects(self) -> None:
-        """Carry out the effects of cache changes. Call this after each change."""
+        """Carry out the effects on jobs that changes of the cache have produced.
+
+        Wakes the scheduler if members or size of a job changed. Code that steps the
+        cache has to call this after each change.
+        """
         if self._cache.gangs.changed:
             self._cache.gangs.changed.clear()
             self._api.wake()
         self._carry_out()
 
     def tick(self) -> None:
-        """Drop abandoned calls, and wake the scheduler for jobs that may go on now."""
+        """Drop abandoned bind calls, and wake the scheduler if a job can go on.
+
+        A postponed job can go on when its open binds have got their outcomes. Any job
+        may go on when nodes are no longer reserved for a different job. Also forgets
+        the candidate nodes of jobs that no longer exist.
+        """
         gangs = self._cache.gangs.jobs
         for gang in gangs.values():
             if gang.waiting_calls:
@@ -341,7 +428,7 @@ class Planner:
         self._candidates.retain(gangs)
 
     async def stop(self) -> None:
-        """Permit no more binds, and refuse the waiting ones."""
+        """Refuse all waiting and later bind calls, and cancel the planner's tasks."""
         self._is_stopping = True
         self._waiting_binds.answer_all(_STOPPING)
         for task in self._tasks:
@@ -351,7 +438,7 @@ class Planner:
     # -- effects ---------------------------------------------------------------
 
     def apply_event(self, event: gang_events.Event) -> None:
-        """Apply an event to the jobs of several pods, and carry out its effects."""
+        """Apply an event to the jobs in the cache, and carry out its effects."""
         self._cache.step_gang(event, self._clock.now_s())
         self._carry_out()
 
@@ -388,7 +475,15 @@ class Planner:
                 self._start_task(self._api.remove(pod))
 
     def _release_binds(self, job: str, numbers: Sequence[int]) -> None:
-        """Release these bind calls if every reservation still holds; else refuse."""
+        """Release the waiting bind calls of a job, or refuse them all.
+
+        They are refused if one unbound pod can no longer get its reserved chips. The
+        plan of the job ends then.
+
+        Args:
+            job: Key of the job.
+            numbers: Numbers of the bind calls.
+        """
         now_s = self._clock.now_s()
         for caller in filter(None, map(self._waiting_binds.caller, numbers)):
             pod, node = self._cache.pods[caller.uid], caller.node

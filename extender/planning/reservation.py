@@ -1,10 +1,11 @@
-"""Nodes reserved for a large job that small jobs keep from starting.
+"""Nodes reserved for a large job, which small jobs would otherwise keep from starting.
 
-Chips become free one by one and go to pods that need few, so a job of many whole nodes
-may wait forever. The first job that has waited for `reserve_after_s` gets nodes
-reserved. The chosen nodes need the fewest chips freed until the job fits. Pods of other
-jobs get no chips there, unless their priority is higher. Each resource has one such job
-for `reserve_for_s`, then a pause of the same length.
+Chips become free one by one and go to pods that need few. So a job that needs many
+whole nodes may wait forever. A job that has waited for `reserve_after_s` gets nodes
+reserved. Only one job for each resource has reserved nodes at a time. The reserved
+nodes are those that need the fewest chips freed until the job fits. Pods of different
+jobs get no chips there, unless their priority is higher than that of the job. A node
+reservation lasts `reserve_for_s`. For the same time after it the job gets no new one.
 
 Changes the index during a call and restores it before the call returns.
 """
@@ -20,7 +21,7 @@ from extender.planning.plan import TopologySnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReservation:
-    """Nodes reserved for a job until a time."""
+    """Nodes with one resource that are reserved for a job until a time."""
 
     job: str
     #: highest of its pods; pods with a higher one may use the nodes
@@ -32,13 +33,19 @@ class NodeReservation:
 def choose_nodes(
     cache: Cache, gang: Gang, names: Sequence[str], topology: TopologySnapshot
 ) -> frozenset[str]:
-    """Return the nodes on which a job would fit if all their healthy chips were free.
+    """Return nodes on which a job would fit if all their healthy chips were free.
 
-    Takes the nodes with the fewest chips in use, and as few of them as possible. So
-    little is reserved and the nodes become free soon.
+    Takes the nodes with the fewest chips in use, and no more of them than the job
+    needs. So few chips are reserved, and the nodes become free soon.
+
+    Args:
+        cache: The index is changed during the call and restored.
+        gang: A job that does not fit now.
+        names: Candidate nodes of the job.
+        topology: Networks and rules for this job.
 
     Returns:
-        Empty if the job would not fit on all of them.
+        Empty if the job would not fit on all candidate nodes together.
     """
     states_by_name = cache.cluster.nodes(plan.resource_of(cache, gang))
     states = [
@@ -68,16 +75,20 @@ def choose_nodes(
 
 
 class NodeReservations:
-    """Node reservations of all jobs. Owner of `reserved_nodes` in the cache."""
+    """Node reservations of all jobs, at most one for each resource.
+
+    Owner of `reserved_nodes` in the cache.
+    """
 
     def __init__(
         self, cache: Cache, topology: Callable[[Gang], TopologySnapshot]
     ) -> None:
-        """Start without reservations.
+        """Start without node reservations.
 
         Args:
-            cache: Plans read it; `reserved_nodes` is put into it.
-            topology: Returns networks and rules for one job; called for each plan.
+            cache: Plans read it; `reserved_nodes` is written into it.
+            topology: Returns networks and rules for a job; called before each choice of
+                nodes.
         """
         self._cache = cache
         self._topology = topology
@@ -87,14 +98,15 @@ class NodeReservations:
         self._next_allowed_s: dict[str, float] = {}
 
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
-        """Reserve nodes for a job that does not fit, if it has waited long enough.
+        """Reserve nodes for a job whose plan failed and that has waited long enough.
 
-        One-pod jobs get none. Each resource has one reservation only, and pods that ask
-        for leaf switches may be many.
+        Long enough is `reserve_after_s`. A job of one pod gets no nodes reserved: each
+        resource has one node reservation only, and pods that ask for leaf switches may
+        be many.
 
         Args:
-            gang: A job whose plan failed.
-            names: Its candidate nodes.
+            gang: The job.
+            names: Candidate nodes of the job.
             now_s: Seconds since the epoch.
         """
         limits = self._cache.limits
@@ -118,7 +130,11 @@ class NodeReservations:
             self._publish()
 
     def review(self, now_s: float) -> bool:
-        """Remove expired and unneeded reservations; return whether there were any."""
+        """Remove node reservations that have expired or whose job no longer waits.
+
+        Returns whether one was removed. A job that lost its node reservation gets none
+        for `reserve_for_s`.
+        """
         ended = [
             resource
             for resource, node_reservation in self._by_resource.items()

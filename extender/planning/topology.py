@@ -1,8 +1,9 @@
 """Leaf switches and SuperPoDs at the time when a job is planned.
 
-Switches are in the ConfigMap `basic-tor-node-cm`; the addresses of its servers tell the
-nodes. The pods of running and planned jobs tell the use of each leaf. SuperPoDs are in
-the reports of the agents.
+The ConfigMap `basic-tor-node-cm` has the leaf switches and the addresses of the servers
+on their ports. The address of a server identifies its node. The annotations of running
+and planned pods say how jobs use each leaf switch. The reports of the agents say which
+SuperPoD each node belongs to.
 """
 
 import logging
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Settings of the operator for networks and jobs."""
+    """Settings of the operator for leaf switches, SuperPoDs and job rules."""
 
     profile: Profile = Profile.SEED
     superpod_size: int = 48
@@ -44,7 +45,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """Inputs from which the leaf switches are parsed."""
+    """Inputs from which the leaf switches are parsed; compared to find changes."""
 
     #: (tor_info, tor_level)
     texts: tuple[str, str]
@@ -55,7 +56,11 @@ class _Source:
 
 
 class NetworkTopology:
-    """Source of topology snapshots. Parses switches again if an input changed."""
+    """Source of topology snapshots for plans.
+
+    It parses the leaf switches again only if the ConfigMap, an address or a rule
+    changed.
+    """
 
     def __init__(self, cache: Cache, rules: Rules) -> None:
         self._cache = cache
@@ -68,16 +73,19 @@ class NetworkTopology:
 
     @property
     def rules(self) -> Rules:
-        """Return the rules in force."""
+        """Return the operator's rules that new snapshots follow."""
         return self._rules
 
     def set_rules(self, rules: Rules) -> None:
-        """Replace the rules. Existing plans stay."""
+        """Replace the operator's rules for new snapshots. Plans made before stay."""
         self._rules = rules
         self._superpods_version = -1
 
     def snapshot(self, gang: Gang) -> TopologySnapshot:
-        """Return the topology for a plan of this job."""
+        """Return leaf switches, SuperPoDs and rules for a plan of this job.
+
+        Leaf switches are left out if the job asks for no switch affinity.
+        """
         rules = self._rules
         return TopologySnapshot(
             profile=rules.profile,
@@ -100,10 +108,12 @@ class NetworkTopology:
         return self._superpod_nodes
 
     def network(self, gang: Gang | None) -> Network | None:
-        """Return the leaves and their use by other jobs; None if there is no ConfigMap.
+        """Return all leaf switches with their use by jobs other than `gang`.
+
+        None if the ConfigMap with the switches is absent or malformed.
 
         Args:
-            gang: The job whose own use does not count; None: all jobs count.
+            gang: The job that is planned. If None, the use by every job counts.
         """
         network = self._read_leaves()
         if network is None:
@@ -117,7 +127,11 @@ class NetworkTopology:
         return replace(network, leaves=leaves_in_use, tenants=tenants)
 
     def _read_leaves(self) -> Network | None:
-        """Return the leaves of the ConfigMap; parse again if an input has changed."""
+        """Return the leaf switches of the ConfigMap, without their use by jobs.
+
+        Parses them again if an input has changed. None if the ConfigMap is absent or
+        malformed.
+        """
         node_infos = self._cache.nodes.values()
         nodes = {
             node_info.address: node_info.name
@@ -142,14 +156,21 @@ class NetworkTopology:
                 yield Tenant(schema=schema, nodes=nodes)
 
     def _node_of(self, uid: str) -> str:
-        """Return the node of a pod, reserved or bound; "" if it has none."""
+        """Return the node that a pod is bound to or has a reservation on.
+
+        It is "" if the pod has neither, or has ended.
+        """
         reservation, pod = self._cache.reservations.get(uid), self._cache.pods.get(uid)
         if reservation is not None:
             return reservation.node
         return "" if pod is None or pod.terminal else pod.node
 
     def _leaf_uses(self, gangs: list[Gang]) -> dict[str, tuple[LeafUse, bool]]:
-        """Return {node: (use of its leaf, is it healthy)} as recorded by jobs."""
+        """Return {node: use and health} of the leaf switch above each node.
+
+        The values come from annotations on the pods of these jobs, or in their
+        reservations. Health says whether the leaf switch is healthy.
+        """
         uses: dict[str, tuple[LeafUse, bool]] = {}
         for gang in gangs:
             for uid, member in gang.members.items():
@@ -166,7 +187,10 @@ class NetworkTopology:
 
 
 def _parse(source: _Source) -> Network | None:
-    """Parse the leaves, without jobs; None if the ConfigMap is absent or malformed."""
+    """Return the leaf switches parsed from these inputs, without their use by jobs.
+
+    None if the ConfigMap is absent or malformed; a malformed one is logged.
+    """
     info, level = source.texts
     if not info:
         return None
@@ -184,9 +208,10 @@ def _parse(source: _Source) -> Network | None:
 
 
 def schema_of(gang: Gang) -> Schema | None:
-    """Return the switch schema that a job asks for; None if none or malformed.
+    """Return the switch schema that the label of a job's pods asks for.
 
-    A malformed one is refused when the job is planned.
+    None if the label asks for none or is malformed. `plan` refuses a job with a
+    malformed label.
     """
     for member in gang.members.values():
         try:
@@ -197,7 +222,12 @@ def schema_of(gang: Gang) -> Schema | None:
 
 
 def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
-    """Return a leaf with the use and health that jobs recorded on its nodes."""
+    """Return `leaf` with the use and health that jobs recorded for its nodes.
+
+    Args:
+        leaf: A leaf switch without its use by jobs.
+        leaf_uses: {node: use and health of the leaf switch above the node}.
+    """
     uses = [leaf_uses[node] for node in leaf.nodes if node in leaf_uses]
     if not uses:
         return leaf

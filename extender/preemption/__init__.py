@@ -1,8 +1,8 @@
 """Eviction of pods with lower priority, so that a refused pod or job fits.
 
-Begin with `preemptor` (collects refusals, starts attempts, carries effects out), then
-`attempt` (the phases of one attempt) and `victims` (which pods to evict). `evictions`
-calls the API server.
+Begin with `preemptor`: it collects refusals, starts attempts and carries their effects
+out. Then read `attempt` (the phases of one attempt) and `victims` (which pods to
+evict). `evictions` calls the API server.
 
 Belongs here: choosing victims and reserving the chips that they free. Does not belong
 here: node filters (`scheduling`), plans (`planning`), the requests of Volcano

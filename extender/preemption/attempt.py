@@ -1,14 +1,15 @@
 """Phases of an attempt to free chips for a pod or a job by eviction.
 
-No victim is evicted before a dry run of the API server permits all evictions. From the
-start the chips are nominated: reserved for the owner until it is placed or a time limit
-ends the attempt.
+The pod or job that the chips are freed for is the owner of the attempt. No victim is
+evicted before a dry run of the API server permits all evictions. From the start the
+chips are nominated: reserved for the owner until it is placed or a time limit ends the
+attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
     -        AttemptStarted                     ASKING: chips nominated, dry run of each
                                                 eviction; LEAVING if all victims are
-                                                ending already
+                                                terminating already
     ASKING   Answered YES or GONE, the last     LEAVING: all victims evicted
     ASKING   Answered BUDGET                    ended; that pod is protected for a while
     ASKING   Answered FAILED                    ended; short back-off
@@ -20,7 +21,7 @@ ends the attempt.
     LEAVING  Ticked, after the limit            ended; long back-off, event on the owner
     READY    Ticked, after the limit            ended; long back-off
 
-`step` changes the attempts and returns its effects; `preemptor` carries them out.
+`step` changes the attempts and returns effects. `preemptor` carries the effects out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ from scheduler_core.node import chips
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Time limits of attempts, in seconds."""
+    """Time limits and pauses of eviction attempts, in seconds."""
 
     #: from the start until all dry runs are answered
     ask_s: float = 15.0
@@ -50,7 +51,7 @@ class Limits:
 
 
 class Phase(StrEnum):
-    """Phase of an attempt; the values are shown to people."""
+    """Phase of an attempt. The values are shown to people."""
 
     ASKING = "asked for"
     LEAVING = "being freed"
@@ -58,7 +59,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Answer of the API server to an eviction; the values are metric labels."""
+    """Outcome of an eviction or its dry run. The values are metric labels."""
 
     YES = "evicted"
     GONE = "gone"
@@ -68,7 +69,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A pod chosen for eviction."""
+    """Pod chosen for eviction, with the names that the API server needs."""
 
     uid: str
     namespace: str
@@ -76,13 +77,13 @@ class Victim:
 
     @property
     def title(self) -> str:
-        """Return the pod as `namespace/name`, for sentences."""
+        """Return `namespace/name` of the pod, for sentences."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Chips to free, their new owner, and the pods to evict."""
+    """Chips to free, the pod or job to free them for, and the pods to evict."""
 
     #: UID of the pod, or key of the job
     owner: str
@@ -98,7 +99,7 @@ class Attempt:
 
     @property
     def victim_names(self) -> str:
-        """Return the first three victims by name and the number of others."""
+        """Return the names of the first three victims, and how many more there are."""
         names = [victim.title for victim in self.victims]
         more = len(names) - 3
         listed = ", ".join(names[:3])
@@ -106,7 +107,7 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """Return a sentence: which chips are nominated, and which pods must leave."""
+        """Return a sentence with the nominated chips and the pods to evict."""
         listed = ", ".join(
             f"{','.join(map(str, chips.ids_of(mask)))} of {node}"
             for node, mask in sorted(self.chips.items())
@@ -119,7 +120,7 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class RunningAttempt:
-    """An attempt that has started and not ended."""
+    """Attempt that has started and not ended, with phase, deadline and open calls."""
 
     attempt: Attempt
     phase: Phase
@@ -132,7 +133,10 @@ class RunningAttempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """All running attempts, and the protection and back-off from earlier ones."""
+    """All running attempts, protected pods, and owners in back-off.
+
+    Protection and back-off come from attempts that ended.
+    """
 
     #: {owner: its attempt}
     running: dict[str, RunningAttempt] = field(default_factory=dict)
@@ -151,7 +155,7 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The API server answered to the eviction of a victim, or to its dry run."""
+    """The API server has answered to the eviction of a victim, or to its dry run."""
 
     owner: str
     uid: str
@@ -160,21 +164,21 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipsFree:
-    """Only the nomination holds the chips of an attempt; no pod has them."""
+    """No pod has the chips of an attempt; only the nomination still reserves them."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The owner has taken the chips, or needs them no more."""
+    """The owner of an attempt has taken the chips, or no longer needs them."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed."""
+    """Time has passed: limits and pauses may have run out."""
 
 
 Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
@@ -189,14 +193,14 @@ class Nominate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearNomination:
-    """Free the chips that were nominated for an owner."""
+    """Stop reserving the chips that were nominated for an owner."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """Evict a pod, or rehearse that with a dry run."""
+    """Evict a victim, or only send a dry run of its eviction."""
 
     owner: str
     victim: Victim
@@ -205,14 +209,14 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Emit an event on the owner's pods: evictions have begun."""
+    """Emit an event on the pods of the owner: the evictions have begun."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyVictim:
-    """Emit an event on a victim: why it is evicted."""
+    """Emit an event on a victim that says for which pod or job it is evicted."""
 
     attempt: Attempt
     victim: Victim
@@ -220,14 +224,14 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """Emit an event on the owner's pods: the chips were not free in time."""
+    """Emit an event on the pods of the owner: the chips were not free in time."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
-    """Make the scheduler try pending pods again."""
+    """Make the scheduler try all pending pods again."""
 
 
 Effect = (
@@ -245,13 +249,14 @@ Effects = Iterator[Effect]
 def step(
     book: Attempts, event: Event, now_s: float, limits: Limits
 ) -> tuple[Effect, ...]:
-    """Apply one event to the attempts, and return its effects in order.
+    """Apply an event to the attempts, and return the effects in order.
 
     Args:
-        book: Changed in place.
-        event: Ignored if its owner has no running attempt.
+        book: All attempts. Changed in place.
+        event: Ignored if it is about an owner without a running attempt.
+            `AttemptStarted` is ignored if the owner has one.
         now_s: Seconds since the epoch.
-        limits: Time limits of attempts.
+        limits: Time limits and pauses of attempts.
     """
     match event:
         case AttemptStarted(attempt=attempt):

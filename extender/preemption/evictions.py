@@ -1,6 +1,7 @@
-"""Evictions through the API server, with or without a dry run.
+"""Evictions through the API server, and dry runs of evictions.
 
-The API server checks PodDisruptionBudgets: it refuses with status 429.
+The API server checks PodDisruptionBudgets. It refuses an eviction that would break one
+with status 429.
 """
 
 import logging
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class KubeEvictions:
-    """The preemptor's `EvictionApi` over a Kubernetes client."""
+    """The preemptor's `EvictionApi`, carried out through a Kubernetes client."""
 
     def __init__(
         self,
@@ -36,9 +37,9 @@ class KubeEvictions:
 
         Args:
             client: Owned by the caller.
-            metrics: Counts evictions, without dry runs.
-            tell: Emits an event on a pod: reason, sentence.
-            wake: Makes the scheduler try pending pods again.
+            metrics: Counts evictions, but no dry runs.
+            tell: Emits an event on a pod, given the reason and the message.
+            wake: Makes the scheduler try all pending pods again.
         """
         self._client = client
         self._metrics = metrics
@@ -46,7 +47,13 @@ class KubeEvictions:
         self.wake = wake
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
-        """Evict a pod, or rehearse that with a dry run; return the answer."""
+        """Evict a pod, and return whether the API server did it or why not.
+
+        Args:
+            victim: The pod. If it does not exist or has a different UID, the result is
+                GONE.
+            rehearse: Whether to send only a dry run.
+        """
         outcome = await self._evict(victim, rehearse=rehearse)
         if not rehearse:
             self._metrics.evictions.labels(outcome).inc()

@@ -1,9 +1,10 @@
 """Free chips for pods and jobs of higher priority by eviction.
 
-kube-scheduler evicts by the number of chips. It finds no victim where the number
-suffices and the ring does not. Filter reports refused pods to the preemptor. Once a
-second the preemptor chooses victims (`victims`) and evicts them (`attempt`). The cache
-reserves the freed chips until filter is called for their owner again.
+kube-scheduler evicts by the number of chips. It finds no victim if the number of free
+chips suffices but they form no ring. Filter reports refused pods to the preemptor. Once
+a second the preemptor chooses victims (`victims`) and evicts them (`attempt`). The
+chips are freed for one pod or job, the owner of the attempt. The cache reserves them
+until filter is called for that owner again.
 """
 
 import asyncio
@@ -35,17 +36,32 @@ class EvictionApi(Protocol):
     """Calls of the preemptor to the API server and the scheduler."""
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
-        """Evict a pod, or rehearse that with a dry run; return the answer."""
+        """Evict a pod, and return whether the API server did it or why not.
+
+        Args:
+            victim: The pod.
+            rehearse: Whether to send only a dry run.
+        """
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit an event on an owner or a victim: reason, sentence."""
+        """Emit a Kubernetes event on a victim, or on a pod that chips are freed for.
+
+        Args:
+            pod: The pod that the event is shown on.
+            reason: Reason of the event.
+            text: Message of the event.
+        """
 
     def wake(self) -> None:
-        """Make the scheduler try pending pods again."""
+        """Make the scheduler try all pending pods again."""
 
 
 class Preemptor:
-    """Chooses victims and evicts them. Owner of the nominations in the cache."""
+    """Chooser of victims, which evicts them for refused pods and jobs.
+
+    Owner of the nominations in the cache. The parameter `owner` of its methods is the
+    UID of a pod that is a job by itself, or the key of a job.
+    """
 
     def __init__(
         self,
@@ -60,12 +76,13 @@ class Preemptor:
         """Start without attempts.
 
         Args:
-            cache: Choices read it; nominations and reservations are put into it.
+            cache: Victims are chosen from it; nominations and reservations are written
+                into it.
             api: Calls to the API server and the scheduler.
             clock: Source of all times.
-            topology: Returns networks and rules for one job.
-            why_wait: Returns why no node can serve a job now; None if one may.
-            limits: Time limits of attempts.
+            topology: Returns networks and rules for a job.
+            why_wait: Returns why no node can serve a job now; None if some node may.
+            limits: Time limits and pauses of attempts.
         """
         self._cache = cache
         self._api = api
@@ -83,16 +100,27 @@ class Preemptor:
     # -- calls of filter and preempt --------------------------------------------
 
     def refused(self, pod: NpuPod, names: Iterable[str]) -> None:
-        """Record a refused pod and the nodes where only other pods are in its way."""
+        """Record that filter refused a pod on nodes where only pods are in its way.
+
+        Args:
+            pod: Asks for NPUs and has no node.
+            names: These nodes. Nodes recorded before for the pod or its job are kept.
+        """
         owner = self.owner(pod.uid)
         names_before = self._refused_nodes.get(owner, ())
         self._refused_nodes[owner] = tuple(dict.fromkeys([*names_before, *names]))
 
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
-        """Give a pod or its job the chips that were freed for it.
+        """Give freed chips to the pod or job for which they were nominated.
 
-        The current filter call plans a job on them. For a one-pod job they are
-        reserved, since another pod may be bound before it.
+        Ends the attempt. The present filter call then plans a job of several pods on
+        the chips. For a one-pod job they are reserved here, since a different pod may
+        be bound before it. If they are not free yet, or the pod could not use them now,
+        they stay nominated.
+
+        Args:
+            pod: Pod of the present filter call.
+            names: Nodes that the scheduler offers to the pod.
         """
         owner = self.owner(pod.uid)
         running = self._attempts.running.get(owner)
@@ -118,7 +146,11 @@ class Preemptor:
     # -- ticks, choices, stop ----------------------------------------------------
 
     def tick(self) -> None:
-        """Apply changes to running attempts, and start attempts for refused owners."""
+        """Move running attempts on, and start attempts for refused pods and jobs.
+
+        At most `_AT_ONCE` attempts start in one tick. Also ends reservations of freed
+        chips whose bind did not arrive in time.
+        """
         now_s = self._clock.now_s()
         for owner in list(self._attempts.running):
             if not self._lacks_node(owner):
@@ -135,7 +167,7 @@ class Preemptor:
         return self._reserved_until_s.keys()
 
     async def stop(self) -> None:
-        """Cancel evictions that have not been answered."""
+        """Cancel eviction calls that the API server has not answered."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -156,7 +188,12 @@ class Preemptor:
         }
 
     def _is_due(self, owner: str) -> bool:
-        """Return whether to start an attempt; a blocked owner takes no other's turn."""
+        """Return whether an attempt may start for the pod or job `owner`.
+
+        The owner has to lack a node and be able to use free chips. An owner with a
+        running attempt or a back-off has to wait. An owner that could not use chips
+        takes no place among the attempts of a tick.
+        """
         is_running = (
             owner in self._attempts.running or owner in self._attempts.backing_off
         )
@@ -165,7 +202,10 @@ class Preemptor:
         )
 
     def _order(self, owner: str) -> tuple[int, str, str]:
-        """Return the sort key priority, age, UID: jobs are planned in this order."""
+        """Return the sort key of the pod or job `owner`: priority, age, UID.
+
+        Jobs are planned in the same order.
+        """
         gang = self._gang(owner)
         if gang is not None:
             return gang.queue_key(self._cache.pods)
@@ -184,12 +224,19 @@ class Preemptor:
         )
 
     def _gang(self, owner: str) -> Gang | None:
-        """Return the job if the owner is a job of several pods, else None."""
+        """Return the job of several pods with the key `owner`.
+
+        None if `owner` is the UID of a pod that is a job by itself.
+        """
         gang = self._cache.gangs.jobs.get(owner)
         return gang if gang is not None and gang.is_several else None
 
     def _lacks_node(self, owner: str) -> bool:
-        """Return whether the owner still has a pod without a node or reservation."""
+        """Return whether a pod of the pod or job `owner` still has to get a node.
+
+        A pod with a reservation does not count. False for a job with missing pods or of
+        unknown size, and for a pod that is terminating or deleted.
+        """
         gang = self._gang(owner)
         if gang is not None:
             is_whole = gang.size is not None and not gang.missing
@@ -200,7 +247,10 @@ class Preemptor:
         return owner not in self._cache.reservations and self.owner(owner) == owner
 
     def _is_blocked(self, owner: str) -> bool:
-        """Return whether the owner could not use free chips now."""
+        """Return whether the pod or job `owner` could not use free chips now.
+
+        Example: a back-off runs, or a member is terminating.
+        """
         gang = self._gang(owner)
         if gang is not None and self._why_wait(gang) is not None:
             return True
@@ -218,7 +268,12 @@ class Preemptor:
         )
 
     def _expire_reservations(self, now_s: float) -> None:
-        """Unreserve chips of pods whose binds have not come in time."""
+        """Unreserve freed chips of one-pod jobs whose bind did not arrive in time.
+
+        A pod that has joined a job of several pods loses its freed chips too. It keeps
+        them only if the plan of that job contains the pod. Pods that lose chips get no
+        attempt for `rest_s`.
+        """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (
                 self._cache.reservations.get(uid),
@@ -235,7 +290,10 @@ class Preemptor:
                 self._attempts.backing_off[uid] = now_s + self._limits.rest_s
 
     def owner(self, uid: str) -> str:
-        """Return the owner of attempts for a pod: its job, or the pod itself."""
+        """Return the owner of attempts for a pod: key of its job, or UID of the pod.
+
+        The UID stands for a pod that is a job by itself.
+        """
         gang = self._cache.gangs.gang_of(uid)
         return uid if gang is None else gang.job
 

@@ -1,19 +1,20 @@
-"""Pods to evict so that another pod, or all pods of a job, fit.
+"""Pods to evict so that a pod of higher priority, or all pods of such a job, fit.
 
-kube-scheduler chooses victims by the number of chips. `do_help` checks its choice by
-the rules of rings. `for_pod` and `for_job` choose victims themselves. For a pod they
-follow the order of `scheduler_core.preemption.victims`. For a job they take the fewest
-nodes, and there no pod that could stay.
+kube-scheduler chooses victims by the number of chips. `do_help` checks by the rules of
+rings whether these victims help. `for_pod` and `for_job` choose victims themselves. For
+a pod they follow the order of `scheduler_core.preemption.victims`. For a job they evict
+pods on the fewest nodes, and no pod there that could stay.
 
 These pods are never victims:
 
 - a pod of the same or a higher priority;
-- a pod whose chips are not confirmed, for it may have others;
-- a pod of a job with a member that may not be evicted, since the other members would
-  keep chips without a job.
+- a pod whose chips are not confirmed, since it may have different ones;
+- a pod of a job with a member that may not be evicted, since the remaining members
+  would keep chips without a job.
 
-A job of several pods is evicted as a whole. A pod that is ending counts as gone and is
-not evicted. Changes index and requests during a call and restores both.
+A job of several pods is evicted as a whole. A pod that is terminating counts as gone
+and is not evicted. The functions change index and requested resources of the cache
+during a call and restore both before they return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,14 +44,14 @@ _ENDING = -(1 << 31)
 
 
 def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
-    """Return whether `pod` could be placed on `node` without these pods.
+    """Return whether a pod could be placed on a node after these victims are evicted.
 
-    Chips nominated for another pod or job do not count.
+    Chips nominated for a different pod or job do not count as free.
 
     Args:
         cache: Read only.
         pod: Asks for NPUs and has no node.
-        node: The node of the victims.
+        node: Node of the victims.
         uids: UIDs of the victims.
     """
     resource = pod.shape.resource
@@ -79,16 +80,16 @@ def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
 def for_pod(
     cache: Cache, pod: NpuPod, names: Sequence[str], protected: Collection[str] = ()
 ) -> Attempt | None:
-    """Choose victims for a one-pod job.
+    """Choose pods to evict on one node so that a one-pod job fits there.
 
     Args:
-        cache: The requests are changed during the call and restored.
+        cache: The requested resources are changed during the call and restored.
         pod: Asks for NPUs, and every node refuses it.
-        names: Nodes where only other pods are in its way.
+        names: Nodes where only pods are in its way.
         protected: UIDs of pods that may not be evicted.
 
     Returns:
-        None if no eviction would help, or none is needed.
+        None if no eviction would let the pod fit, or if it fits without one.
     """
     priority = cache.priorities.get(pod.uid, 0)
     closed_names = cache.nodes_reserved_from(pod.uid) | cache.conflicts(pod)
@@ -123,17 +124,17 @@ def for_job(
     protected: Collection[str] = (),
     topology: TopologySnapshot = plan.PLAIN,
 ) -> Attempt | None:
-    """Choose victims for all pods of a job that have no node.
+    """Choose pods to evict so that all unbound pods of a job fit.
 
     Args:
-        cache: Index and requests are changed during the call and restored.
-        gang: All its pods exist, and it has no plan.
-        names: Nodes where only other pods are in its way.
+        cache: Index and requested resources are changed during the call and restored.
+        gang: The job. All its pods exist, and it has no plan.
+        names: Nodes where only pods are in its way.
         protected: UIDs of pods that may not be evicted.
-        topology: Networks and rules.
+        topology: Networks and rules for this job.
 
     Returns:
-        None if no eviction would help, or none is needed.
+        None if no eviction would let the job fit, or if it fits without one.
     """
     unbound = gang.unbound
     priority = min(gang.members[uid].priority for uid in unbound)
@@ -168,7 +169,7 @@ def for_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobTrial:
-    """A job that is planned as if some pods had been evicted."""
+    """A job with its candidate nodes, planned as if some pods had been evicted."""
 
     cache: Cache
     gang: Gang
@@ -176,7 +177,10 @@ class _JobTrial:
     topology: TopologySnapshot
 
     def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
-        """Return {node: chips} of a plan without these pods; None if there is none."""
+        """Return {node: mask of chips} of a plan as if these pods were evicted.
+
+        None if the job would not fit. The mask joins the chips of all pods on the node.
+        """
         with _overlay_without(self.cache, gone_uids):
             choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology)
         if isinstance(choice, str):
@@ -192,7 +196,15 @@ class _JobTrial:
 def _fewest_nodes(
     trial: _JobTrial, candidates: Mapping[str, Sequence[RunningPod]]
 ) -> tuple[frozenset[str], dict[str, int]] | None:
-    """Return all pods of the fewest nodes that let the job fit, and its plan."""
+    """Return pods to evict so that a job fits, and {node: mask} of the plan.
+
+    Takes all candidates on as few nodes as possible, in the order of `candidates`. None
+    if the job does not fit after the eviction of all candidates, or fits without any.
+
+    Args:
+        trial: The job.
+        candidates: {node: pods that may be evicted}, the cheapest nodes first.
+    """
     order = list(candidates)
 
     def try_nodes(count: int) -> tuple[frozenset[str], dict[str, int]] | None:
@@ -220,7 +232,16 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return the pods whose chips the plan uses, each with its whole job."""
+    """Return those pods whose eviction frees chips that a plan uses, and the plan.
+
+    For each of these pods the bound pods of its job are returned too.
+
+    Args:
+        cache: Read only.
+        resource: Resource of the plan's chips.
+        uids: UIDs of pods whose eviction lets the plan fit.
+        places: The plan, {node: mask of chips}.
+    """
 
     def wanted_chips(pod: NpuPod) -> int:
         return places.get(pod.node, 0) if pod.shape.resource == resource else 0
@@ -236,8 +257,8 @@ def _drop_unneeded(
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     """Return whether a node lacks chips, CPU, memory or pod slots for a pod.
 
-    The scheduler counts these. If the node has enough, something unknown to the
-    extender refuses the pod there.
+    The scheduler counts the same things. If the node has enough of all, the reason for
+    which the pod is refused there is unknown to the extender.
     """
     resource_state = cache.resource_state(node, pod.shape.resource)
     if resource_state is None:
@@ -252,7 +273,10 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
 def _resource_states(
     cache: Cache, resource: str, names: Iterable[str], closed_names: Collection[str]
 ) -> Iterator[ResourceState]:
-    """Yield the states of a resource on these nodes, without closed nodes."""
+    """Yield the state of a resource on each node in `names` outside of `closed_names`.
+
+    Nodes without the resource are left out.
+    """
     for name in names:
         resource_state = cache.resource_state(name, resource)
         if resource_state is not None and name not in closed_names:
@@ -265,7 +289,18 @@ def _evictable_pods(
     priority: int,
     protected: Collection[str],
 ) -> dict[str, list[RunningPod]]:
-    """Return {node: pods that may be evicted}, the cheapest nodes first."""
+    """Return the pods that may be evicted, by node, the cheapest nodes first.
+
+    A node is cheaper if the highest priority among these pods is lower. With equal
+    priorities the node with fewer of these pods is cheaper. At most `MOST_NODES` nodes
+    are returned.
+
+    Args:
+        cache: Read only.
+        resource_states: Chips and pods of the candidate nodes.
+        priority: Pods of this or a higher priority may not be evicted.
+        protected: UIDs of pods that may not be evicted.
+    """
     by_node = {}
     for resource_state in resource_states:
         nominated = _union(resource_state.nominated.values())
@@ -298,7 +333,7 @@ def _may_be_evicted(
 
 
 def _uids_of_job(cache: Cache, uid: str) -> frozenset[str]:
-    """Return the pod and all bound pods of its job."""
+    """Return the UIDs of a pod and of all bound pods of its job that have not ended."""
     gang = cache.gangs.gang_of(uid)
     if gang is None:
         return frozenset((uid,))
@@ -330,14 +365,17 @@ def _start_time(pod: NpuPod) -> float:
 
 
 def _uids_of_running(cache: Cache, running: Iterable[RunningPod]) -> frozenset[str]:
-    """Return the UIDs of these pods, each with its whole job."""
+    """Return the UIDs of these pods and of all bound pods of their jobs."""
     names = (running_pod.name.partition("/") for running_pod in running)
     uids = (cache.uids[namespace, name] for namespace, _, name in names)
     return frozenset().union(*(_uids_of_job(cache, uid) for uid in uids))
 
 
 def _pods_to_evict(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
-    """Return the pods as victims, without those that are ending already."""
+    """Return these pods as victims, the most important first.
+
+    Pods that are terminating already are left out.
+    """
     order = sorted(uids, key=lambda uid: _importance(cache, uid))
     pods = [cache.pods[uid] for uid in order]
     return tuple(
@@ -348,14 +386,21 @@ def _pods_to_evict(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
 
 
 def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
-    """Return a sort key: important pods first, pods that are ending last."""
+    """Return the sort key of a pod among victims, the most important first.
+
+    Pods that are terminating come last. The others are ordered by priority from high to
+    low, then by age from old to young.
+    """
     pod = cache.pods[uid]
     priority = cache.priorities.get(uid, 0)
     return pod.deleting, -priority, _start_time(pod), pod.namespace, pod.name
 
 
 def _freed_chips(cache: Cache, uid: str) -> int:
-    """Return the mask of chips that a pod would free, without nominated ones."""
+    """Return the mask of chips that would become free if a pod were evicted.
+
+    Chips that are nominated for a pod or job do not count.
+    """
     pod = cache.pods[uid]
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
     if resource_state is None or uid not in resource_state.tenants:
@@ -368,7 +413,14 @@ def _freed_chips(cache: Cache, uid: str) -> int:
 def _fit_requests(
     cache: Cache, pod: NpuPod, node: str, gone_uids: Iterable[str]
 ) -> bool:
-    """Return whether CPU, memory and pod slots suffice without these pods."""
+    """Return whether a node has CPU, memory and a pod slot for `pod` after evictions.
+
+    Args:
+        cache: The requested resources are changed during the call and restored.
+        pod: The pod to place.
+        node: The node to place it on.
+        gone_uids: UIDs of the pods that count as evicted.
+    """
     with _overlay_requests_without(cache, gone_uids):
         remaining = capacity.free_on(cache, node).minus(
             cache.requested_resources.ask(pod.uid)
@@ -378,7 +430,10 @@ def _fit_requests(
 
 @contextmanager
 def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]:
-    """Show the nodes without these pods in index and requests, for the context."""
+    """Change index and requested resources as if these pods were evicted.
+
+    Both are restored when the `with` block ends.
+    """
     freed: dict[tuple[str, str], int] = {}
     for uid in gone_uids:
         pod = cache.pods[uid]

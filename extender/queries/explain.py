@@ -1,4 +1,4 @@
-"""Explanation of one pod: why it is on its node, or why no node takes it."""
+"""Explanation of one pod: why it is on its node, or why each node refuses it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,13 @@ from service import clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Explanation of a pod, as a JSON object and as lines for a terminal."""
+    """Explanation of one pod, as a JSON object and as lines for a terminal."""
 
     json: dict[str, Any]
 
     @property
     def text(self) -> str:
-        """Explanation as lines of text, for people."""
+        """The explanation as lines of text, for people."""
         answer = self.json
         lines = [f"{answer['pod']}: {answer['state']}"]
         keys = (
@@ -45,14 +45,14 @@ class Explanation:
 def explain(
     cache: Cache, notes: LastDecisions, pod: NpuPod | None, *, name: str, now_s: float
 ) -> Explanation:
-    """Return the explanation of a pod: state, job, node, chips, reason.
+    """Return the explanation of a pod: state, job, node, chips, last decision.
 
     Args:
-        cache: the current cluster; only read.
-        notes: last decision by pod.
-        pod: None: no pod with NPUs has this name.
-        name: "namespace/name" of the request.
-        now_s: seconds since the epoch.
+        cache: The current cluster. Read only.
+        notes: Last decisions by UID of the pod.
+        pod: The pod; None if no pod that asks for NPUs has this name.
+        name: "namespace/name" from the request.
+        now_s: Seconds since the epoch.
     """
     if pod is None:
         state = "unknown: no such pod, or it asks for no NPU"
@@ -72,7 +72,10 @@ def explain(
 
 
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:
-    """Return the last decision, but no refusal of a pod that has been bound since."""
+    """Return the JSON fields of the last decision for a pod; {} if there is none.
+
+    A refusal by all nodes is left out if the pod has been bound since.
+    """
     if note is None or (note.counts and pod.node):
         return {}
     answer: dict[str, Any] = {"reason": note.text, "at": clock.rfc3339(note.at_s)}
@@ -82,7 +85,10 @@ def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str,
 
 
 def _describe_job(cache: Cache, pod: NpuPod) -> dict[str, Any]:
-    """Return the state of the pod's job, and the nodes of its plan."""
+    """Return the JSON fields of a pod's job: name, state and planned nodes.
+
+    Return {} if the pod belongs to no job of several pods.
+    """
     gang = cache.gangs.gang_of(pod.uid)
     if gang is None:
         return {}

@@ -1,4 +1,7 @@
-"""Description of the read endpoints as OpenAPI 3.1; `docs/openapi.json` is a copy."""
+"""OpenAPI 3.1 description of the read endpoints.
+
+`docs/openapi.json` is a copy of it.
+"""
 
 from typing import Any
 

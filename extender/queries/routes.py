@@ -1,7 +1,7 @@
 """Routes of the read endpoints: explain, plan, snapshot, OpenAPI.
 
-For plan and snapshot the event loop only copies the cluster. The answer is computed in
-a thread, one at a time, so that no pod waits for a long answer.
+For plan and snapshot the event loop only copies the cluster. A thread computes the
+answer, one at a time, so that no pod waits for a long answer.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _NO, _YES = "false", "true"
 
 
 class QueryRoutes:
-    """Handlers of the read endpoints over one cache."""
+    """HTTP handlers of the read endpoints, which answer from one cache."""
 
     def __init__(
         self,
@@ -42,15 +42,16 @@ class QueryRoutes:
         clock: Clock,
         waiting_most: int = _WAITING_MOST,
     ) -> None:
-        """Use the parts of the extender; all are only read.
+        """Use these parts of the extender, which are only read.
 
         Args:
-            cache: the cluster.
-            networks: leaf switches, SuperPoDs and the rules for jobs.
-            why_not_ready: called before plan and snapshot; a reason gives status 503.
-            notes: last decision by pod.
-            clock: for the explanation of pending pods.
-            waiting_most: questions that may be open at the same time.
+            cache: The current cluster.
+            networks: Leaf switches, SuperPoDs and rules for the placement of jobs.
+            why_not_ready: Called before plan and snapshot. A reason gives status 503.
+            notes: Last decisions by UID of the pod.
+            clock: Gives the time at which a pending pod is explained.
+            waiting_most: Most requests for plan and snapshot that may be open at
+                the same time.
         """
         self._waiting_most = waiting_most
         self._cache = cache
@@ -62,7 +63,7 @@ class QueryRoutes:
         self._open_count = 0
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes under `/v1`."""
+        """Return the routes of the read endpoints, all under `/v1`."""
         return [
             web.post("/v1/plan", self._plan),
             web.get("/v1/snapshot", self._snapshot),
@@ -113,7 +114,8 @@ class QueryRoutes:
     async def _respond(self, work: Callable[[Snapshot], bytes]) -> web.Response:
         """Copy the cluster, run `work` on the copy in a thread, return the response.
 
-        Questions are worked on one at a time.
+        Requests are computed one at a time. If the extender is not ready, the response
+        has status 503. If `waiting_most` requests are open already, it has status 429.
         """
         reason = self._why_not_ready()
         if reason is not None:

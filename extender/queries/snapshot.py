@@ -1,8 +1,8 @@
 """Snapshot of the cache as a document of `scheduler_core`, for what-if and for replay.
 
-A pod in it has only what decisions on chips need: no labels, annotations or
-environment. Names of pods can be replaced by numbers. The same state always gives the
-same bytes.
+A pod in the snapshot has only the fields that decisions on chips need: no labels,
+annotations or environment. Names of pods can be replaced by numbers. The same state of
+the cache always gives the same bytes.
 """
 
 from collections import Counter
@@ -24,7 +24,10 @@ from scheduler_core.topology.leaves import Leaf, Network, Server
 
 
 def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
-    """Return everything that decisions depend on, as a snapshot in a fixed order."""
+    """Return nodes, pods, jobs, leaf switches and rules in the cache as a snapshot.
+
+    Nodes, pods and jobs have a fixed order.
+    """
     titles = _titles(cache)
     nodes = tuple(_nodes(cache))
     pods = sorted(_pods(cache, titles), key=lambda pod: pod.name)
@@ -47,7 +50,10 @@ def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
 
 
 def without_names(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with numbers instead of the names of pods and jobs."""
+    """Return the snapshot with numbers in place of the names of pods and jobs.
+
+    The first pod becomes "pod-0", the first job "job-0".
+    """
     jobs = {job.name: f"job-{number}" for number, job in enumerate(snapshot.jobs)}
     return replace(
         snapshot,
@@ -60,7 +66,12 @@ def without_names(snapshot: Snapshot) -> Snapshot:
 
 
 def without_nodes(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
-    """Return the snapshot without the drained nodes and the pods on them."""
+    """Return the snapshot without the drained nodes and the pods on them.
+
+    Args:
+        snapshot: Not changed.
+        drained: Names of nodes.
+    """
     switches = snapshot.switches
     pods = tuple(pod for pod in snapshot.pods if pod.node not in drained)
     nodes = tuple(node for node in snapshot.nodes if node.name not in drained)
@@ -96,7 +107,10 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return the mask of held chips and of chips of pods just deleted."""
+    """Return the mask of the chips of one resource on a node that Allocate gave out.
+
+    Chips of a deleted pod count too, until a report can have shown them released.
+    """
     held = resource_state.report.held if resource_state.report else 0
     for chips_left, _ in resource_state.unshown.values():
         held |= chips_left
@@ -104,7 +118,10 @@ def _held(resource_state: ResourceState) -> int:
 
 
 def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
-    """Yield UID, resource of a node and chip mask of each placed or reserved pod."""
+    """Yield each pod with chips or a reservation: UID, its ResourceState, chip mask.
+
+    The ResourceState is that of the node and resource of the chips.
+    """
     for name in cache.cluster.names:
         for resource_state in cache.ensure_node(name).resources:
             for uid, tenant in resource_state.tenants.items():
@@ -114,10 +131,11 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
 
 def _resource(resource_state: ResourceState) -> str:
-    """Return the resource of a pod's chips if its node has several; else "".
+    """Return the resource of a pod's chips if the pod's node has several resources.
 
-    A node may have lost that resource. Then the pod has no chips in the snapshot, and
-    the first known resource stands in.
+    Return "" if the node has one resource or none. If the node no longer has the pod's
+    resource, return the node's first known resource. The pod then has no chips in the
+    snapshot.
     """
     known_resources = [
         line for line in resource_state.node_info.resources if line.product is not None
@@ -156,7 +174,10 @@ def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
 
 
 def _titles(cache: Cache) -> dict[str, str]:
-    """Return {job: "namespace/name"}, with the kind too if two kinds share a name."""
+    """Return {job: "namespace/name"} of all jobs in the cache.
+
+    If jobs of two kinds share a name, the value is "kind/namespace/name".
+    """
     short = {job: job.partition("/")[2] for job in cache.gangs.jobs}
     name_counts = Counter(short.values())
     return {job: name if name_counts[name] == 1 else job for job, name in short.items()}
@@ -175,7 +196,11 @@ def _switches(
 
 
 def _leaf(leaf: Leaf, names: Container[str]) -> Leaf:
-    """Return a leaf for a document; nodes that are not in the snapshot have no name."""
+    """Return a leaf switch for a snapshot, without its address.
+
+    Servers that are not in `names`, the nodes of the snapshot, keep their position and
+    lose their name.
+    """
     return replace(
         leaf,
         address="",

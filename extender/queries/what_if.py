@@ -1,8 +1,8 @@
 """What-if: the places of a job on the current cluster, or with nodes drained or added.
 
-It decides on a snapshot and changes nothing. The answer equals that of
-`python -m scheduler_core place` on the same snapshot. Pure, so that it can run in a
-thread beside real decisions.
+The answer is computed from a snapshot, and nothing changes in the cluster. It equals
+the answer of `python -m scheduler_core place` for the same snapshot. Pure, so that a
+thread can compute it beside real decisions.
 """
 
 import json
@@ -33,12 +33,15 @@ LARGEST_BYTES = 1 << 20
 
 
 class QuestionError(ValueError):
-    """A question that is malformed or does not match the cluster; the text says why."""
+    """Error of a what-if request that is malformed or does not match the cluster.
+
+    The text says why.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A job, and changes of the cluster to assume before it is placed."""
+    """A what-if request: a job, and nodes to remove or add before it is placed."""
 
     job: Job
     #: names of nodes to remove, with the pods on them
@@ -48,12 +51,14 @@ class Question:
 
 
 def parse(body: bytes) -> Question:
-    """Parse a question: {"version": 1, "job": {…}, "drain": ["node-1"], "add": [{…}]}.
+    """Parse the request body {"version".
 
-    The job has the format of a job file, a node that of a snapshot.
+    1, "job": {…}, "drain": ["node-1"], "add": [{…}]}.
+
+    The job has the format of a job file. An added node has the format of a snapshot.
 
     Raises:
-        QuestionError: the body is malformed.
+        QuestionError: The body is malformed.
     """
     try:
         return _parse(body.decode())
@@ -86,17 +91,23 @@ def _parse(text: str) -> Question:
 
 
 def _render_job_file(job: object) -> str:
-    """Return the job of a question as text of a job file, with the version added."""
+    """Return the job of a request as the text of a job file, with the version added."""
     if not isinstance(job, Mapping):
         return json.dumps(job)
     return json.dumps({"version": VERSION, **job})
 
 
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
-    """Return the job's places, or why it has none, what would help, whom to evict.
+    """Return the job's places as JSON; if it has none, advice and pods to evict.
+
+    Advice is given for jobs of up to `ADVISED_MOST` pods.
+
+    Args:
+        question: The job, and nodes to remove from or add to the cluster.
+        now: The current cluster.
 
     Raises:
-        QuestionError: a drained node does not exist, or an added one already does.
+        QuestionError: A node to remove does not exist, or one to add already exists.
     """
     case = Case(snapshot=_apply_changes(question, now), job=question.job)
     outcome = questions.decide(case)
@@ -131,5 +142,5 @@ def _apply_changes(question: Question, now: Snapshot) -> Snapshot:
 
 
 def _quote_names(names: Sequence[str]) -> str:
-    """Return quoted names for an error, at most `_NAMED_MOST`."""
+    """Return up to `_NAMED_MOST` names for an error, quoted and separated by commas."""
     return ", ".join(map(quote_key, names[:_NAMED_MOST]))

@@ -1,8 +1,8 @@
-"""Decisions for one pod: filter nodes, reserve chips, and the claim that bind writes.
+"""Decisions for one pod: filter nodes, choose chips, and render the claim for bind.
 
-Begin with `node_filter` (filter and prioritize), then `reserve` (bind chooses chips)
-and `claim` (annotations). `capacity` checks CPU and memory for jobs; `decisions`
-remembers the last reason for each pod.
+Begin with `node_filter` (filter and prioritize), then `reserve` (chooses chips at bind)
+and `claim` (annotations that bind writes). `capacity` checks CPU and memory for jobs;
+`decisions` keeps the last decision for each pod.
 
 Belongs here: pure functions over the cache for a single pod. Does not belong here: jobs
 of several pods (`planning`), protocols and I/O.

@@ -1,8 +1,8 @@
 """CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
 
-A scheduler's own filters check one pod at a time, so two pods of a job may not fit a
-node together. A node that can run fewer pods than it has chips for counts with as many
-chips as those pods need. Pure: reads the cache and changes nothing.
+The scheduler's filters check one pod at a time, so two pods of a job may not fit a node
+together. A node that can run fewer pods than it has chips for is counted with fewer
+free chips: those that as many pods need. Pure: reads the cache and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,13 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def free_on(cache: Cache, name: str) -> Resources:
-    """Return what a node still offers besides chips, after all reservations."""
+    """Return the CPU, memory and pod slots of a node that no pod uses.
+
+    Pods that have a reservation on the node count like pods bound to it.
+
+    Args:
+        name: Name of a known node.
+    """
     node_info = cache.nodes[name]
     available = node_info.allocatable_resources.minus(
         cache.requested_resources.of(name)
@@ -42,16 +48,19 @@ def limit_by_requests(
     asks: Sequence[Resources],
     size: int,
 ) -> tuple[dict[str, NodeState], list[str]]:
-    """Return the nodes where CPU or memory limits a job, and all usable names.
-
-    A limited node counts with the chips that the pods it can run would get.
+    """Return the nodes where CPU, memory or pod slots limit a job, and all usable ones.
 
     Args:
         cache: Read only.
         row: Product row by which the job is served.
         names: Candidate nodes, all of them known.
-        asks: Requests of each pod besides chips.
-        size: Chips of the largest pod.
+        asks: CPU, memory and pod slots that each pod of the job requests.
+        size: Chips of the job's largest pod.
+
+    Returns:
+        ({limited node: its state}, names of all nodes that can run at least one pod).
+        In the state of a limited node, only chips are free that the pods it can run
+        would get.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -79,7 +88,15 @@ def _fitting(
     least: Resources,
     cached_counts: dict[tuple[Resources, Resources], int],
 ) -> int:
-    """Return how many pods fit; cached for nodes with equal offers and load."""
+    """Return how many pods with the requests `least` a node can still run.
+
+    Args:
+        cache: Read only.
+        name: Name of a known node.
+        least: CPU, memory and pod slots of one pod.
+        cached_counts: {(allocatable, requested): number of pods}, shared by all nodes
+            without reservations. A missing entry is added.
+    """
     node_info, load = cache.nodes[name], cache.requested_resources.of(name)
     for resource_state in node_info.resources:
         if resource_state.reservations:
@@ -93,7 +110,13 @@ def _fitting(
 
 
 def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
-    """Return the mask of chips that pods of these sizes would get."""
+    """Return the mask of the free chips that pods of these sizes would get on a node.
+
+    Args:
+        row: Product row by which the pods are served.
+        state: State of the node.
+        sizes: Number of chips of each pod, in the order in which the pods choose.
+    """
     free, taken = state.free_for(row), 0
     for size in sizes:
         chosen = chips.choose(row, free, size)
@@ -105,12 +128,15 @@ def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
 def select_fitting(
     cache: Cache, node: str, pods: Sequence[tuple[NpuPod, Placement]]
 ) -> list[Placement]:
-    """Return the pods that fit the node together, in the given order.
+    """Return the placements of the pods that fit the node together, in the given order.
+
+    A pod is left out if CPU, memory or pod slots do not suffice after the pods before
+    it, or if Allocate could mix it up with one of them.
 
     Args:
         cache: Read only.
         node: Name of the node.
-        pods: Pods with the chips that they would have there.
+        pods: Each pod with its placement on the node.
     """
     available = free_on(cache, node)
     selected: list[NpuPod] = []

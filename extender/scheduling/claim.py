@@ -1,8 +1,8 @@
-"""Annotations that bind writes on a pod: its chips, and its place for other programs.
+"""Annotations that bind writes on a pod: chips, rank, SuperPoD and configuration.
 
-The agent later overwrites them with what was mounted. For a pod that gets all chips of
-its node the configuration is certain before that, byte for byte as the agent writes
-it. A training operator then need not wait for the agent.
+The agent later overwrites chips and configuration with what it mounted. For a pod that
+gets all chips of its node, the configuration is certain before that. Bind then writes
+it, byte for byte as the agent would. A training operator need not wait for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -16,7 +16,14 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations, besides chips, for a pod that is a job by itself."""
+    """Return the annotations besides chips for a pod that is a job by itself.
+
+    Bind writes them. They are the rank and, for a pod that asks for a SuperPoD block,
+    its SuperPoD.
+
+    Args:
+        resource_state: Chips of the pod's resource on the chosen node.
+    """
     rank = job_rules.choose_rank_annotation(
         0,
         annotation=pod.annotations.get(job_annotations.RANK_INDEX, ""),
@@ -41,7 +48,12 @@ def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
 def on_pod(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return all annotations that bind writes on a pod for its reservation."""
+    """Return all annotations that bind writes on a pod for its reserved chips.
+
+    Args:
+        resource_state: Chips of the pod's resource on the reserved node.
+        reservation: Reservation of the pod.
+    """
     product = resource_state.product
     if product is None:
         raise TypeError(f"{resource_state.node_info.name!r} has chips but no product")
@@ -58,7 +70,10 @@ def on_pod(
 def _of_whole_node(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return the configuration if the pod gets all chips of the node, else nothing."""
+    """Return the configuration annotation if the pod gets all chips of its node.
+
+    Return {} for any other pod, and if the addresses of the node's chips are unknown.
+    """
     if reservation.chips.bit_count() != resource_state.allocatable:
         return {}
     addresses = resource_state.addresses()

@@ -1,7 +1,7 @@
 """The last decision for each pod and its reason, for the explain endpoint.
 
-Nothing depends on these values, and a restart forgets them. What a pod has is on the
-pod itself.
+No decision depends on these values, and a restart forgets them. The chips of a pod are
+in the annotations of the pod.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastDecision:
-    """The last decision for a pod."""
+    """The last decision for one pod: its time, its text, and the refusals of nodes."""
 
     #: seconds since the epoch
     at_s: float
@@ -25,7 +25,7 @@ class LastDecision:
 
 
 class LastDecisions:
-    """The last decision for each pod, by UID; at most `REMEMBERED`."""
+    """The last decision for each pod, by UID, for at most `REMEMBERED` pods."""
 
     def __init__(self) -> None:
         self._decisions: dict[str, LastDecision] = {}
@@ -35,14 +35,25 @@ class LastDecisions:
         return self._decisions.get(uid)
 
     def put(self, uid: str, note: LastDecision) -> None:
-        """Replace the last decision for a pod."""
+        """Store the last decision for a pod.
+
+        If this makes more than `REMEMBERED` pods, the oldest decision is removed.
+        """
         self._decisions.pop(uid, None)  # moves the key to the end of the dict
         self._decisions[uid] = note
         if len(self._decisions) > REMEMBERED:
             del self._decisions[next(iter(self._decisions))]
 
     def record_filter(self, uid: str, result: FilterResult, wall_s: float) -> None:
-        """Remember what filter answered if no node fits."""
+        """Store the refusals of a filter call as the pod's last decision.
+
+        Nothing is stored if a node fits.
+
+        Args:
+            uid: UID of the pod.
+            result: Result of the filter call.
+            wall_s: Time of the call, in seconds since the epoch.
+        """
         if result.fitting:
             return
         counts = result.counts

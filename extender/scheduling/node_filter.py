@@ -1,8 +1,9 @@
 """Filter and score nodes for one pod.
 
-The core's index knows what nodes can do. This module adds what only the extender knows:
-pods that fit nowhere, owners in back-off, binds without an outcome, and unlike pods
-that wait on a node. Pure: reads the cache and changes nothing.
+The index of `scheduler_core` knows which nodes have suitable chips. This module adds
+the refusals that only the extender can give. They are for pods that no node can serve,
+controllers in back-off, binds without a known outcome, and nodes where Allocate could
+mix up two pods. Pure: reads the cache and changes nothing.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class ExtenderReason(StrEnum):
-    """Reasons of the extender, in addition to the core's; values of a metric label."""
+    """Reasons of refusals that only the extender gives; values of a metric label."""
 
     POD = "pod"
     BACK_OFF = "storm"
@@ -31,17 +32,17 @@ class ExtenderReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a pod cannot go to a node: a reason for programs, a text for people."""
+    """Why a pod cannot go to a node: a reason for programs and a text for people."""
 
     reason: Reason | ExtenderReason
     text: str
 
     @property
     def is_resolvable(self) -> bool:
-        """Whether evicting other pods, by count, could help.
+        """Whether the pod might fit, by chip count, if other pods were evicted.
 
-        Only then may the scheduler search for victims: its dry run counts chips and
-        does not know rings.
+        Only for such a refusal may the scheduler search for pods to evict: its dry run
+        counts chips and does not know rings.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
 
@@ -77,7 +78,7 @@ ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterResult:
-    """Nodes of one filter call: those that fit best, and all others with a refusal."""
+    """Result of one filter call: nodes that fit best, and all others with a refusal."""
 
     #: names of the best class, in the order of the request
     fitting: Sequence[str]
@@ -86,7 +87,7 @@ class FilterResult:
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
-        """Return (text, number of nodes) of all refusals, the most frequent first."""
+        """Return (refusal text, number of nodes with it), the most frequent first."""
         counts_by_text: Counter[str] = Counter()
         for refusal, names in self.refused:
             counts_by_text[refusal.text] += len(names)
@@ -95,9 +96,10 @@ class FilterResult:
         )
 
     def texts(self, *, is_resolvable: bool) -> dict[str, str]:
-        """Return {node.
+        """Return {node: refusal text} of the nodes with one kind of refusal.
 
-        Refusal text} of refusals that eviction can resolve, or of the others.
+        Args:
+            is_resolvable: True: refusals that eviction can resolve. False: all others.
         """
         texts_by_node: dict[str, str] = {}
         for refusal, names in self.refused:
@@ -109,19 +111,20 @@ class FilterResult:
 def filter_nodes(
     cache: Cache, pod: NpuPod, names: Sequence[str], now_s: float
 ) -> FilterResult:
-    """Split nodes into the best ones for a pod and the refused ones with reasons.
+    """Split nodes into those that fit a pod best and those refused with a reason.
 
-    Nodes with an unlike unconfirmed claim of the same count are avoided. If there is no
-    other node, the pod waits until that claim was served. Reserves nothing.
+    A pod with a reservation fits its reserved node only. A node is refused while
+    Allocate could mix up the pod with an unconfirmed claim there. If no other node
+    fits, the pod waits until that claim is confirmed. Nothing is reserved here.
 
     Args:
         cache: Read only.
-        pod: Asks for NPUs.
+        pod: A pod that asks for NPUs.
         names: Candidate nodes. Unknown names are refused.
         now_s: Seconds since the epoch.
 
     Cost:
-        O(names), and one step for each node that waits for an Allocate.
+        O(names), and one step for each node that has unconfirmed claims.
     """
     refusal = pod_refusal(cache, pod, now_s)
     if refusal is not None:
@@ -152,19 +155,22 @@ def filter_nodes(
 
 
 def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
-    """Return why a pod with a reservation is refused on all other nodes."""
+    """Return why a pod is refused on all nodes except the node of its reservation."""
     if not reservation.planned:
         return OPEN_BIND
     return FREED if cache.gangs.gang_of(reservation.uid) is None else ELSEWHERE
 
 
 def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
-    """Return the result after refusing what preemption still frees for the pod.
+    """Refuse with `LEAVING` the nodes where preemption still frees chips for a pod.
+
+    Return `result` with these refusals instead of its former ones. A result with a
+    fitting node is returned unchanged.
 
     Args:
         cache: Read only.
         owner: UID of the pod, or its job.
-        result: The result without regard to preemption.
+        result: Result of the pod's filter call without regard to preemption.
     """
     nomination = cache.nominations.get(owner)
     if nomination is None or result.fitting:
@@ -183,11 +189,11 @@ def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterRe
 def score_nodes(
     cache: Cache, pod: NpuPod, names: Sequence[str], most: int
 ) -> dict[str, int]:
-    """Score nodes: `most` for the best class, one less for each class after it.
+    """Return a score for each node: `most` for the best, 1 less for each worse class.
 
     Args:
         cache: Read only.
-        pod: Asks for NPUs.
+        pod: A pod that asks for NPUs.
         names: Candidate nodes.
         most: The highest score. 0 is the lowest, also for nodes that do not fit.
 
@@ -210,9 +216,10 @@ def score_nodes(
 def refuse_unplanned(
     cache: Cache, pod: NpuPod, names: Sequence[str], why: str
 ) -> FilterResult:
-    """Refuse all nodes for a pod whose job has no plan.
+    """Return a filter result that refuses all nodes for a pod whose job has no plan.
 
-    Refusals of single nodes come first, then the reason that holds up the job.
+    A node that cannot serve the pod alone is refused with the reason of the index. All
+    other nodes are refused with the reason that holds up the job.
 
     Args:
         cache: Read only.
@@ -232,12 +239,19 @@ def refuse_unplanned(
 
 
 def refuse_all(refusal: Refusal, names: Sequence[str]) -> FilterResult:
-    """Return a result that refuses all nodes for the same reason."""
+    """Return a filter result that refuses all nodes `names` with one refusal."""
     return FilterResult(fitting=(), refused=((refusal, names),) if names else ())
 
 
 def accept_only(node: str, names: Sequence[str]) -> FilterResult:
-    """Return a result that accepts the planned node alone, if it is a candidate."""
+    """Return a filter result that accepts the planned node only, if `names` contain it.
+
+    All nodes of `names` except the planned one are refused with `ELSEWHERE`.
+
+    Args:
+        node: The node where the plan of the job has the pod.
+        names: Candidate nodes.
+    """
     if node not in names:
         return refuse_all(ELSEWHERE, names)
     other_names = [name for name in names if name != node]
@@ -246,7 +260,7 @@ def accept_only(node: str, names: Sequence[str]) -> FilterResult:
 
 
 def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
-    """Return why the pod fits no node now; None if that depends on nodes."""
+    """Return why a pod can go to no node now; None if that depends on the node."""
     if pod.problem:
         return Refusal(reason=ExtenderReason.POD, text=pod.problem)
     if pod.deleting or pod.terminal:
@@ -263,14 +277,18 @@ def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
 
 
 def refusal_of(refusal: reasons.Refusal) -> Refusal:
-    """Convert a refusal of the core into one of the extender."""
+    """Convert a refusal of `scheduler_core` into a refusal of the extender."""
     return Refusal(reason=refusal.reason, text=refusal.text)
 
 
 def group_refusals(
     refused: Mapping[str, reasons.Refusal],
 ) -> list[tuple[Refusal, list[str]]]:
-    """Return each distinct refusal with its nodes."""
+    """Return each distinct refusal in `refused` with the names of its nodes.
+
+    Args:
+        refused: {node: refusal}. Equal refusals must be the same object.
+    """
     # nodes that are equal share one object, so its identity is enough
     groups: defaultdict[int, list[str]] = defaultdict(list)
     for name, refusal in refused.items():

@@ -1,7 +1,8 @@
 """Choose the chips that a pod gets on the node that the scheduler picked.
 
-Filter worked on an older state; the choice is made on the state at bind. Pure: the
-chips are reserved when `kube_scheduler.binder` puts the reservation into the cache.
+Filter worked on an older state of the cache; the chips are chosen from the state at
+bind. Pure: the chips are reserved when `kube_scheduler.binder` puts the reservation
+into the cache.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from scheduler_core.wire.pods import NpuPod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A reservation for a pod, and the annotations that bind writes for it."""
+    """The reservation for a pod, and the annotations that bind writes on the pod."""
 
     reservation: Reservation
     annotations: Mapping[str, str]
@@ -29,7 +30,7 @@ class Choice:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence for people: which chips of which node, and why."""
+        """Return a sentence: which chips of which node the pod gets, and why."""
         ids = chips.ids_of(self.reservation.chips)
         named = "chip" if len(ids) == 1 else "chips"
         listed = ",".join(map(str, ids))
@@ -39,16 +40,17 @@ class Choice:
 def choose_chips(
     cache: Cache, pod: NpuPod, node: str, *, now_s: float, now_ns: int
 ) -> Choice | Refusal:
-    """Choose chips for `pod` on `node`, or return why it cannot have any.
+    """Choose chips of `node` for `pod`, or return why the pod can have none there.
+
+    A pod with a reservation gets the reserved chips, and only on the reserved node.
 
     Args:
         cache: Read only.
-        pod: Asks for NPUs and is not bound.
+        pod: A pod that asks for NPUs and is not bound.
         node: The node that the scheduler picked.
         now_s: Seconds since the epoch.
-        now_ns: The same in nanoseconds. The predicate-time is this, or later if the
-            node
-            has a later one.
+        now_ns: The same in nanoseconds. The predicate-time of the choice is `now_ns`,
+            or later if the node already has a claim with a later one.
     """
     refused = node_filter.pod_refusal(cache, pod, now_s)
     if refused is not None:
@@ -65,14 +67,15 @@ def choose_chips(
 def why_not_reserved(
     cache: Cache, pod: NpuPod, node: str, *, now_s: float
 ) -> Refusal | None:
-    """Return why a pod cannot get the chips reserved for it; None if it gets them.
+    """Return why a pod cannot get the chips reserved for it on `node`; None if it can.
 
-    For thousands of pods this is much cheaper than `choose_chips`, which also computes
-    the annotations.
+    A pod without a reservation is checked for free chips instead. For thousands of pods
+    with a reservation this is much cheaper than `choose_chips`, which also computes the
+    annotations.
 
     Args:
         cache: Read only.
-        pod: Asks for NPUs and is not bound.
+        pod: A pod that asks for NPUs and is not bound.
         node: The node that the scheduler picked.
         now_s: Seconds since the epoch.
     """
@@ -87,7 +90,12 @@ def why_not_reserved(
 
 
 def _choose_free(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | Refusal:
-    """Choose free chips for a pod without a reservation."""
+    """Choose free chips of `node` for a pod without a reservation, or return a refusal.
+
+    Args:
+        cache: Read only.
+        now_ns: Earliest predicate-time of the reservation, in nanoseconds.
+    """
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, (node,), avoid=cache.conflicts(pod)
     )
@@ -113,7 +121,7 @@ def _choose_free(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | 
 def _reservation_refusal(
     cache: Cache, reservation: Reservation, node: str
 ) -> Refusal | None:
-    """Return why a pod's reserved chips cannot be given on that node now, if so."""
+    """Return why `node` cannot give the pod its reserved chips now; None if it can."""
     if node != reservation.node:
         return node_filter.elsewhere_refusal(cache, reservation)
     state = cache.cluster.nodes(reservation.shape.resource).get(reservation.node)
@@ -127,10 +135,11 @@ def _reservation_refusal(
 def _choose_reserved(
     cache: Cache, pod: NpuPod, reservation: Reservation, now_ns: int
 ) -> Choice:
-    """Return the choice that is reserved for a pod.
+    """Return the choice of the chips that are already reserved for a pod.
 
-    The plan of its job reserved it, or an earlier bind. Whether that bind happened is
-    unknown, so only the very same binding may be sent again.
+    A planned reservation gets a new predicate-time. Any other one is from an earlier
+    bind with an unknown outcome. The same chips and predicate-time are sent again,
+    because the earlier bind may have succeeded.
     """
     if not reservation.planned:
         return _choice(cache, pod, reservation, "the earlier bind, tried again")

@@ -1,6 +1,6 @@
-"""Shadow mode: compares the cluster's scheduler with what the extender would decide.
+"""Shadow mode: compares another scheduler's decisions with those of the extender.
 
-Answers: of another scheduler's decisions, which would we have made, too?
+Answers: which decisions of another scheduler would the extender have made too?
 Belongs here: the comparison of one decision (`compare`, pure but for its counts), and
 its metrics, log and endpoint (`reporter`).
 Does not belong here: the decisions themselves (`scheduling`, `planning`), any write to

@@ -1,9 +1,10 @@
-"""Comparison of another scheduler's decisions with what the extender would decide.
+"""Comparison of another scheduler's decisions with those of the extender.
 
-It is for operators who consider a change of scheduler. Beside another scheduler (an
-Ascend Volcano plugin, say), the extender only observes. Each pod that gets a node is
-judged by rule, on the cluster just before. A job of several pods is judged once all
-have nodes: had it fit for us, and on fewer nodes or leaf switches?
+It is for operators who consider a change of scheduler. Beside another scheduler, such
+as an Ascend plugin of Volcano, the extender only observes. Each pod that gets a node is
+compared by rules, with the cluster as it was just before. A job of several pods is
+compared when all its pods have nodes. The comparison asks whether the extender would
+have placed the job at all, and on fewer nodes or leaf switches.
 
 A difference may be due to facts that only the other scheduler knows: taints, selectors,
 volumes, queues. CPU, memory and number of pods are taken into account.
@@ -34,7 +35,10 @@ REMEMBERED = 500
 
 
 class Rule(StrEnum):
-    """Outcome of a comparison; the values are labels in metrics."""
+    """Outcome of the comparison for one pod or job.
+
+    Metrics have the values as labels.
+    """
 
     AGREES = "agrees"
     JOB_AGREES = "job-agrees"
@@ -56,7 +60,7 @@ _ALIKE = frozenset({Rule.AGREES, Rule.JOB_AGREES, Rule.UNKNOWN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Outcome of the comparison for one pod or job."""
+    """Result of the comparison for one pod or job, with its outcome and its time."""
 
     #: "namespace/name" of the pod or the job
     of: str
@@ -68,13 +72,13 @@ class Finding:
 
     @property
     def is_different(self) -> bool:
-        """Whether we would have decided otherwise."""
+        """Whether the extender would have decided unlike the other scheduler."""
         return self.rule not in _ALIKE
 
 
 @dataclass(slots=True, kw_only=True)
 class _Watched:
-    """A job whose first pods have nodes, from the other scheduler."""
+    """A job of which the other scheduler has bound some pods, but not all."""
 
     #: UIDs of its pods without a node
     waiting_uids: set[str]
@@ -85,9 +89,10 @@ class _Watched:
 
 
 class Shadow:
-    """Owner of the counts by rule since the start, and of the last differences.
+    """Comparison of each pod that another scheduler binds with the extender's choice.
 
-    No decision depends on them, and a restart clears them.
+    Owner of the counts by outcome since the start, and of the last differences. No
+    decision depends on them, and a restart clears them.
     """
 
     def __init__(
@@ -101,10 +106,10 @@ class Shadow:
         """Start without findings.
 
         Args:
-            cache: The cluster; only read.
+            cache: The current cluster. Read only.
             wall_s: Returns seconds since the epoch.
-            world: Returns the network and rules for a job.
-            on_finding: Called with each finding.
+            topology: Returns the network and the rules for a job.
+            on_finding: Called with each finding, also those that are no difference.
         """
         self._cache = cache
         self._wall_s = wall_s
@@ -115,7 +120,10 @@ class Shadow:
         self._jobs: dict[str, _Watched] = {}
 
     def compare_bound(self, change: PodUpdated) -> None:
-        """Compare the node of a newly bound pod; call it before the cache's update."""
+        """If `change` binds a pod, compare the pod's node and chips with our choice.
+
+        Call this before the cache applies the change.
+        """
         pod = change.pod
         cached = self._cache.pods.get(pod.uid)
         if cached is None or cached.node or not pod.node or pod.terminal:
@@ -126,7 +134,7 @@ class Shadow:
             self._compare_job(gang, pod)
 
     def report(self) -> dict[str, Any]:
-        """Return counts and the last differences as a JSON object."""
+        """Return the counts by outcome and the last differences as a JSON object."""
         return {
             "decisions": sum(self.counts.values()),
             "different": sum(
@@ -145,7 +153,7 @@ class Shadow:
         }
 
     def text(self) -> str:
-        """Return the report as text, for people."""
+        """Return the counts and the last differences as lines of text, for people."""
         report = self.report()
         lines = [f"{report['different']} of {report['decisions']} decided otherwise"]
         lines += [f"  {number:6} {rule}" for rule, number in report["by_rule"].items()]
@@ -163,7 +171,10 @@ class Shadow:
         self._on_finding(finding)
 
     def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
-        """Plan a job before its first pod has a node; compare when all have."""
+        """Record that a job's pod is bound; compare the job once all its pods are.
+
+        At the first bound pod, the extender plans the job, without reserving chips.
+        """
         watched = self._jobs.get(gang.job)
         if watched is None:
             uids = set(gang.unbound)
@@ -185,11 +196,14 @@ class Shadow:
 
 
 def compare(cache: Cache, pod: NpuPod) -> tuple[Rule, str]:
-    """Compare the node and chips of a pod with our choice; return outcome and text.
+    """Compare the node and chips of a bound pod with the extender's choice.
 
     Args:
         cache: The cluster before the pod was bound.
         pod: The bound pod, with its node and its annotations.
+
+    Returns:
+        The outcome, and a text that names the chips and explains a difference.
     """
     state = cache.cluster.nodes(pod.shape.resource).get(pod.node)
     row = state.row_for(pod.shape.resource) if state is not None else None
@@ -224,7 +238,10 @@ def _compare(
 
 
 def _compare_chips(state: NodeState, count: int, theirs: int) -> tuple[Rule, str]:
-    """Compare chips on the same node; those that leave as much free count as equal."""
+    """Compare a pod's chips with those that the extender would choose on the same node.
+
+    Two choices are equal if they leave free chips of the same shape.
+    """
     ours = chips.choose(state.product, state.free, count)
     if _shape_left(state, ours) != _shape_left(state, theirs):
         return Rule.CHIPS_WORSE, f"we would have given {_join_ids(ours)}"
@@ -234,12 +251,15 @@ def _compare_chips(state: NodeState, count: int, theirs: int) -> tuple[Rule, str
 def compare_job(
     topology: TopologySnapshot, theirs: Collection[str], ours: frozenset[str] | str
 ) -> tuple[Rule, str]:
-    """Compare the nodes of a job with our plan; return outcome and text.
+    """Compare the nodes of a job with those of the extender's plan for it.
 
     Args:
-        world: The network, whose leaf switches are counted.
-        theirs: Nodes of the job's pods.
-        ours: Nodes of our plan, or why the job did not fit.
+        topology: The network. Leaf switches over the nodes are counted in it.
+        theirs: Names of the nodes of the job's pods.
+        ours: Names of the plan's nodes, or the reason why the job did not fit.
+
+    Returns:
+        The outcome, and a text that explains it.
     """
     if isinstance(ours, str):
         return Rule.JOB_NO_ROOM, ours
@@ -263,7 +283,10 @@ def _count_leaves(topology: TopologySnapshot, nodes: Collection[str]) -> int:
 
 
 def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
-    """Return nodes with enough free CPU and memory, and below their number of pods."""
+    """Return the names of the nodes with enough free CPU and memory for the pod.
+
+    Nodes that already have their maximum number of pods are left out.
+    """
     ask = cache.requested_resources.ask(pod.uid)
     return [
         name
@@ -273,7 +296,7 @@ def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
 
 
 def _shape_left(state: NodeState, taken: int) -> tuple[int, ...] | int:
-    """Return the shape of the chips that stay free once a mask is taken."""
+    """Return the `chips.shape` of a node's free chips without the chips in `taken`."""
     return chips.shape(state.product, state.free & ~taken)
 
 

@@ -1,4 +1,4 @@
-"""Report of the shadow's findings: metrics, log, and the endpoint `/v1/shadow`."""
+"""Counts, logs and serves the findings of shadow mode, at `/v1/shadow`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _READ_PREFIX = "/v1/"
 
 
 class ShadowReporter:
-    """A shadow whose findings are counted, logged and served."""
+    """A `Shadow`, with metrics, log and HTTP endpoint for its findings."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class ShadowReporter:
         """Start without findings.
 
         Args:
-            cache: The cluster; only read.
-            metrics: Counts findings.
-            wall: For the time of a finding.
-            world: Returns the network and rules for a job.
+            cache: The current cluster. Read only.
+            metrics: Counts findings by outcome.
+            wall: Gives the time of a finding.
+            topology: Returns the network and the rules for a job.
         """
         self._metrics = metrics
         self._shadow = Shadow(
@@ -44,12 +44,15 @@ class ShadowReporter:
         )
 
     def compare_bound(self, change: Change) -> None:
-        """Compare a newly bound pod; call it before the cache applies the event."""
+        """If `change` binds a pod, compare the pod's node and chips with our choice.
+
+        Call this before the cache applies the change.
+        """
         if isinstance(change, PodUpdated):
             self._shadow.compare_bound(change)
 
     def routes(self, routes: Sequence[web.RouteDef]) -> list[web.RouteDef]:
-        """Return those of `routes` that only read, and the one of the report."""
+        """Return those of `routes` under `/v1/`, and the route `/v1/shadow`."""
         read_routes = [route for route in routes if route.path.startswith(_READ_PREFIX)]
         return [*read_routes, web.get("/v1/shadow", self._report)]
 

@@ -1,8 +1,8 @@
-"""Claims on pods that Volcano has allocated and not bound: written and removed.
+"""Writes and removes the claims of pods that Volcano has allocated and not yet bound.
 
 Volcano binds right after it has allocated the last pod of a job. So the claim must be
-on the pod before allocateFunc is answered. The claim must go if Volcano deallocates the
-pod: an agent would take it for the scheduler's decision.
+on the pod before allocateFunc is answered. If Volcano deallocates the pod, its claim
+must be removed. Otherwise an agent would take the claim for the scheduler's decision.
 """
 
 import asyncio
@@ -18,15 +18,20 @@ log = logging.getLogger(__name__)
 
 
 class MarkApi(Protocol):
-    """Calls of the claim writer to the API server."""
+    """Request of `ClaimWriter` to the API server, as an interface."""
 
     async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of the pod with that UID; None removes one."""
+        """Patch annotations of a pod if its UID is still `pod.uid`.
+
+        Args:
+            pod: The pod to patch.
+            annotations: {key: value}. A value of None removes the annotation.
+        """
 
 
 @dataclass(slots=True)
 class _Mark:
-    """Annotations that may be on one pod."""
+    """Annotations that a claim may have left on one pod, and whether to keep them."""
 
     pod: NpuPod
     #: annotation keys written here, or whose write failed
@@ -38,7 +43,7 @@ class _Mark:
 
 
 class ClaimWriter:
-    """Writes and removes claims.
+    """Writes claims on pods and removes them.
 
     Protects: one write at a time for a pod; no claim is left on a deallocated pod.
     """
@@ -50,18 +55,22 @@ class ClaimWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether the pod may have annotations written here."""
+        """Return whether the pod with this UID may have a claim of this writer."""
         return uid in self._marks
 
     def record_existing(self, pod: NpuPod, keys: set[str]) -> None:
-        """Record annotations that an earlier process wrote on a pod."""
+        """Record that an earlier process wrote annotations with these keys on a pod."""
         self._marks[pod.uid] = _Mark(pod, keys)
 
     async def put(self, pod: NpuPod, annotations: Mapping[str, str]) -> None:
-        """Write a claim; remove keys that only an earlier claim had.
+        """Write a claim onto a pod; remove keys that only the pod's earlier claim had.
+
+        Args:
+            pod: The pod to annotate.
+            annotations: {key: value} of the claim.
 
         Raises:
-            KubeError: The claim may be written or not: call `remove`.
+            KubeError: The claim may be written or not, so call `remove`.
         """
         mark = self._marks.setdefault(pod.uid, _Mark(pod))
         mark.is_wanted = True
@@ -72,10 +81,13 @@ class ClaimWriter:
             mark.keys = set(annotations)
 
     async def remove(self, uid: str) -> None:
-        """Remove a claim, if there is one and `put` does not write it again meanwhile.
+        """Remove the claim from the pod with this UID.
+
+        Nothing is removed if this writer has no claim on the pod. The same holds if
+        `put` is called for the pod before the removal is sent.
 
         Raises:
-            KubeError: The claim may still be there; `retry` tries again.
+            KubeError: The claim may still be on the pod; `retry` tries again.
         """
         mark = self._marks.get(uid)
         if mark is None:
@@ -93,23 +105,26 @@ class ClaimWriter:
                 self.forget(uid)
 
     def remove_later(self, uid: str) -> None:
-        """Remove a claim in a task of its own."""
+        """Start a background task that removes the claim from the pod with this UID.
+
+        A failure is logged, and `retry` tries again.
+        """
         task = asyncio.get_running_loop().create_task(self._remove_logged(uid))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is bound or gone; its annotations stay."""
+        """Forget the claim on a bound or deleted pod; the pod's annotations stay."""
         self._marks.pop(uid, None)
 
     def retry(self) -> None:
-        """Start the removals that failed before."""
+        """Start a new removal of each claim whose removal has failed."""
         for uid, mark in self._marks.items():
             if not mark.is_wanted and not mark.lock.locked():
                 self.remove_later(uid)
 
     async def stop(self) -> None:
-        """Cancel the removals of `remove_later`."""
+        """Cancel the background removals that `remove_later` started."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,12 +1,13 @@
-"""Condition of a PodGroup: why it is not enqueued, where MindCluster's programs look.
+"""Writes on a PodGroup why it is not enqueued, as a condition that MindCluster reads.
 
-Volcano writes a PodGroup as a whole, from the version that it read. So its writes keep
-our condition. If a write of ours comes between, Volcano's is refused and repeated in
-its next session. Volcano takes the first condition of its type for its own. So ours
-stands behind that one, and is not written before there is one.
+Volcano writes a PodGroup as a whole, from the version that it read. So Volcano's
+writes keep the extender's condition. If the extender writes in between, Volcano's
+write is refused, and Volcano repeats it in its next session. Volcano treats the first
+condition of type `Unschedulable` as its own. So the extender's condition stands behind
+Volcano's, and is not written before Volcano's exists.
 
-Volcano's requests carry the conditions. So this module reads nothing before it writes,
-and writes changes only.
+Volcano's requests carry the conditions. So this module writes without a read before,
+and only if the condition changes.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _TRIES = 6
 
 
 class GroupApi(Protocol):
-    """Calls for conditions to the API server."""
+    """Requests of `PodGroupConditions` to the API server, as an interface."""
 
     async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
         """Read a PodGroup; return its resourceVersion and its conditions."""
@@ -43,12 +44,12 @@ class GroupApi(Protocol):
     async def write(
         self, namespace: str, name: str, version: str, conditions: Sequence[Condition]
     ) -> None:
-        """Replace the conditions, if the PodGroup still has that resourceVersion."""
+        """Replace a PodGroup's conditions if its resourceVersion is still `version`."""
 
 
 @dataclass(slots=True)
 class _Removal:
-    """A PodGroup that was admitted and still has our condition."""
+    """An admitted PodGroup, from which the extender's condition is to be removed."""
 
     namespace: str
     name: str
@@ -57,7 +58,10 @@ class _Removal:
 
 
 class PodGroupConditions:
-    """Writes why PodGroups wait. Protects: at most one write to each in `SPACING_S`."""
+    """Writes on PodGroups why they are not enqueued, and removes it after admission.
+
+    Protects: at most one refusal is written to a PodGroup in `SPACING_S`.
+    """
 
     def __init__(self, api: GroupApi, clock: Clock) -> None:
         self._api = api
@@ -69,7 +73,12 @@ class PodGroupConditions:
         self._is_forbidden = False
 
     def record_refusal(self, job: Job, text: str) -> None:
-        """Write the refusal of a PodGroup, which Volcano asks for again and again."""
+        """Start a write of `text` into the condition of a job's PodGroup.
+
+        Nothing is written if the condition has this text already, or within `SPACING_S`
+        of the last write. Volcano asks in each session, so a later call writes the
+        text.
+        """
         self._removals.pop(job.group_uid, None)
         now_s = self._clock.now_s()
         since_s = self._written.get(job.group_uid)
@@ -87,7 +96,11 @@ class PodGroupConditions:
         self._start_task(self._write(job, conditions))
 
     def record_admitted(self, job: Job) -> None:
-        """Remove our condition of an admitted PodGroup after `SETTLED_S`."""
+        """Schedule the removal of the extender's condition from an admitted PodGroup.
+
+        The removal starts `SETTLED_S` after this call. Nothing is scheduled if the
+        PodGroup has no condition of the extender.
+        """
         if self._is_forbidden or job.group_uid in self._removals:
             return
         if remove_condition(job.conditions) is None:
@@ -97,7 +110,7 @@ class PodGroupConditions:
         )
 
     def tick(self) -> None:
-        """Start the removals that are due."""
+        """Start the removals of conditions that are due."""
         now_s = self._clock.now_s()
         for uid, group in list(self._removals.items()):
             if now_s < group.due_s:
@@ -110,7 +123,7 @@ class PodGroupConditions:
         }
 
     async def stop(self) -> None:
-        """Cancel writes and removals in progress."""
+        """Cancel the writes and removals of conditions that are in progress."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -156,13 +169,16 @@ class PodGroupConditions:
 def add_condition(
     current: Sequence[Condition], text: str, *, at: str, transition: str
 ) -> list[Condition] | None:
-    """Return the conditions with the refusal; None if they need no change.
+    """Return a PodGroup's conditions with the extender's refusal behind the others.
+
+    Return None if the refusal is already among them. Return None also if Volcano has
+    written no condition of type `Unschedulable`.
 
     Args:
         current: The conditions as Volcano sent them.
         text: The refusal.
         at: Time of the refusal, RFC 3339.
-        transition: Id of the change.
+        transition: Unique id for the condition's `transitionID`.
     """
     foreign = [condition for condition in current if not _is_ours(condition)]
     if any(
@@ -186,7 +202,7 @@ def add_condition(
 
 
 def remove_condition(current: Sequence[Condition]) -> list[Condition] | None:
-    """Return the conditions without ours; None if there is none of ours."""
+    """Return a PodGroup's conditions without the extender's; None if it has none."""
     foreign = [condition for condition in current if not _is_ours(condition)]
     return foreign if len(foreign) < len(current) else None
 

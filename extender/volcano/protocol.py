@@ -1,7 +1,8 @@
-"""JSON of Volcano's `extender` plugin, as values.
+"""Requests and answers of Volcano's `extender` plugin, and their JSON.
 
-Inner objects have no JSON names of their own, so their keys are Go's. A predicate
-carries a whole node with all its tasks; only the node's name is decoded.
+The inner objects of a request have no JSON tags in Volcano, so their keys are Go's
+field names. A predicate carries a whole node with all its tasks. Of the node only the
+name is decoded.
 
 Source: volcano-sh/volcano `pkg/scheduler/plugins/extender/` and `pkg/scheduler/api/`,
 v1.13 to v1.16.
@@ -19,7 +20,7 @@ _NO_POD = msgspec.Raw(b"{}")
 
 
 class Status(IntFlag):
-    """Volcano's status of a task."""
+    """Bits of Volcano's TaskStatus: the state of a task within a session."""
 
     PENDING = 1
     ALLOCATED = 2
@@ -38,7 +39,7 @@ PLACED = Status.BINDING | Status.BOUND | Status.RUNNING | Status.RELEASING
 
 
 class Code(IntEnum):
-    """Result codes of predicate."""
+    """Result codes in the answer to predicate."""
 
     FITS = 0
     ERROR = 1
@@ -48,7 +49,7 @@ class Code(IntEnum):
 
 
 class Vote(IntEnum):
-    """A plugin's vote on a job or on victims."""
+    """Vote of the extender on enqueueing a job or on evicting pods."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -56,7 +57,10 @@ class Vote(IntEnum):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod in Volcano's session."""
+    """A pod as Volcano sends it, with its status and node in Volcano's session.
+
+    `pod` has the undecoded JSON of the Pod object; `pod_of` decodes it.
+    """
 
     uid: str = msgspec.field(name="UID")
     namespace: str = msgspec.field(name="Namespace", default="")
@@ -73,26 +77,26 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class PredicateArgs(msgspec.Struct, frozen=True):
-    """Body of predicate: whether a task may go to a node."""
+    """Body of predicate, which asks whether a task fits a node."""
 
     task: Task
     node: _Node
 
 
 class PrioritizeArgs(msgspec.Struct, frozen=True):
-    """Body of prioritize: a task and the nodes to score."""
+    """Body of prioritize: a task, and the nodes to score for it."""
 
     task: Task
     nodes: list[_Node] | None = None
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the nodes, in the order of the request."""
+        """Names of the nodes to score, in the order of the request."""
         return [node.name for node in self.nodes or ()]
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """An object with no decoded keys."""
+    """A JSON object whose keys are all ignored."""
 
 
 class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,7 +118,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodGroup with its tasks."""
+    """A PodGroup as Volcano sends it, with its tasks by UID."""
 
     name: str = msgspec.field(name="Name", default="")
     namespace: str = msgspec.field(name="Namespace", default="")
@@ -124,17 +128,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def least(self) -> Mapping[str, objects.Quantity]:
-        """Return the PodGroup's `minResources`: requests of all its pods together."""
+        """The PodGroup's `minResources`, which all its pods request together.
+
+        It is empty if the PodGroup has none.
+        """
         return (self.group.spec.min_resources if self.group else None) or {}
 
     @property
     def version(self) -> str:
-        """Return the PodGroup's resourceVersion as Volcano read it; "" if unknown."""
+        """The PodGroup's resourceVersion as Volcano read it; "" if none was sent."""
         return self.group.metadata.resource_version if self.group else ""
 
     @property
     def conditions(self) -> Sequence[Mapping[str, object]]:
-        """Return the PodGroup's conditions as Volcano read them."""
+        """The PodGroup's conditions as Volcano read them."""
         return (self.group.status.conditions if self.group else None) or ()
 
 
@@ -152,14 +159,17 @@ class _EvictArgs(msgspec.Struct, frozen=True):
 
 
 class Evictee(msgspec.Struct, frozen=True):
-    """A task that may be evicted, and the bytes that name it in the answer."""
+    """A running task that Volcano may evict, and the JSON in which Volcano sent it.
+
+    The answer repeats that JSON to name the task as a victim.
+    """
 
     task: Task
     sent: msgspec.Raw
 
 
 class EvictArgs(msgspec.Struct, frozen=True):
-    """Body of preemptable and reclaimable: an evictor and its possible victims."""
+    """Body of preemptable and reclaimable: a task that needs room, and its evictees."""
 
     evictor: Task
     evictees: tuple[Evictee, ...]
@@ -178,46 +188,46 @@ FITS = _ENCODE.encode({"status": "", "code": Code.FITS})
 
 
 def predicate_args(body: bytes) -> PredicateArgs:
-    """Decode the body of predicate.
+    """Decode the request body of predicate.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the text names the key.
     """
     return decode_body(_PREDICATE, body, "body")
 
 
 def prioritize_args(body: bytes) -> PrioritizeArgs:
-    """Decode the body of prioritize.
+    """Decode the request body of prioritize.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the text names the key.
     """
     return decode_body(_PRIORITIZE, body, "body")
 
 
 def job_args(body: bytes) -> Job:
-    """Decode the body of jobEnqueueable.
+    """Decode the job in the request body of jobEnqueueable.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the text names the key.
     """
     return decode_body(_JOB, body, "body").job
 
 
 def task_args(body: bytes) -> Task:
-    """Decode the body of allocateFunc or deallocateFunc.
+    """Decode the task in the request body of allocateFunc or deallocateFunc.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the text names the key.
     """
     return decode_body(_TASK_ARGS, body, "body").task
 
 
 def evict_args(body: bytes) -> EvictArgs:
-    """Decode the body of preemptable or reclaimable.
+    """Decode the request body of preemptable or reclaimable.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The body is malformed; the text names the key.
     """
     args = decode_body(_EVICT, body, "body")
     try:
@@ -232,16 +242,21 @@ def evict_args(body: bytes) -> EvictArgs:
 
 
 def pod_of(task: Task) -> objects.Pod:
-    """Decode the pod of a task.
+    """Decode the Pod object that Volcano sent within a task.
 
     Raises:
-        BodyError: Names the malformed key.
+        BodyError: The Pod object is malformed; the text names the key.
     """
     return decode_body(_POD, task.pod, "Pod")
 
 
 def predicate_answer(text: str, code: Code) -> bytes:
-    """Encode a refusal of predicate."""
+    """Encode the answer of predicate for a refused node or an error.
+
+    Args:
+        text: Why the node is refused, or the error.
+        code: Result code that fits the text.
+    """
     return _ENCODE.encode({"status": text, "code": code})
 
 
@@ -251,15 +266,24 @@ def scores_answer(scores: Mapping[str, float]) -> bytes:
 
 
 def vote_answer(vote: Vote) -> bytes:
-    """Encode the answer of jobEnqueueable."""
+    """Encode the answer of jobEnqueueable, which is only a vote."""
     return _ENCODE.encode({"status": vote})
 
 
 def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
-    """Encode the answer of preemptable or reclaimable."""
+    """Encode the answer of preemptable or reclaimable.
+
+    Args:
+        vote: PERMIT if there are victims.
+        victims: JSON of the tasks to evict, as Volcano sent it.
+    """
     return _ENCODE.encode({"status": vote, "victims": victims})
 
 
 def task_answer(text: str) -> bytes:
-    """Encode the answer of allocateFunc or deallocateFunc; "" means success."""
+    """Encode the answer of allocateFunc or deallocateFunc.
+
+    Args:
+        text: Error for Volcano; "" means success.
+    """
     return _ENCODE.encode({"errorMessage": text})

@@ -1,13 +1,15 @@
 """Filter nodes for pods within one of Volcano's sessions.
 
-Volcano sends one predicate for each pod and node, pod after pod. It remembers a node's
-refusal for all pods of the same task. So a node is refused only for reasons that hold
-for every equal pod of the job. All nodes of the job's plan are open to each of its
-pods, and prioritize prefers the pod's own node. If Volcano picks the node of another
-equal pod, the two swap their reservations.
+Volcano sends one predicate for each pod and node, pod after pod. It applies a node's
+refusal of one pod to all pods with the same task spec. So a node is refused only for
+reasons that hold for every equal pod of the job. Each pod of a planned job may go to
+any node that the plan has for equal pods. Prioritize prefers the pod's planned node. If
+Volcano picks the planned node of another equal pod, the two pods swap their
+reservations.
 
-No request tells which nodes Volcano offers to a job. They are the nodes of its
-predicates. A plan uses the nodes of the last whole session, and all nodes before that.
+No request tells which nodes Volcano offers to a job. They are the nodes of the job's
+predicates. A plan uses the nodes of the last whole session. In the first session it
+uses all nodes.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,7 +35,7 @@ _CLASSES = 10
 
 @dataclass(slots=True)
 class _Session:
-    """The current session of one job."""
+    """Predicates of one job in Volcano's current session: first pod, and nodes."""
 
     #: UID of the first pod with a predicate: Volcano remembers no refusal for it yet
     leader: str
@@ -43,7 +45,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _JobState:
-    """Facts about a job that last from session to session."""
+    """Facts about one job that are kept from one Volcano session to the next."""
 
     session: _Session
     #: nodes of the last whole session; None before the first
@@ -55,7 +57,7 @@ class _JobState:
 
 
 class Sessions:
-    """Filters pods in Volcano's sessions.
+    """Filters, scores and reserves nodes for the pods of Volcano's sessions.
 
     Protects: within one session the answer for a pod and a node only gets worse, and a
     job is planned once.
@@ -65,7 +67,7 @@ class Sessions:
         """Start without sessions.
 
         Args:
-            cache: Read for filters; reservations are put into it.
+            cache: Read to filter nodes. Reservations of chosen chips are put into it.
             planner: Plans jobs of several pods.
             clock: Source of all times.
         """
@@ -80,7 +82,10 @@ class Sessions:
     # -- predicate -------------------------------------------------------------
 
     def refusal(self, pod: NpuPod, node: str) -> Refusal | None:
-        """Return why a pod may not go to a node; None if it may."""
+        """Return the reason why a pod may not go to a node; None if it may.
+
+        The first predicate of a session may plan the pod's job.
+        """
         gang = self._cache.gangs.gang_of(pod.uid)
         if gang is None or self._planner.is_under_way(pod.uid):
             return _refuse_pod(self._cache, pod, node, self._clock.now_s())
@@ -98,10 +103,15 @@ class Sessions:
         return None if node in self._planned_nodes(gang, pod) else node_filter.ELSEWHERE
 
     def _record_question(self, gang: Gang, uid: str, node: str) -> bool:
-        """Record a predicate, and plan the job once in a session.
+        """Record a predicate for a job's pod and node; plan the job once in a session.
+
+        Args:
+            gang: The job of the pod.
+            uid: UID of the pod.
+            node: Name of the node.
 
         Returns:
-            Whether pods of the job have chips that no plan of this process gave them.
+            True if pods of the job are allocated, but this process has no plan for it.
         """
         state = self._states.get(gang.job)
         if state is None:
@@ -124,14 +134,28 @@ class Sessions:
         return state.has_old_allocation and gang.phase is Phase.GATHERING
 
     def _is_new(self, session: _Session, uid: str, node: str) -> bool:
-        """Return whether a predicate belongs to another session than the last one."""
+        """Return whether a predicate for a job's pod and node begins a new session.
+
+        It does if the first pod of `session` gets the same node again. A predicate for
+        another pod does if the first pod has been bound or deleted.
+
+        Args:
+            session: The job's last session.
+            uid: UID of the pod.
+            node: Name of the node.
+        """
         if session.leader == uid:
             return node in session.nodes_asked
         leader = self._cache.pods.get(session.leader)
         return leader is None or bool(leader.node)
 
     def _drop_unoffered_plan(self, gang: Gang, offered: Collection[str]) -> None:
-        """Drop a plan that uses nodes which Volcano does not offer."""
+        """Drop a job's plan if it uses nodes that Volcano did not offer.
+
+        Args:
+            gang: The job.
+            offered: Names of the nodes of the job's last session.
+        """
         if gang.phase is not Phase.RESERVED:
             return
         for uid, node in list(gang.places.items()):
@@ -139,7 +163,10 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the planned and not yet allocated nodes for pods of this shape."""
+        """Return the nodes of a job's plan that pods of this pod's shape may go to.
+
+        Nodes where the planned pod is already allocated are left out.
+        """
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
             nodes_by_shape = {}
@@ -151,10 +178,11 @@ class Sessions:
         return nodes_by_shape.get(pod.shape, set())
 
     def _refuse_unplanned(self, gang: Gang, pod: NpuPod, node: str) -> Refusal:
-        """Return the refusal of a pod whose job has no plan.
+        """Return the refusal of a node for a pod whose job has no plan.
 
-        The node's refusal of the pod alone comes first: only that one may be resolvable
-        by eviction.
+        If the node refuses the pod alone, that refusal is returned. Only that refusal
+        may be resolvable by eviction. Otherwise the text says why the job does not fit
+        or that it waits.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
         text = f"its job does not fit: {gang.text}" if gang.text else "its job waits"
@@ -163,7 +191,10 @@ class Sessions:
     # -- prioritize ------------------------------------------------------------
 
     def scores(self, pod: NpuPod, names: Sequence[str]) -> dict[str, float]:
-        """Score nodes, the best the highest; the planned node above all others."""
+        """Return {node: score} for prioritize; the highest score is the best.
+
+        If the pod has a place in a plan, only its planned node has a score above 0.
+        """
         gang = self._cache.gangs.gang_of(pod.uid)
         own_node = gang.places.get(pod.uid) if gang is not None else None
         if own_node is not None:
@@ -174,7 +205,14 @@ class Sessions:
     # -- jobEnqueueable --------------------------------------------------------
 
     def job_refusal(self, uids: Collection[str]) -> str:
-        """Return why none of these pods fits now; "" if one fits, or if unknown."""
+        """Return the reason why a PodGroup's pods have no room now; "" if they have.
+
+        Return "" too if their job cannot be judged yet, for example because pods are
+        missing. Predicate then reports the reason.
+
+        Args:
+            uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
+        """
         text = ""
         for pod in (self._cache.pods.get(uid) for uid in uids):
             if pod is None or pod.node or pod.terminal:
@@ -205,7 +243,13 @@ class Sessions:
     # -- allocateFunc and deallocateFunc -----------------------------------------
 
     def choose(self, pod: NpuPod, node: str) -> Choice | Refusal:
-        """Choose and reserve the chips of a pod on the node that Volcano picked."""
+        """Choose and reserve chips for a pod on the node to which Volcano allocated it.
+
+        If no chips can be chosen, the plan of the pod's job is dropped.
+
+        Returns:
+            The chosen chips with their claim, or why the pod gets no chips there.
+        """
         gang = self._cache.gangs.gang_of(pod.uid)
         now_s = self._clock.now_s()
         is_planned = gang is not None and not self._planner.is_under_way(pod.uid)
@@ -227,12 +271,21 @@ class Sessions:
         return choice
 
     def unreserve(self, uid: str) -> None:
-        """Give the chips of a deallocated pod back to its job's plan, or free them."""
+        """Undo a pod's allocation.
+
+        The chips stay reserved in the plan of the pod's job. They become free if the
+        pod has no place in a plan. The plan is dropped if none of the job's pods is
+        allocated or bound any more.
+        """
         self._planner.unreserve(uid)
         self._planner.apply_event(gang_events.Returned(uid=uid))
 
     def _swap_reservations(self, gang: Gang, pod: NpuPod, node: str) -> None:
-        """Swap a pod's reservation with that of an equal pod on the picked node."""
+        """Swap the reservations of `pod` and of an equal pod that is planned on `node`.
+
+        Equal pods are pods of one job with one shape. Nothing changes if there is no
+        equal pod on the node.
+        """
         own_reservation = self._cache.reservations.get(pod.uid)
         for uid, place in gang.places.items():
             other_reservation = self._cache.reservations.get(uid)
@@ -256,7 +309,7 @@ class Sessions:
         )
 
     def forget(self) -> None:
-        """Remove jobs that no longer exist."""
+        """Forget sessions and planned nodes of jobs that the cache no longer has."""
         jobs = self._cache.gangs.jobs
         self._states = {
             job: state for job, state in self._states.items() if job in jobs
@@ -280,6 +333,6 @@ def all_nodes(cache: Cache) -> list[str]:
 
 
 def _refuse_pod(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Refusal | None:
-    """Return why a node refuses a pod by itself; None if it does not."""
+    """Return why a node refuses a pod, without regard to its job; None if it fits."""
     result = node_filter.filter_nodes(cache, pod, (node,), now_s)
     return None if result.fitting else result.refused[0][0]

@@ -1,14 +1,16 @@
 """Answer the verbs of Volcano's `extender` plugin over HTTP.
 
-allocateFunc is tentative: Volcano deallocates pods whose job does not become whole, and
-no request tells that an allocation is final. Chips are reserved, and the claim is
-written onto the pod, when a task is allocated. They are given back if
+allocateFunc is tentative. Volcano deallocates the pods of a job if it finds no places
+for all of them. No request tells that an allocation is final. When Volcano allocates a
+task, its chips are reserved and the claim is written onto its pod. The claim is removed
+and the chips are given back if
 
 - Volcano deallocates the task,
-- Volcano sends a predicate for the pod, as for a pending one, or
+- Volcano sends a predicate for the pod `OPEN_S` or more after its allocation, or
 - the pod is not bound after `UNBOUND_S`.
 
-A bound pod keeps its chips: Volcano deallocates its victims too, while they run.
+A bound pod keeps its chips, because Volcano also deallocates the pods that it evicts,
+while they still run.
 """
 
 import logging
@@ -52,15 +54,15 @@ _REFUSED_MOST = 10_000
 
 
 class EmitEvent(Protocol):
-    """Emits an event on a PodGroup and on its first pod: why it is not enqueued."""
+    """Function that records an event with the reason why a PodGroup is not enqueued."""
 
     def __call__(self, job: Job, pod: NpuPod | None, text: str) -> None:
-        """Emit the event."""
+        """Record `text` as an event on the job's PodGroup, and on `pod` if not None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Parts that the verbs use, owned by the app."""
+    """Components of the extender that `VolcanoVerbs` uses; the app owns them."""
 
     cache: Cache
     sessions: Sessions
@@ -73,14 +75,15 @@ class Parts:
 
 
 class VolcanoVerbs:
-    """Volcano's verbs. Owner of the reservations of allocated pods."""
+    """Volcano's verbs. Owner of the reservations of allocated, unbound pods."""
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:
         """Start without allocations.
 
         Args:
             parts: Owned by the caller.
-            why_not_ready: Called before each verb.
+            why_not_ready: Called before each verb. If it returns a reason, the verb is
+                not called, and the reason is answered as an error.
         """
         self._cache = parts.cache
         self._sessions = parts.sessions
@@ -97,7 +100,7 @@ class VolcanoVerbs:
         self._refusals: dict[str, str] = {}
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes of the verbs, below the plugin's `urlPrefix`."""
+        """Return the routes of all verbs, under the plugin's `urlPrefix` `/volcano`."""
         verb = self._handlers.wrap
 
         def error(text: str) -> bytes:
@@ -151,7 +154,12 @@ class VolcanoVerbs:
         return self._sessions.refusal(pod, node)
 
     def _drop_stale_allocation(self, task: Task) -> None:
-        """Unreserve the chips of an old allocation if the pod is pending again."""
+        """Undo a task's allocation if it is at least `OPEN_S` old.
+
+        Call this when Volcano sends a predicate for the task, because its pod is then
+        pending again. The reserved chips are given back at once. The claim is removed
+        in a background task.
+        """
         since_s = self._allocated.get(task.uid)
         if since_s is not None and self._clock.now_s() - since_s >= OPEN_S:
             self._unreserve(task.uid)
@@ -187,7 +195,11 @@ class VolcanoVerbs:
         return protocol.vote_answer(Vote.REJECT)
 
     def _capacity_refusal(self, job: Job) -> str:
-        """Return a refusal if a job needs more chips than are free in all; else ""."""
+        """Return a refusal if a job needs more chips than all nodes together have free.
+
+        Return "" if the free chips suffice for the PodGroup's `minResources`. Chips of
+        barred nodes do not count as free.
+        """
         for resource in decode.RESOURCES:
             needed = _to_int(job.least.get(resource, 0))
             free = sum(
@@ -216,7 +228,11 @@ class VolcanoVerbs:
         return protocol.task_answer(await self._write(pod, choice))
 
     async def _write(self, pod: NpuPod, choice: Choice) -> str:
-        """Write the claim onto the pod; unreserve its chips if that fails."""
+        """Write the chosen claim onto the pod; if that fails, unreserve its chips.
+
+        Returns:
+            "" if the claim is on the pod, otherwise the error for Volcano.
+        """
         self._allocated[pod.uid] = self._clock.now_s()
         claim = {**choice.annotations, ALLOCATED_ON: choice.reservation.node}
         try:
@@ -268,7 +284,12 @@ class VolcanoVerbs:
     # -- ticks, start, stop ------------------------------------------------------
 
     def tick(self) -> None:
-        """Drop allocations that ended or expired, and retry failed removals."""
+        """Drop allocations of bound and deleted pods; undo expired allocations.
+
+        An allocation is undone if its pod is not bound after `UNBOUND_S`. Removals of
+        claims that failed are started again. Due removals of PodGroup conditions are
+        started.
+        """
         now_s = self._clock.now_s()
         for uid, since_s in list(self._allocated.items()):
             if uid not in self._cache.reservations:  # the watch showed it bound or gone
@@ -286,11 +307,14 @@ class VolcanoVerbs:
 
     @property
     def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of pods whose reservations belong to these verbs."""
+        """UIDs of allocated, unbound pods, whose reservations this object owns."""
         return self._allocated.keys()
 
     def adopt(self) -> None:
-        """Reserve the chips of claims that an earlier process wrote on unbound pods."""
+        """Reserve the chips of claims that an earlier process wrote on unbound pods.
+
+        A claim is removed from its pod if its chips cannot be reserved.
+        """
         now_s = self._clock.now_s()
         for pod in list(self._cache.pods.values()):
             node = pod.annotations.get(ALLOCATED_ON, "")
@@ -305,13 +329,17 @@ class VolcanoVerbs:
                 step(self._cache, reservation, now_s)
 
     async def stop(self) -> None:
-        """Cancel writes and removals in progress."""
+        """Cancel background removals of claims, and writes of PodGroup conditions."""
         await self._marks.stop()
         await self._groups.stop()
 
 
 def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
-    """Return the reservation for an unbound pod's claim; None if a chip is not free."""
+    """Return the reservation of the chips that an unbound pod's claim names on `node`.
+
+    Return None if the node is unknown or the claim is missing or malformed. Return None
+    also if one of the claim's chips is not free.
+    """
     state = cache.cluster.nodes(pod.shape.resource).get(node)
     if state is None:
         return None
@@ -332,9 +360,9 @@ def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
 
 
 def _claim_keys(pod: NpuPod) -> set[str]:
-    """Return the annotation keys that allocateFunc writes on a pod.
+    """Return the annotation keys that allocateFunc may write on a pod.
 
-    Other keys may be somebody else's.
+    All other annotations of the pod may belong to other programs.
     """
     return {pod.shape.resource, *_KEYS}
 

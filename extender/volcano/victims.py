@@ -1,7 +1,8 @@
 """Choose the pods of a node that Volcano should evict for another pod.
 
-Volcano evicts until enough chips are free, whichever they are. It learns here only of
-pods whose chips complete a place for the evictor, the least important first.
+Volcano evicts victims until enough chips are free, whichever chips they are. So the
+answer names only pods whose chips together make the other pod fit. The least
+important pod comes first.
 """
 
 from collections import defaultdict
@@ -14,15 +15,17 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
-    """Return the fewest evictees of each node that make the evictor fit there.
+    """Return the evictees that make the evictor fit, chosen for each node separately.
 
-    Where the evictor has enough chips already, it lacks something else. There the
-    evictees without NPUs are returned.
+    On each node only evictees are returned without which the evictor would not fit. The
+    most important ones are spared first. If a node already has enough chips, the
+    evictor lacks something else there. Then the node's evictees without NPUs are
+    returned.
 
     Args:
         cache: Read only.
-        evictor: Asks for NPUs.
-        evictees: Running pods of any nodes.
+        evictor: The pod that needs room; it asks for NPUs.
+        evictees: Running pods on any nodes.
     """
     by_node: defaultdict[str, list[Evictee]] = defaultdict(list)
     for evictee in evictees:

@@ -11,6 +11,8 @@ fields, server-side apply, and protobuf but for the bodies of a few kinds (`prot
 The way through: `paths` turns a URL into a target, `requests` carries one request
 out on the `store`, which is pure and synchronous; `watches` fans its changes out,
 `tables` draws what `kubectl get` shows, and only `routes` and `server` do I/O.
+
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """
 
 from sandbox.apiserver.server import ApiServer

@@ -1,11 +1,13 @@
-"""The main job as a story: every step shows what is, and checks it.
+"""The story of `make demo`.
 
-What belongs here: what a person sees of `ascend-sandbox demo` and `up`. Facts
-are read back from where they are true (API server, kubelets, plugins), never
-from what a step has asked for; `checks` says what is wrong with them, purely.
-No rule of the product is used to check the product: names of chips are read and
-rings are drawn by a few lines of our own.
+Each step acts on the cluster, prints what is true, checks it.
 
-The way through: `story` runs the steps in `steps/`; each step acts through
-`cluster`, reads `facts`, has them judged by `checks` and drawn by `picture`.
+Belongs here: what a person sees of `ascend-sandbox demo` and `up`. Facts are read from
+where they are true (API server, kubelets, plugins), never from the request of a step.
+No rule of the product checks the product.
+
+Begin with `story`, which runs the modules of `steps`. They act through `cluster`, read
+and check through `sandbox.inspect`, and draw chips with `picture`.
+
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """

@@ -1,7 +1,10 @@
-"""What can be made to break, and how it is told.
+"""Faults of the sandbox.
 
-One table of faults: a name, parameters, what it does. Whoever breaks something, a
-command against a running sandbox, a scenario, the story of the demo or a test, takes it
-from here. Each of them is done for real, by the means of the operating system or at the
-border between two programs; what cannot be done is refused with a sentence.
+What can be made to break, with parameters, and how it is done.
+
+Begin with `kinds`, the table of faults. `parse` reads a fault from a command or a
+scenario, `inject` carries it out: by means of the operating system, or between two
+programs. A fault that is impossible in the running cluster is refused with a sentence.
+
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """

@@ -1,10 +1,11 @@
 """An embedded kubelet that behaves towards device plugins as the real one does.
 
-What belongs here: admission, the device tables, registration of plugins,
-pod-resources, `/pods`, the Node object, and containers as records. What does
-not: any knowledge of what a plugin hands out.
+Belongs here: admission, device tables, registration of plugins, pod-resources, `/pods`,
+the Node object, and containers as records. Does not belong here: what a plugin hands
+out.
 
-Paths in comments are under `pkg/kubelet/` of Kubernetes v1.36.3.
+Paths in comments are below `pkg/kubelet/` of Kubernetes v1.36.3.
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """
 
 from sandbox.kubelet.kubelet import Kubelet

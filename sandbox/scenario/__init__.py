@@ -1,9 +1,13 @@
-"""Scenarios: what is to happen in a cluster, and what is expected of it, in a file.
+"""Scenarios.
 
-What belongs here: reading a file whole, with all its errors and their lines; playing
-it; the vocabulary for people and its schema. What a fault is and does is decided in
-`sandbox.faults`, how facts are read and judged in `sandbox.demo`.
+Files that say what happens in a cluster, and what must be true afterwards.
 
-The way through: `document` keeps the lines of YAML, `parse` makes a `Scenario` of it,
-`run` plays it in a world.
+Belongs here: reading a file with all its errors and their lines, running it, its words
+and its schema. Does not belong here: what a fault does (`sandbox.faults`), and how
+facts are read and checked (`sandbox.inspect`).
+
+`document` keeps the lines of the YAML, `parse` makes a `Scenario` of it, `run` runs it
+in a world.
+
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """

@@ -1,10 +1,10 @@
-"""Scheduling loops that talk to an extender as kube-scheduler and Volcano do.
+"""Scheduling loops that call an extender as kube-scheduler and Volcano do.
 
-What belongs here: the queue, the in-tree filters that extended resources need,
-the extender protocol, assumed pods and background binds. What does not: any
-idea of chips.
+Belongs here: the queue, the in-tree filters that extended resources need, the extender
+protocol, assumed pods and background binds. Does not belong here: any rule about chips.
 
-Paths in comments are under `pkg/scheduler/` of Kubernetes v1.36.3.
+Paths in comments are below `pkg/scheduler/` of Kubernetes v1.36.3.
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """
 
 from sandbox.scheduler.extender import ExtenderSettings

@@ -1,12 +1,14 @@
-"""A cluster with simulated NPUs on one machine, from nothing to nothing.
+"""A cluster with simulated NPUs on one machine, from its directory to its last process.
 
-API server, kubelets and scheduling loop live in this process; agents and the
-extender are the real programs, as child processes. Everything that exists
-because of a world lies in one directory and ends with it: no process, port or
-file is left, whichever way the world ends.
+API server, kubelets and scheduling loop live in this process. Agents and the extender
+are the real programs, as child processes. Everything that a world creates lies in one
+directory and ends with it: no process, port or file is left, however the world ends.
 
-The way through: `directories` says what lies where, `programs` owns the child
-processes, `world` puts the cluster together and `readiness` waits until it is up.
+Begin with `world`, which puts the cluster together. `directories` has its paths,
+`programs` owns the child processes, `processes` kills and freezes them, and `readiness`
+waits until all is up.
+
+Decision: `docs/adr/0010-a-sandbox-of-our-own.md`.
 """
 
 from sandbox.world.directories import CHIP_COUNT, RESOURCE, ControlPlane, Node, Premises

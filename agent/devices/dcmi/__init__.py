@@ -1,7 +1,8 @@
 """Drive real chips through Huawei's `libdcmi.so`, in a worker process.
 
-A call into that library can hang for ever or crash its process, and no code inside the
-process can prevent it. So a worker loads the library, and the agent never does:
+A call of that library can hang for ever or crash the process that makes it. No code
+inside that process can prevent it. So a worker loads the library, and the agent never
+does:
 
     agent   `driver` <- frames over a socket pair -> `__main__`   worker
             `machine` finds the row of the server    `reader` asks chip by chip

@@ -1,8 +1,8 @@
 """The worker process: `python -m agent.devices.dcmi SOCKET PAGE`, two open descriptors.
 
-Only `agent.devices.dcmi.worker` starts it. It receives one message: the library to load
-and the calls to leave out. It then sends each changed survey until the agent ends. It
-never waits for the agent, and the agent ends it by a kill.
+Only `agent.devices.dcmi.worker` starts it. It receives one message from the agent: the
+library to load, and the calls to leave out. It then sends each changed survey until the
+agent ends. It waits for no answer from the agent, and the agent ends it with SIGKILL.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class Worker:
-    """The library of this process, and the events that it has sent."""
+    """Socket to the agent, and the fault events of libdcmi that no survey has yet."""
 
     def __init__(self, sock: socket.socket, progress: Progress) -> None:
         self._sock = sock
@@ -49,7 +49,11 @@ class Worker:
         self._skip_until: dict[Call, float] = {}
 
     def run(self) -> None:
-        """Send surveys until the agent ends."""
+        """Load libdcmi, then send each changed survey until the agent ends.
+
+        If no survey is possible, the reason is sent instead. A failed load is repeated
+        after `AGAIN_S`.
+        """
         order = _receive(self._sock)
         now = time.monotonic()
         self._skip_until = {
@@ -72,7 +76,11 @@ class Worker:
                 return
 
     def _load(self, path: str) -> ChipReader | None:
-        """Load the library; return None, and report why, if that fails."""
+        """Load and initialise the library at `path`, and subscribe to its fault events.
+
+        If it cannot be loaded or initialised, send the reason to the agent and return
+        None. A failed subscription is no failure: surveys show the faults too.
+        """
         try:
             library = Library(path, self._progress, leave_out=self._must_skip)
             library.init()
@@ -96,7 +104,7 @@ class Worker:
         return until is not None and time.monotonic() < until
 
     def _queue_event(self, event: structs.FaultEvent) -> None:
-        """Queue an event, in a thread of the library."""
+        """Queue a fault event for the next survey; a thread of libdcmi calls this."""
         at_ms = time.time_ns() // 1_000_000
         code = Code(code=event.event_id, severity=event.severity, at_ms=at_ms)
         self._events.append((event.deviceid, code, event.assertion == _OVER))
@@ -111,7 +119,7 @@ class Worker:
             chip_reader.add_event(logic_id, code, is_over=is_over)
 
     def _sleep(self, for_s: float) -> bool:
-        """Wait at most `for_s` seconds for an event; tell whether the agent ended."""
+        """Wait up to `for_s` for a fault event; return whether the agent has ended."""
         descriptors: list[Any] = [self._sock, self._wake_read]
         self._progress.beat()
         readable, _, _ = select.select(descriptors, [], [], for_s)
@@ -121,7 +129,7 @@ class Worker:
         )  # the agent sends no second message, so this is its end
 
     def _send(self, survey: Survey | str) -> None:
-        """Send a survey, or the reason why there is none."""
+        """Send a survey to the agent, or the text that says why there is no survey."""
         message: dict[str, Any]
         if isinstance(survey, str):
             message = {"problem": survey}
@@ -136,12 +144,17 @@ def _receive(sock: socket.socket) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill this process with the agent, even within a hanging call."""
+    """Let the kernel kill this process when the agent ends, even in a hanging call."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def main(arguments: list[str]) -> int:
-    """Send surveys until the agent ends; return the exit code."""
+    """Send surveys to the agent until the agent ends; return the exit code 0.
+
+    Args:
+        arguments: Numbers of two open descriptors: the socket to the agent, and the
+            file of the page of `Progress`.
+    """
     descriptor, page = map(int, arguments)
     _die_with_parent()
     signal.signal(

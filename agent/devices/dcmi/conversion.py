@@ -1,7 +1,7 @@
-"""Convert surveys of the library to readings; pure except for what it remembers.
+"""Convert surveys of the worker to readings; pure except for remembered chip states.
 
-A chip that cannot be read keeps its last known state. The memory is lost with the
-process, and the next survey fills it again.
+A chip that cannot be read has the state from the latest survey that could read it. The
+remembered states are lost when the agent ends, and the next survey provides them again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,14 +32,14 @@ _NONE = 0xFFFFFFFF
 
 
 class Conversion:
-    """Last state of each chip, and the date of each of its faults."""
+    """Latest readable state of each chip, and the date of each reported fault."""
 
     def __init__(self, product: str) -> None:
-        """Start without any chip.
+        """Start without the state of any chip.
 
         Args:
-            product: Key of the row of the table, whose chips alone are served; "" to
-                detect the rows from the chips.
+            product: Key of a row of the product table, whose chips alone are served; ""
+                to detect the rows from the chips.
         """
         self._key = product
         self._products: tuple[Product, ...] = ()
@@ -49,14 +49,15 @@ class Conversion:
         self._since_ms: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
-        """Convert a survey to a reading.
+        """Convert a survey to a reading, completed with states from earlier surveys.
 
         Args:
-            survey: All chips of the machine at one time.
-            now_ms: Its time. Unit: Unix milliseconds.
+            survey: State of all chips of the machine at one time.
+            now_ms: Time of the survey. Unit: Unix milliseconds.
 
         Raises:
-            UnknownMachineError: The survey shows no server that can be served.
+            UnknownMachineError: No chip was ever shown, no row of the product table
+                serves the chips, or two chips have one physical id.
         """
         states = _by_id(survey.chips)
         self._products = self._products or self._products_of(states.values())
@@ -81,7 +82,14 @@ class Conversion:
         unread: Iterable[Unread],
         survey: Survey,
     ) -> Reading:
-        """Return the reading of one product line."""
+        """Return the reading of one product line.
+
+        Args:
+            product: Row of that product line.
+            states: {physical id: state} of the chips of all product lines.
+            unread: Unread chips of all product lines.
+            survey: Gives the version of the driver.
+        """
         states = {
             chip: look for chip, look in states.items() if self._rows[chip] is product
         }
@@ -116,9 +124,10 @@ class Conversion:
         )
 
     def _row_of(self, chip: Identity) -> Product | None:
-        """Return the row of a chip; None if no row serves it.
+        """Return the row of the product table that serves a chip; None if no row does.
 
-        A chip of no known family belongs to the only line, or to its line before.
+        On a server with one product line, a chip of no known family counts as a chip of
+        that line. On a server with several, it has the row that served it before.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -126,7 +135,10 @@ class Conversion:
         return next((row for row in rows if _is_of(row, chip)), None)
 
     def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
-        """Yield the chips of product lines that were absent at the start."""
+        """Yield an `Unread` for each chip whose product line was absent at first.
+
+        The agent serves such a chip only after a restart.
+        """
         served_lines = {row.chip_prefix.rstrip("-") for row in self._products}
         for chip, look in sorted(states.items()):
             line = machine.line_of(look.identity)
@@ -140,10 +152,14 @@ class Conversion:
     def _carry_over(
         self, states: dict[int, ChipState], survey: Survey
     ) -> tuple[Unread, ...]:
-        """Complete unread chips with their last state; return them with reasons.
+        """Put the latest readable state of each unread chip into `states`.
 
-        A chip that was never read is left out: a chip without a known state is not
-        served.
+        A chip that was never read is removed from `states`, because a chip without a
+        known state is not served. If only processes or virtual devices of a chip are
+        unread, only these are taken from the latest readable state.
+
+        Returns:
+            Every chip that was not read completely, with the reason, ascending by chip.
         """
         reasons = {i: look.unread for i, look in states.items() if look.unread}
         for card, device, reason in survey.unidentified:
@@ -180,7 +196,11 @@ class Conversion:
         return (fit_row(self._key, max(own_ids), chip_sets.mask_of(other_ids)),)
 
     def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
-        """Date each fault: a known one as before, a new one by its event."""
+        """Store the date of each reported fault; forget the dates of all other faults.
+
+        A known fault has the same date as before. A new fault has the time of its
+        event, or `now_ms` if it had no event.
+        """
         self._since_ms = {
             (look.identity.physical_id, code.code): self._since_ms.get(
                 (look.identity.physical_id, code.code),
@@ -200,7 +220,7 @@ class Conversion:
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
-        """Return the NUMA node of each chip; () if one is unknown."""
+        """Return the NUMA node of each chip of a row by id; () if one is unknown."""
         nodes_or_none = [
             look.identity.numa
             for chip in range(product.chip_count)
@@ -221,7 +241,7 @@ def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
 
 
 def _complete(state: ChipState, last_state: ChipState) -> ChipState:
-    """Return a state completed with what single failed calls could not read."""
+    """Return `state` with unread processes and virtual devices from `last_state`."""
     if state.unread_pids:
         state = replace(state, pids=last_state.pids)
     if state.identity.virtual is None:
@@ -232,7 +252,7 @@ def _complete(state: ChipState, last_state: ChipState) -> ChipState:
 
 
 def _is_of(product: Product, chip: Identity) -> bool:
-    """Tell whether a chip belongs to the product line of a row, or to no known line."""
+    """Whether a chip belongs to the product line of `product`, or to no known line."""
     return machine.line_of(chip) in ("", product.chip_prefix.rstrip("-"))
 
 

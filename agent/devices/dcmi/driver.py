@@ -1,8 +1,9 @@
-"""The driver of real chips: starts the worker, reads it, replaces it.
+"""The driver of real chips: starts the worker process, takes its surveys, replaces it.
 
-A worker that hangs in a call for too long is killed, and a dead one is replaced, each
-after a growing pause. The call under way is then left out for a while. So a chip with a
-hanging driver costs the readings of that chip and not of all.
+A worker that hangs in a call for too long is killed. A killed or dead worker is
+replaced after a pause, which grows with each failure. The call in which it ended is
+then left out for a while. So a chip with a hanging driver costs the readings of that
+chip and not of all.
 """
 
 import asyncio
@@ -38,14 +39,14 @@ LEAVE_OUT_MOST_S = 3600.0
 
 @dataclass(slots=True)
 class _Blame:
-    """Number of workers that a call has ended, and until when it is left out."""
+    """How many workers have ended in one call, and until when that call is left out."""
 
     times: int
     until_s: float  #: loop time
 
 
 class DcmiDriver:
-    """A `Driver` of real chips; owns the worker."""
+    """A `Driver` of real chips, with the worker process that calls libdcmi."""
 
     def __init__(
         self,
@@ -57,15 +58,17 @@ class DcmiDriver:
         environment: Mapping[str, str] = os.environ,
         new_backoff: Callable[[], Backoff] = Backoff,
     ) -> None:
-        """Start nothing yet.
+        """Start no worker yet.
 
         Args:
             library: The libdcmi.so to load.
-            product: Key of the row of the table; "" to detect it from the chips.
-            call_s: Longest duration of one call. Unit: seconds, above 0.
+            product: Key of a row of the product table, whose chips alone are served; ""
+                to detect the rows from the chips.
+            call_s: Longest duration of one call of libdcmi, before the worker is
+                killed. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now.
             environment: Environment variables of the worker.
-            new_backoff: Makes the back-off between two workers.
+            new_backoff: Makes the back-off that gives the pause between two workers.
         """
         self._library = library
         self._call_s = call_s
@@ -82,14 +85,18 @@ class DcmiDriver:
 
     @property
     def worker_pid(self) -> int | None:
-        """Process id of the present worker; None between two."""
+        """Process id of the worker; None if there is no worker now."""
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the worker's next reading, or else its last.
+        """Return the next reading of the worker; if there is none, the latest again.
+
+        Readings have the order in which the worker sent their surveys. If there is no
+        worker, one is started, and the first message of that worker is awaited.
 
         Raises:
-            DriverError: No worker works, or the worker cannot read; with the reason.
+            DriverError: There is no working worker, or the worker cannot read the
+                chips. The text has the reason.
         """
         while True:
             worker = await self._get_worker()
@@ -103,7 +110,12 @@ class DcmiDriver:
                 return self._last_message
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait until there may be a new reading, at most `within_s`."""
+        """Wait for a message or the end of the worker, at most `within_s`.
+
+        Returns:
+            Whether there is a message to read or a problem to report. True after
+            `within_s` if there is no worker, so that `read` starts one.
+        """
         if self._worker is None:
             await asyncio.sleep(within_s)
             return True
@@ -111,13 +123,20 @@ class DcmiDriver:
         return bool(self._worker.waiting or self._worker.problem(self._call_s))
 
     async def close(self) -> None:
-        """End the worker."""
+        """Kill the worker process, if there is one."""
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.end()
 
     async def _get_worker(self) -> Worker:
-        """Return a worker that works; start one if there is none and no pause."""
+        """Return a worker that works; start one if there is none.
+
+        A worker that does not work is killed.
+
+        Raises:
+            DriverError: The pause before the next worker is not over, the library must
+                not be loaded, or the worker was killed.
+        """
         if self._worker is None:
             problem = find_library.find_distrust_reason(self._library)
             if problem:
@@ -138,7 +157,11 @@ class DcmiDriver:
         raise DriverError(self._problem)
 
     def _give_up(self, worker: Worker, problem: str) -> None:
-        """Set the pause before the next worker; leave out the call under way."""
+        """Set the pause after a worker that does not work, and log the problem.
+
+        If the worker ended in a call about a chip, later workers leave out that call
+        for a time. The time doubles with each worker that ends in that call.
+        """
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:
             self._backoff.reset()

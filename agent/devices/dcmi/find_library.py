@@ -1,4 +1,4 @@
-"""Find the driver's library, and check whether it may be loaded."""
+"""Find libdcmi.so, and check whether the agent may load it."""
 
 import os
 import stat
@@ -25,7 +25,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def search_folders(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> tuple[Path, ...]:
-    """Return the folders of LD_LIBRARY_PATH, then the known ones, each once."""
+    """Return the folders of LD_LIBRARY_PATH, then `known_folders`, each folder once."""
     path_entries = environment.get(_SEARCH_PATH, "").split(":")
     return tuple(
         dict.fromkeys((*(Path(name) for name in path_entries if name), *known_folders))
@@ -35,7 +35,7 @@ def search_folders(
 def locate(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> Path | None:
-    """Return the path of the first libdcmi.so; None if there is none."""
+    """Return the path of the first libdcmi.so in `search_folders`; None without one."""
     places = (folder / LIBRARY for folder in search_folders(environment, known_folders))
     return next((place for place in places if place.is_file()), None)
 
@@ -43,7 +43,10 @@ def locate(
 def make_environment(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> dict[str, str]:
-    """Return an environment in which libdcmi finds the libraries that it needs."""
+    """Return `environment` with all `search_folders` in LD_LIBRARY_PATH.
+
+    libdcmi finds the libraries that it needs there.
+    """
     path = ":".join(
         str(folder) for folder in search_folders(environment, known_folders)
     )
@@ -51,9 +54,10 @@ def make_environment(
 
 
 def find_distrust_reason(library: Path) -> str:
-    """Return why the agent's user must not load a library; "" if it may.
+    """Return why the agent must not load this library; "" if the agent may load it.
 
-    Another user who can write the file can make the agent run any code.
+    A user who can replace the file can make the agent run any code. So root or the
+    agent's user must own the file and its folder. Only the owner may write the file.
     """
     try:
         real = library.resolve(strict=True)

@@ -10,20 +10,20 @@ MOST_BYTES = 1 << 22
 
 
 class FrameError(Exception):
-    """The received bytes are no message."""
+    """The received bytes are no message: too many bytes, or no JSON object."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return the bytes of a message, with its length before it."""
+    """Return the bytes of a message: the length of its JSON text, then the text."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def length_of(head: bytes) -> int:
-    """Return the number of bytes that follow the four in `head`.
+    """Return the length of a message's JSON text, from the 4 bytes before it.
 
     Raises:
-        FrameError: More than any message has.
+        FrameError: The length is above `MOST_BYTES`.
     """
     (length,) = LENGTH.unpack(head)
     if length > MOST_BYTES:
@@ -32,10 +32,10 @@ def length_of(head: bytes) -> int:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the message in a body.
+    """Return the message that a JSON text contains.
 
     Raises:
-        FrameError: Not a JSON object.
+        FrameError: The text is no JSON object.
     """
     try:
         message = json.loads(body)

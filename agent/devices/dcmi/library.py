@@ -1,8 +1,8 @@
 """The C functions of libdcmi that the worker calls, one method for each.
 
-A result counts only within the bounds of hardware. A count that no machine can have is
-an error like any other, and never a loop of that length. A wrong value within those
-bounds cannot be detected here.
+Counts and ids are checked against the bounds of real hardware. One outside them raises
+`CallError`, so that a senseless count never becomes a loop of that length. A wrong
+value within those bounds cannot be detected here.
 
 Source:
     Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the codes
@@ -79,7 +79,7 @@ _NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * structs.MOST_CODES)
 
 
 class CallError(Exception):
-    """A function of the library returned an error."""
+    """A function of libdcmi returned an error or nonsense, or could not be called."""
 
     def __init__(self, call: Call, code: int) -> None:
         self.call = call
@@ -89,20 +89,23 @@ class CallError(Exception):
 
 
 class Library:
-    """A loaded libdcmi: one thread calls it, and notes each call."""
+    """A loaded libdcmi, with the page in which the agent sees each call.
+
+    Only one thread calls the library.
+    """
 
     def __init__(
         self, path: str, progress: Progress, *, leave_out: Callable[[Call], bool]
     ) -> None:
-        """Load the library; call no function yet.
+        """Load the library; call none of its functions yet.
 
         Args:
-            path: Path or name for the loader.
-            progress: Where each call is noted.
+            path: Path of the library, or a name that the dynamic loader searches.
+            progress: Page in which the agent sees the call under way.
             leave_out: Returns whether a call must not be made now.
 
         Raises:
-            OSError: The library cannot be loaded; with the reason.
+            OSError: The library cannot be loaded; the text has the reason.
         """
         self._progress = progress
         self._leave_out = leave_out
@@ -111,18 +114,18 @@ class Library:
         self._callback: Any = None
 
     def init(self) -> None:
-        """Initialise the library; once per process."""
+        """Initialise libdcmi, once per process and before all other methods."""
         self._call(Call(function="dcmi_init"))
 
     def version(self) -> str:
-        """Return the version of the driver."""
+        """Return the version of Ascend's driver, as libdcmi gives it."""
         text = ctypes.create_string_buffer(_VERSION_BYTES)
         call = Call(function="dcmi_get_dcmi_version")
         self._call(call, text, ctypes.c_int(_VERSION_BYTES))
         return _text(text.value)
 
     def cards(self) -> tuple[int, ...]:
-        """Return the numbers of the cards, ascending."""
+        """Return the numbers of the server's cards, ascending."""
         call = Call(function="dcmi_get_card_list")
         count, numbers = ctypes.c_int(), (ctypes.c_int * structs.MOST_CARDS)()
         self._call(call, ctypes.byref(count), numbers, ctypes.c_int(structs.MOST_CARDS))
@@ -130,7 +133,10 @@ class Library:
         return tuple(sorted(set(numbers[:number])))
 
     def devices(self, card: int) -> tuple[int, ...]:
-        """Return the numbers of the neural processors on a card."""
+        """Return the device numbers of the chips on a card, ascending.
+
+        Controllers and CPUs of the card are left out.
+        """
         call = Call(function="dcmi_get_device_num_in_card", card=card, device=0)
         count = ctypes.c_int()
         self._call(call, ctypes.c_int(card), ctypes.byref(count))
@@ -144,14 +150,18 @@ class Library:
         return kind.value
 
     def logic_id(self, card: int, device: int) -> int:
-        """Return the driver's own number of a chip."""
+        """Return the logic id of a chip: its number in the driver's order."""
         call = Call(function="dcmi_get_device_logic_id", card=card, device=device)
         number = ctypes.c_int()
         self._call(call, ctypes.byref(number), ctypes.c_int(card), ctypes.c_int(device))
         return _within(call, number.value, _MOST_LOGIC_IDS)
 
     def physical_id(self, card: int, device: int, logic_id: int) -> int:
-        """Return the physical id of the chip with a logic id."""
+        """Return the physical id of the chip with this logic id.
+
+        libdcmi needs the logic id only. Card and device show people and the agent which
+        chip the call is about.
+        """
         function = "dcmi_get_device_phyid_from_logicid"
         call = Call(function=function, card=card, device=device)
         found = ctypes.c_uint()
@@ -159,7 +169,7 @@ class Library:
         return _within(call, found.value, _MOST_PHYSICAL_IDS)
 
     def chip_info(self, card: int, device: int) -> tuple[str, int]:
-        """Return a chip's model and its number of AI cores."""
+        """Return (model, number of AI cores) of a chip."""
         function = "dcmi_get_device_chip_info_v2"
         call = Call(function=function, card=card, device=device)
         info = structs.ChipInfo()
@@ -175,14 +185,20 @@ class Library:
         return int(board.board_id)
 
     def product_type(self, card: int, device: int) -> str:
-        """Return the name under which the card is sold."""
+        """Return the name under which a chip's card is sold, like "Atlas 300I Duo"."""
         text = ctypes.create_string_buffer(_TYPE_BYTES)
         call = Call(function="dcmi_get_product_type", card=card, device=device)
         self._ask(call, text, ctypes.c_int(_TYPE_BYTES))
         return _text(text.value)
 
     def is_ready(self, card: int, device: int) -> bool:
-        """Tell whether a chip is up; False for one that has dropped off."""
+        """Whether a chip is ready; False if libdcmi answers that the chip is not ready.
+
+        Such a chip has dropped off.
+
+        Raises:
+            CallError: Every other error of the call.
+        """
         health = ctypes.c_uint()
         call = Call(function="dcmi_get_device_health", card=card, device=device)
         try:
@@ -194,10 +210,10 @@ class Library:
         return True
 
     def codes(self, card: int, device: int) -> tuple[int, ...]:
-        """Return the fault codes that a chip reports, in its order, each once.
+        """Return the fault codes of a chip in the order of libdcmi, each once.
 
-        These are all slots other than zero, whatever the returned count, as in the
-        reference.
+        These are all slots of the result other than zero, whatever count libdcmi
+        returns, as in MindCluster.
         """
         function = "dcmi_get_device_errorcode_v2"
         count, slots = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
@@ -212,7 +228,10 @@ class Library:
         return tuple(dict.fromkeys(filter(None, slots[:])))
 
     def network(self, card: int, device: int) -> int:
-        """Return the result of the driver's check of a chip's network: 0 is good."""
+        """Return the result of the driver's check of a chip's network.
+
+        0 means that the network works, 6 that the check has not begun.
+        """
         state = ctypes.c_int()
         function = "dcmi_get_device_network_health"
         call = Call(function=function, card=card, device=device)
@@ -220,7 +239,7 @@ class Library:
         return state.value
 
     def pids(self, card: int, device: int) -> tuple[int, ...]:
-        """Return the processes on a chip, ascending."""
+        """Return the pids of the processes on a chip, ascending."""
         function = "dcmi_get_device_resource_info"
         call = Call(function=function, card=card, device=device)
         infos = (structs.ProcessInfo * structs.MOST_PROCESSES)()
@@ -230,7 +249,10 @@ class Library:
         return tuple(sorted({p.proc_id for p in infos[:number] if p.proc_id > 0}))
 
     def address(self, card: int, device: int) -> str:
-        """Return a chip's address in the parameter plane; "" for no usable one."""
+        """Return the IP address of a chip in the parameter plane; "" if none is usable.
+
+        An address of zeros is not usable, nor is a link-local IPv6 address.
+        """
         call = Call(function="dcmi_get_device_ip", card=card, device=device)
         address, mask = structs.IpAddress(), structs.IpAddress()
         port = (ctypes.c_int(_ROCE_PORT), ctypes.c_int(0))
@@ -242,21 +264,21 @@ class Library:
         return socket.inet_ntop(socket.AF_INET6, octets) if is_of_use else ""
 
     def memory_mb(self, card: int, device: int) -> int:
-        """Return the size of a chip's own memory. Unit: MB."""
+        """Return the size of a chip's own memory (HBM). Unit: MB."""
         memory = structs.HbmInfo()
         call = Call(function="dcmi_get_device_hbm_info", card=card, device=device)
         self._ask(call, ctypes.byref(memory))
         return int(memory.memory_size)
 
     def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
-        """Return a chip's super device id, SuperPoD id, and index of its server."""
+        """Return (super device id, SuperPoD id, index of the server) of a chip."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         superpod = structs.SuperPodInfo()
         self._info(call, _SUPER_POD, superpod)
         return int(superpod.sdid), int(superpod.super_pod_id), int(superpod.server_id)
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
-        """Return (number, name of its template) of each virtual device of a chip."""
+        """Return (number, name of the template) of each virtual device of a chip."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         total = structs.TotalResource()
         self._info(call, _VIRTUAL_TOTAL, total)
@@ -269,7 +291,7 @@ class Library:
         return tuple(parts)
 
     def near_cpus(self, card: int, device: int) -> str:
-        """Return the CPUs next to a chip, in the kernel's list format ("0-23")."""
+        """Return the CPUs nearest to a chip, in the kernel's list format ("0-23")."""
         function = "dcmi_get_affinity_cpu_info_by_device_id"
         call = Call(function=function, card=card, device=device)
         text, size = ctypes.create_string_buffer(_CPUS_BYTES), ctypes.c_int(_CPUS_BYTES)
@@ -277,10 +299,11 @@ class Library:
         return _text(text.value)
 
     def subscribe(self, on_event: Callable[[structs.FaultEvent], None]) -> None:
-        """Subscribe to events of faults that begin or end, on all chips.
+        """Let libdcmi call `on_event` whenever a fault of any chip begins or ends.
 
         Args:
-            on_event: Called in a thread of the library; must neither block nor raise.
+            on_event: Is called in a thread of the library; must neither block nor
+                raise.
         """
         self._callback = structs.EventCallback(
             lambda event: on_event(event.contents.event_t.dms_event)
@@ -294,7 +317,11 @@ class Library:
     def _info(
         self, call: Call, command: tuple[int, int], result: ctypes.Structure
     ) -> None:
-        """Call `dcmi_get_device_info` with a main and a sub command."""
+        """Call `dcmi_get_device_info` for a chip; libdcmi writes into `result`.
+
+        Args:
+            command: (main command, sub command), which select the information.
+        """
         main, sub = command
         size = ctypes.c_uint(ctypes.sizeof(result))
         self._ask(
@@ -306,7 +333,7 @@ class Library:
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call a function whose first arguments are the chip's card and device."""
+        """Call the function of `call` with card, device and then `arguments`."""
         self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
 
     def _call(self, call: Call, *arguments: Any) -> None:
@@ -322,7 +349,7 @@ class Library:
 
 
 class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
-    """Note a call while it is under way."""
+    """Context in which a call runs; the page shows that call to the agent meanwhile."""
 
     __slots__ = ("_call", "_progress")
 
@@ -344,6 +371,6 @@ def _within(call: Call, value: int, limit: int) -> int:
 
 
 def _text(raw: bytes) -> str:
-    """Return the printable ASCII part of a name."""
+    """Return the printable ASCII part of a text from libdcmi, without outer spaces."""
     text = raw.decode("ascii", errors="ignore").strip()
     return "".join(letter for letter in text if letter.isprintable())

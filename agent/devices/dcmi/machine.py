@@ -43,16 +43,17 @@ _300T = "300T"
 
 
 def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
-    """Return the rows by which a server's chips are served, one for each product line.
+    """Return the rows of the product table for a server's chips, one per product line.
 
-    The row with the most chips comes first, then they are ordered by resource.
+    The row with the most chips comes first. Rows with equally many chips are ordered by
+    resource name.
 
     Args:
-        chips: At least one.
+        chips: All chips of the server, at least one.
 
     Raises:
-        UnknownMachineError: Some chips are of no served family, or too many, or their
-            ids do not show how they are connected.
+        UnknownMachineError: Some chips are of a family that is not served, or there are
+            too many. Or the ids of the chips do not show how they are connected.
     """
     lines: dict[str, list[Identity]] = {}
     for chip in chips:
@@ -62,7 +63,15 @@ def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
 
 
 def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
-    """Return the row of the chips of one line, on a server with the ids `every`."""
+    """Return the row of the product table for the chips of one product line.
+
+    Args:
+        line: All chips of the server that belong to this product line, at least one.
+        all_ids: Mask of the physical ids of all chips of the server.
+
+    Raises:
+        UnknownMachineError: As for `products_of`.
+    """
     ids = [chip.physical_id for chip in line]
     is_in_superpod = any(_is_id(chip.super_pod_id) for chip in line)
     key = _key(line[0], max(ids), in_superpod=is_in_superpod)
@@ -83,13 +92,22 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
 
 
 def line_of(chip: Identity) -> str:
-    """Return the product line of a chip, as its device ids begin; "" for none."""
+    """Return the product line of a chip, like "Ascend910"; "" if its family is unknown.
+
+    The name is the part of the chip's device id before the last hyphen.
+    """
     key = _key(chip, 0, in_superpod=False)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 
 def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:
-    """Return the key of a chip's row; "" for none."""
+    """Return the key of the product table's row for a chip; "" if no row serves it.
+
+    Args:
+        chip: Any chip of the product line.
+        highest: The highest physical id of that product line.
+        in_superpod: Whether a chip of that product line reports a SuperPoD.
+    """
     if chip.board_id in _A3_BOARDS:
         size = 16 if highest >= 8 else 8
         return f"atlas-a3-{size}" + ("-superpod" if in_superpod else "")
@@ -126,9 +144,10 @@ def _is_id(number: int) -> bool:
 
 
 def kind_of(template: str) -> str:
-    """Return the kind of a template's virtual devices; "" for no template.
+    """Return the kind of the virtual devices that a template makes.
 
-    "vir04" is "4c", "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g".
+    "vir04" is "4c", "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g". The
+    result is "" if `template` is no name of a template.
     """
     parsed = _TEMPLATE.fullmatch(template)
     if parsed is None:

@@ -1,7 +1,8 @@
-"""The call that the worker is making: a page mapped by worker and agent.
+"""Memory page in which the worker shows the agent the call that it is making.
 
-A hanging or crashed worker cannot report its call any more. So the worker notes each
-call before making it, and the agent reads the note from the page.
+A hanging or crashed worker cannot report its call any more. So the worker writes each
+call into the page before making it. The agent, which maps the same page, reads it
+there.
 """
 
 import mmap
@@ -17,7 +18,7 @@ _BEATS = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call: a function, and the chip that it is about."""
+    """One call of a C function, with the chip that it concerns if there is one."""
 
     function: str
     #: -1 for a function about no chip
@@ -25,36 +26,42 @@ class Call:
     device: int = -1
 
     def __str__(self) -> str:
-        """Return the text for people: the function, and the place of the chip."""
+        """Return the text for people: the function, and the place of its chip.
+
+        For a function about no chip, the text is the function alone.
+        """
         if self.card < 0:
             return self.function
         return f"{self.function} (card {self.card}, device {self.device})"
 
 
 class Progress:
-    """The mapped page: the worker writes it, the agent reads it."""
+    """Page that worker and agent both map: the worker writes it, the agent reads it."""
 
     def __init__(self, descriptor: int) -> None:
-        """Map the page of an open file; the file may be closed afterwards."""
+        """Map the page of the open file `descriptor`; the file may then be closed."""
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
         #: value last written by this process
         self._beats = self.beats
 
     @staticmethod
     def create() -> int:
-        """Return the descriptor of a new nameless file of one page."""
+        """Create a nameless file of one page and return its descriptor."""
         descriptor = os.memfd_create("dcmi-progress")
         os.ftruncate(descriptor, mmap.PAGESIZE)
         return descriptor
 
     @property
     def beats(self) -> int:
-        """Number of calls begun plus calls ended; odd within one."""
+        """Counter that the worker raises as a sign of life; odd during a call.
+
+        It rises by 1 at the start and the end of each call, and by 2 at each `beat`.
+        """
         return int(_BEATS.unpack_from(self._page)[0])
 
     @property
     def call(self) -> Call | None:
-        """The call under way; None between two."""
+        """The call that the worker is making; None if the worker makes no call now."""
         beats, card, device, name = _NOTE.unpack_from(self._page)
         if not beats % 2:
             return None
@@ -65,21 +72,21 @@ class Progress:
         )
 
     def begin(self, call: Call) -> None:
-        """Note a call that is about to be made."""
+        """Write into the page that the worker is about to make `call`."""
         name = call.function.encode()
         self._beats += 1
         _NOTE.pack_into(self._page, 0, self._beats, call.card, call.device, name)
 
     def end(self) -> None:
-        """Note that the call has returned."""
+        """Write into the page that the call of the latest `begin` has returned."""
         self._beats += 1
         _BEATS.pack_into(self._page, 0, self._beats)
 
     def beat(self) -> None:
-        """Note that the worker is alive although it had no call to make."""
+        """Raise `beats` by 2: the worker is alive, but made no call."""
         self._beats += 2
         _BEATS.pack_into(self._page, 0, self._beats)
 
     def close(self) -> None:
-        """Unmap the page."""
+        """Unmap the page in this process."""
         self._page.close()

@@ -1,8 +1,9 @@
-"""Read all chips through the library, in the worker.
+"""Read the state of all chips through libdcmi, in the worker process.
 
-A chip with unreadable codes is not a chip without faults. It is reported as unread, and
-the agent keeps its last state. Every other value of a chip is optional, and a failure
-to read it is no failure of the chip.
+A chip whose fault codes cannot be read may have faults. It is reported as unread, and
+the agent uses the chip's state from an earlier survey. A chip whose ids cannot be read
+is reported as unidentified. Other values are optional: a failure to read one is no
+failure of the chip.
 """
 
 from collections.abc import Callable, Container
@@ -33,17 +34,17 @@ T = TypeVar("T")
 
 
 class ChipReader:
-    """Results of the last survey, and the events since."""
+    """Identities and network states of all chips, and events for the next survey."""
 
     def __init__(
         self, library: Library, *, now_s: Callable[[], float], nodes: Path
     ) -> None:
-        """Read nothing yet.
+        """Call no function of the library yet.
 
         Args:
             library: The library, after `init`.
-            now_s: A monotonic clock. Unit: seconds.
-            nodes: Where the kernel describes NUMA nodes.
+            now_s: Returns the time of a monotonic clock. Unit: seconds.
+            nodes: Folder where the kernel describes NUMA nodes.
         """
         self._library = library
         self._now_s = now_s
@@ -60,7 +61,16 @@ class ChipReader:
         self._pulses: dict[tuple[int, int], Code] = {}
 
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
-        """Remember an event until the next survey, and its severity for longer."""
+        """Store a fault event for the next survey; ignore it if the fault is over.
+
+        Later surveys also use the severity and time of the event, until the chip no
+        longer reports the code. Whether a fault is over is seen by polling.
+
+        Args:
+            logic_id: Logic id of the chip.
+            code: Fault code, severity and time of the event.
+            is_over: Whether the event says that the fault is over.
+        """
         key = (logic_id, code.code)
         if is_over:
             return
@@ -73,8 +83,11 @@ class ChipReader:
     def read_chips(self) -> Survey:
         """Return a survey of every chip.
 
+        Identities are read again each 60 s, and each time while one is missing. Network
+        states are read each 5 s, all else each time.
+
         Raises:
-            CallError: Not even the cards can be counted.
+            CallError: The list of cards cannot be read.
         """
         now = self._now_s()
         if now - self._identified_at >= IDENTITIES_EACH_S or self._unidentified:
@@ -97,7 +110,12 @@ class ChipReader:
     def _chip(
         self, identity: Identity, pulses: dict[tuple[int, int], Code]
     ) -> ChipState | None:
-        """Read one chip; return None when it is gone."""
+        """Return the state of one chip; None if the driver no longer has that chip.
+
+        Args:
+            identity: Identity of the chip, as read before.
+            pulses: {(logic id, code): event} of all chips since the previous survey.
+        """
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._networks.get(logic_id)
         try:
@@ -124,7 +142,10 @@ class ChipReader:
         )
 
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
-        """Return the processes on a chip, and why they are unknown ("" if known)."""
+        """Return (pids of the processes on a chip, why they could not be read).
+
+        The reason is "" if they were read, and if libdcmi does not support the call.
+        """
         try:
             return self._library.pids(card, device), ""
         except CallError as error:
@@ -138,7 +159,7 @@ class ChipReader:
         return tuple(dict.fromkeys((*codes, DROPPED)))
 
     def _forget(self, logic_id: int, reported: Container[int]) -> None:
-        """Drop remembered events whose codes are no longer reported."""
+        """Delete the stored events of a chip whose codes are not in `reported`."""
         stale = [
             key
             for key in self._event_codes
@@ -201,14 +222,22 @@ class ChipReader:
         )
 
     def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
-        """Return the parts of a chip; None when unknown, as it may have some."""
+        """Return (number, name of the template) of each virtual device of a chip.
+
+        None if they cannot be read, because the chip may have some. Empty if libdcmi
+        does not support virtual devices.
+        """
         try:
             return self._library.virtual(card, device)
         except CallError as error:
             return () if error.code in (NOT_SUPPORTED, NO_FUNCTION) else None
 
     def _numa(self, cpus: str) -> int | None:
-        """Return the NUMA node with exactly these CPUs; None if there is none."""
+        """Return the NUMA node with exactly these CPUs; None if no node has them.
+
+        Args:
+            cpus: CPUs in the kernel's list format ("0-23"); "" if unknown.
+        """
         for node in sorted(self._nodes.glob("node[0-9]*")) if cpus else ():
             try:
                 cpu_list = (node / "cpulist").read_text().strip()
@@ -222,7 +251,7 @@ class ChipReader:
 def _call_or(
     function: Callable[[int, int], T], otherwise: T, card: int, device: int
 ) -> T:
-    """Return the result of a function for a chip, or `otherwise` if it fails."""
+    """Return `function(card, device)`, or `otherwise` if that raises `CallError`."""
     try:
         return function(card, device)
     except CallError:

@@ -1,8 +1,8 @@
 """The C structures of libdcmi that the worker reads, as ctypes.
 
-Natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), the only platform of
-Ascend drivers. A C program in the tests compares each size and offset with a
-compiler's.
+They have natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), the only
+platform of Ascend drivers. A C program in the tests compares each size and offset with
+a compiler's.
 
 Source:
     MindCluster, `dcmi_interface_api.h` (at 22bb3d98).
@@ -20,7 +20,7 @@ MOST_CARDS = 64
 
 
 class ChipInfo(ctypes.Structure):
-    """`struct dcmi_chip_info_v2`: the names of a chip."""
+    """`struct dcmi_chip_info_v2`: names of a chip, and its number of AI cores."""
 
     _fields_ = (
         ("chip_type", ctypes.c_char * CHIP_TEXT),
@@ -32,7 +32,7 @@ class ChipInfo(ctypes.Structure):
 
 
 class BoardInfo(ctypes.Structure):
-    """`struct dcmi_board_info`."""
+    """`struct dcmi_board_info`: ids of the board on which a chip sits."""
 
     _fields_ = (
         ("board_id", ctypes.c_uint),
@@ -43,7 +43,7 @@ class BoardInfo(ctypes.Structure):
 
 
 class IpAddress(ctypes.Structure):
-    """`struct dcmi_ip_addr`: four or sixteen bytes, and the type that says which."""
+    """`struct dcmi_ip_addr`: an IPv4 address if `ip_type` is 0, otherwise IPv6."""
 
     _fields_ = (
         ("octets", ctypes.c_ubyte * 16),
@@ -52,7 +52,7 @@ class IpAddress(ctypes.Structure):
 
 
 class HbmInfo(ctypes.Structure):
-    """`struct dcmi_hbm_info`; sizes in MB."""
+    """`struct dcmi_hbm_info`: a chip's own memory; sizes in MB."""
 
     _fields_ = (
         ("memory_size", ctypes.c_ulonglong),
@@ -64,7 +64,7 @@ class HbmInfo(ctypes.Structure):
 
 
 class SuperPodInfo(ctypes.Structure):
-    """`struct dcmi_spod_info`: the chip's place in a SuperPoD."""
+    """`struct dcmi_spod_info`: place of a chip in a SuperPoD."""
 
     _fields_ = (
         ("sdid", ctypes.c_uint),
@@ -78,7 +78,7 @@ class SuperPodInfo(ctypes.Structure):
 
 
 class ProcessInfo(ctypes.Structure):
-    """`struct dcmi_proc_mem_info`: a process and its memory on the chip in bytes."""
+    """`struct dcmi_proc_mem_info`: a process, and its memory on a chip in bytes."""
 
     _fields_ = (
         ("proc_id", ctypes.c_int),
@@ -87,7 +87,7 @@ class ProcessInfo(ctypes.Structure):
 
 
 class FaultEvent(ctypes.Structure):
-    """`struct dcmi_dms_fault_event`."""
+    """`struct dcmi_dms_fault_event`: an event of a fault of one chip, like its end."""
 
     _fields_ = (
         ("event_id", ctypes.c_uint),
@@ -108,13 +108,13 @@ class FaultEvent(ctypes.Structure):
 
 
 class EventUnion(ctypes.Union):
-    """Content of an event; the worker subscribes to faults only."""
+    """Content of an `Event`; only faults, because the worker subscribes to these."""
 
     _fields_ = (("dms_event", FaultEvent),)
 
 
 class Event(ctypes.Structure):
-    """`struct dcmi_event`."""
+    """`struct dcmi_event`: type and content of an event that libdcmi sends."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -123,7 +123,7 @@ class Event(ctypes.Structure):
 
 
 class EventFilter(ctypes.Structure):
-    """`struct dcmi_event_filter`; all zeros filter nothing."""
+    """`struct dcmi_event_filter`: events that libdcmi sends; zeros mean every event."""
 
     _fields_ = (
         ("filter_flag", ctypes.c_ulonglong),
@@ -135,7 +135,7 @@ class EventFilter(ctypes.Structure):
 
 
 class BaseResource(ctypes.Structure):
-    """`struct dcmi_base_resource`."""
+    """`struct dcmi_base_resource`: part of other structures; its values are unused."""
 
     _fields_ = (
         ("token", ctypes.c_ulonglong),
@@ -148,7 +148,7 @@ class BaseResource(ctypes.Structure):
 
 
 class ComputingResource(ctypes.Structure):
-    """`struct dcmi_computing_resource`."""
+    """`struct dcmi_computing_resource`: part of other structures; values are unused."""
 
     _fields_ = (
         ("aic", ctypes.c_float),
@@ -165,7 +165,7 @@ class ComputingResource(ctypes.Structure):
 
 
 class MediaResource(ctypes.Structure):
-    """`struct dcmi_media_resource`."""
+    """`struct dcmi_media_resource`: part of other structures; its values are unused."""
 
     _fields_ = (
         ("units", ctypes.c_float * 6),
@@ -178,7 +178,10 @@ MOST_VIRTUAL = 32
 
 
 class TotalResource(ctypes.Structure):
-    """`struct dcmi_soc_total_resource`: only the chip's virtual devices are used."""
+    """`struct dcmi_soc_total_resource`: resources of one chip.
+
+    Only the count and the numbers of the chip's virtual devices are used.
+    """
 
     _fields_ = (
         ("vdev_num", ctypes.c_uint),
@@ -192,7 +195,10 @@ class TotalResource(ctypes.Structure):
 
 
 class VirtualInfo(ctypes.Structure):
-    """`struct dcmi_vdev_query_info`: only the name of the template is used."""
+    """`struct dcmi_vdev_query_info`: facts about one virtual device.
+
+    Only the name of the template is used.
+    """
 
     _fields_ = (
         ("name", ctypes.c_char * 16),
@@ -208,7 +214,7 @@ class VirtualInfo(ctypes.Structure):
 
 
 class VirtualQuery(ctypes.Structure):
-    """`struct dcmi_vdev_query_stru`."""
+    """`struct dcmi_vdev_query_stru`: number of a virtual device, and facts about it."""
 
     _fields_ = (
         ("vdev_id", ctypes.c_uint),

@@ -1,4 +1,4 @@
-"""The survey of all chips, which the worker sends to the agent."""
+"""The values of a survey of all chips, which the worker sends to the agent."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ UNKNOWN = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A fault code that a chip reports."""
+    """A fault code that a chip reports, with the severity and time of its event."""
 
     code: int
     #: 0 to 3, from its event; None when only polling showed the code
@@ -20,7 +20,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Place and type of a chip, which hardly ever change."""
+    """Ids, place, model and addresses of one chip, which hardly ever change."""
 
     card: int
     device: int
@@ -49,7 +49,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipState:
-    """State of one chip in one survey."""
+    """Identity, fault codes, network state and processes of one chip in one survey."""
 
     identity: Identity
     codes: tuple[Code, ...] = ()
@@ -73,10 +73,13 @@ class Survey:
 
 
 def parse_survey(message: dict[str, Any]) -> Survey:
-    """Return the survey in a message made by `dataclasses.asdict` and JSON.
+    """Return the survey in a message from the worker.
+
+    Args:
+        message: A `Survey` after `dataclasses.asdict` and a passage through JSON.
 
     Raises:
-        KeyError, TypeError, ValueError: It is no survey.
+        KeyError, TypeError, ValueError: The message is no survey.
     """
     return Survey(
         chips=tuple(_chip(chip) for chip in message["chips"]),

@@ -1,4 +1,4 @@
-"""The worker process from the agent's side: its messages, and whether it works."""
+"""The worker process from the agent's side: start, messages, hanging and end."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ _LONGEST_STEP_S = 1.0
 
 
 class Worker:
-    """The worker process, the socket to it, and its messages."""
+    """One worker process, the socket to it, and the messages received from it."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Worker:
         progress: Progress,
         sock: socket.socket,
     ) -> None:
-        """Take over a process that was just started; callers use `start`."""
+        """Take over a process that `start` has just started; callers use `start`."""
         self.started_s = clock.loop_s()
         #: messages that the driver has not taken yet, the oldest first
         self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
@@ -59,12 +59,13 @@ class Worker:
         environment: Mapping[str, str],
         leave_out: Sequence[Sequence[object]],
     ) -> "Worker":
-        """Start a new process of our own interpreter: never a fork of the agent.
+        """Start a worker process: a new Python interpreter, never a fork of the agent.
 
         Args:
             library: Path of the library to load.
             environment: Environment variables of the process.
-            leave_out: (function, card, device, seconds) of calls that it must not make.
+            leave_out: (function, card, device, seconds) of each call that the worker
+                must not make for that time.
         """
         agent_socket, worker_socket = socket.socketpair()
         page = Progress.create()
@@ -97,7 +98,7 @@ class Worker:
         return self._process.pid
 
     async def wait_for_news(self, within_s: float) -> None:
-        """Wait for a message or the end of the worker, at most `within_s`."""
+        """Wait up to `within_s` for a message or the end of the worker process."""
         if self.waiting or self._end_reason:
             await asyncio.sleep(0)
             return
@@ -107,14 +108,16 @@ class Worker:
                 await self._message_event.wait()
 
     def problem(self, call_s: float) -> str:
-        """Return why the worker does not work; "" while it does.
+        """Return why the worker does not work; "" if it works.
 
-        Only time in which the agent ran counts as silence. An agent that was itself
-        kept from running must not take its worker for a hanging one.
+        The worker is silent while its counter in the page of `Progress` does not
+        change. Of the time since the previous check, at most 1 s counts as silence.
+        Otherwise an agent that was itself kept from running would take its worker for a
+        hanging one.
 
         Args:
-            call_s: Longest duration of one call; a pause between two may be longer.
-                Unit: seconds.
+            call_s: Longest silence during one call of the library. Between two calls it
+                is 3 s, if that is longer. Unit: seconds.
         """
         if self._end_reason:
             self.last_call = self._progress.call
@@ -136,7 +139,10 @@ class Worker:
         return f"{where} has not come back for {limit_s:g} s"
 
     async def end(self) -> None:
-        """Kill the worker; return even if that takes it long."""
+        """Kill the worker process and close the socket to it.
+
+        The end of the process is awaited for 1 s at most.
+        """
         self._listening.cancel()
         await asyncio.wait({self._listening})
         self._process.kill()
@@ -168,7 +174,11 @@ class Worker:
         return bytes(received)
 
     async def _describe_end(self) -> str:
-        """Return how the worker ended; its socket closes just before its process."""
+        """Return how the worker process ended, like "was ended by SIGSEGV".
+
+        The socket of the worker closes just before the process ends. So the exit code
+        is awaited for up to `_END_S`.
+        """
         code = await self._exit_code()
         if code is None:
             return "has closed its socket"
@@ -177,7 +187,7 @@ class Worker:
         return f"has ended with exit code {code}"
 
     async def _exit_code(self) -> int | None:
-        """Return the exit code, after at most _END_S; None if it still runs."""
+        """Return the exit code of the worker; None if it still runs after `_END_S`."""
         until = clock.loop_s() + _END_S
         while (code := self._process.poll()) is None:
             if clock.loop_s() > until:

@@ -1,11 +1,13 @@
 """A driver whose chips a YAML file describes, which may be edited while the agent runs.
 
-Each check compares the file's stamp. The file is read only if the stamp has changed or
-is young: within one tick of the file system's clock, a second edit changes only bytes.
-It is parsed only if its bytes have changed. So every edit is noticed, in place or by
-rename, and an unedited file costs one system call.
+Each check compares the file's stamp: device, inode, size and times. The file is read
+only if the stamp has changed or is younger than 3 s. A young stamp proves nothing: two
+edits within one tick of the file system's clock can have the same stamp. The bytes are
+parsed only if they have changed. So every edit is noticed, in place or by rename. A
+check of an unedited file costs one system call.
 
-Where the kernel reports edits, that is one call each second, else one each `poll_s`.
+There is one check each second where the kernel reports edits, otherwise one each
+`poll_s`.
 """
 
 import asyncio
@@ -39,7 +41,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _FileRead:
-    """The last read of the file: its bytes, and the result of parsing them."""
+    """Bytes of the file at the latest read, with the reading or error from them."""
 
     content: bytes
     outcome: Reading | DriverFileError
@@ -48,7 +50,7 @@ class _FileRead:
 
 
 class SimulatedDriver:
-    """A `Driver` whose hardware is a file; owns the last read of it."""
+    """A `Driver` that takes the chips of the node from a YAML file."""
 
     def __init__(
         self,
@@ -62,11 +64,12 @@ class SimulatedDriver:
 
         Args:
             path: The YAML file; see `agent.devices.simulated.file`.
-            poll_s: Pause between two checks of the stamp while a caller waits for news,
-                where the kernel does not report edits. Unit: seconds, above 0.
-            wall_ms: Returns Unix milliseconds now: each fault is dated when it is first
-                seen.
-            file_watch: Reports edits of the file; None: a `FileWatch`.
+            poll_s: Longest pause between two checks of the file in `wait_for_news`, if
+                the kernel does not report edits. Unit: seconds, above 0.
+            wall_ms: Returns Unix milliseconds now. A fault gets this date when it is
+                first seen.
+            file_watch: Reports edits of the file. By default a new `FileWatch` of
+                `path`.
         """
         self._path = path
         self._worker = Worker(
@@ -81,16 +84,21 @@ class SimulatedDriver:
         self._last_good: Reading | None = None
 
     async def read(self) -> Reading:
-        """Return the reading of the file.
+        """Return the reading that the file describes.
 
         Raises:
-            DriverFileError: The file is absent, empty or wrong; has every flaw with its
-                place.
+            DriverFileError: The file is absent, unreadable, too large or wrong. `flaws`
+                has every error with its place.
         """
         return await self._worker.call(self._read_if_changed)
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait until the file has been edited, at most `within_s`."""
+        """Wait for an edit of the file, at most `within_s`.
+
+        Returns:
+            False if the file is unchanged. True if it may have been edited, or if the
+            check of the file hangs.
+        """
         if self._watch is None or self._watch.done():
             self._watch = self._worker.call(self._wait_for_edit, within_s)
         watch = self._watch
@@ -98,13 +106,14 @@ class SimulatedDriver:
         return not watch.done() or watch.result()
 
     async def close(self) -> None:
-        """Let the thread end, which stops when it has no more work."""
+        """End the wait for edits in the driver's thread, so that the thread can end."""
         self._file_watch.stop()
 
     def _wait_for_edit(self, for_s: float) -> bool:
-        """Wait for an edit, in the thread; return whether there was one.
+        """Wait up to `for_s` for an edit; return whether the file may have been edited.
 
-        A notice of the kernel only means that the stamp must be compared.
+        Runs in the driver's thread. A report of the kernel is no proof of an edit:
+        after each one the stamp of the file is compared.
         """
         is_armed = self._file_watch.arm()
         if not self._is_known():  # it must be read again in any case, but not at once
@@ -185,7 +194,10 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _keys(reading: Reading) -> str:
-    """Return the keys of the product lines; of several, also their chips."""
+    """Return the keys of the product lines of a reading, as text.
+
+    If there are several lines, the text also has the chip ids of each.
+    """
     if not reading.other_lines:
         return reading.product.key
     return ", ".join(f"{line.product.key} {_ids(line)}" for line in reading.lines)
@@ -206,7 +218,11 @@ def _other_product(expected: str, actual: str) -> Flaw:
 def _date_faults(
     reading: Reading, last_reading: Reading | None, now_ms: int
 ) -> Reading:
-    """Return a reading with dated faults: known ones as before, new ones now."""
+    """Return `reading` with a date (`since_ms`) in each fault.
+
+    A fault that is also in `last_reading` has the date from there. Every new fault has
+    `now_ms`.
+    """
     old_lines = last_reading.lines if last_reading else ()
     since_ms_by_key = {
         _key(fault): fault.since_ms for line in old_lines for fault in line.faults

@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 
 class FlawsError(ValueError):
-    """The text is no usable description; `flaws` has every error."""
+    """The text does not describe a machine; `flaws` has the errors in it."""
 
     def __init__(self, flaws: tuple[Flaw, ...]) -> None:
         self.flaws = flaws
@@ -88,13 +88,16 @@ class FlawsError(ValueError):
 
 
 def parse(text: str) -> Reading:
-    """Return the reading of a description, with `since_ms` of the faults at 0.
+    """Parse the description of a machine into a reading.
+
+    The faults have no date yet: their `since_ms` is 0.
 
     Args:
-        text: The whole file. May be empty, which is an error.
+        text: Content of the whole file. An empty text is an error.
 
     Raises:
-        FlawsError: At least one error; it has all of them.
+        FlawsError: The text has errors. `flaws` has the first 100, and how many more
+            there are.
     """
     reader = _Reader()
     reading = reader.reading(_load(text))
@@ -121,7 +124,7 @@ def _load(text: str) -> object:
 
 
 class _Reader:
-    """Parser of a document, which collects all flaws before they are reported."""
+    """Parser of one description, with the errors that it has found so far."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -181,7 +184,13 @@ class _Reader:
         return None
 
     def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
-        """Return the rows of all product lines, further ones fitted to their chips."""
+        """Return the rows of all product lines of the machine, most chips first.
+
+        Args:
+            first: Row of the key `product`.
+            value: Value of the key `beside`. The row of each product line in it is
+                reduced to the chips that the file names.
+        """
         rows = [first, *self._list("beside", value, self._further_line)]
         self._distinct("beside", [row.resource for row in rows], "resource")
         all_ids = [chip for row in rows for chip in chip_sets.ids_of(row.all_chips)]
@@ -349,14 +358,19 @@ class _Reader:
         self._add(Flaw(at=at, expected=expected, found=found))
 
     def _add(self, flaw: Flaw) -> None:
-        """Count a flaw, and keep it unless there are too many."""
+        """Count an error of the file; store only the first `_MOST_FLAWS`."""
         self.count += 1
         if self.count <= _MOST_FLAWS:
             self.flaws.append(flaw)
 
 
 def _of_line(row: Product, reading: Reading) -> Reading:
-    """Return the part of a reading of all chips that concerns one product line."""
+    """Return the part of `reading` that concerns the chips of `row`.
+
+    Args:
+        row: Row of one product line of the machine.
+        reading: State of all chips of the machine, of every product line.
+    """
     line_chips = set(chip_sets.ids_of(row.all_chips))
     chip_name, ai_core_count = _CHIPS.get(row.key, ("", 0))
     return replace(

@@ -1,4 +1,4 @@
-"""The steps of the story, one module each: act, read back, tell, check.
+"""Steps of the demo, one module for each: act, read back, print, check.
 
-Each returns what is wrong; nothing, if all is well.
+Each step returns a list of what is wrong; it is empty if all is well.
 """
