@@ -35,9 +35,12 @@ async def _run() -> None:
 
 
 def main() -> int:
-    """Run the agent, or `ascend-agent status`; return the exit code.
+    """Run the agent, or print its status, as the command line says.
 
     The agent runs until a signal or an error.
+
+    Returns:
+        Exit code of the process.
     """
     if sys.argv[1:2] == ["status"]:
         return socket.main(sys.argv[2:], os.environ)

@@ -29,7 +29,7 @@ class ApiClient:
     def __init__(
         self, client: Client, recorder: Recorder, *, credentials: Credentials, url: str
     ) -> None:
-        """Use an open client and its recorder; `open` constructs both.
+        """Construct from an open client and its event recorder, as `open` does.
 
         Args:
             client: Open; owned by the caller.
@@ -46,7 +46,7 @@ class ApiClient:
     async def open(
         cls, stack: AsyncExitStack, settings: Settings, metrics: Metrics
     ) -> Self:
-        """Open a client of the API server, and close it when `stack` is closed.
+        """Return an ApiClient with an open connection; closing `stack` closes it.
 
         Args:
             settings: Name the API server and its credentials.
@@ -72,13 +72,13 @@ class ApiClient:
         )
 
     def pods_of(self, node: str) -> ListWatch[Pod]:
-        """Return a list-watch on the pods of one node, not started yet."""
+        """Return a list-watch on the pods of one node, which the caller starts."""
         params = {"fieldSelector": f"spec.nodeName={node}"}
         return ListWatch(self.client, "/api/v1/pods", Pod, params=params)
 
     @staticmethod
     def npu_pod(pod: Pod, resource: str) -> NpuPod | None:
-        """Convert a pod for the ledger; None if it asks for no chips of `resource`."""
+        """Convert a pod into an `NpuPod`; None if it does not ask for `resource`."""
         return pods.npu_pod(pod, resource)
 
     async def send(self, patch: Patch) -> NpuPod | None:
@@ -89,7 +89,8 @@ class ApiClient:
             no chips of the patch's resource.
 
         Raises:
-            PatchError: The annotations may not be set; try again later.
+            PatchError: The request failed, so the annotations are perhaps not set. Try
+                again later.
         """
         try:
             pod = await pods.patch_annotations(

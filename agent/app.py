@@ -105,7 +105,7 @@ def _wait(ready: Readiness, text: str) -> None:
 
 
 class Agent:
-    """All parts of one node's agent; it constructs, runs and closes them."""
+    """The whole agent of one node, which constructs, runs and closes its parts."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Agent:
             settings: Settings that `agent.settings.verify` has accepted.
             api: Open; owned by the caller.
             metrics: Metrics of this agent.
-            ready: Gets the checks of the parts, and what the agent still waits for.
+            ready: The parts add their checks to it, and set what the agent waits for.
             reading: First reading of the driver, with all product lines.
         """
         self._settings = settings
@@ -208,7 +208,10 @@ class Agent:
         )
 
     async def run(self, poller: Poller) -> None:
-        """Restore the holds, then run all parts until cancelled or until one fails."""
+        """Restore the holds from the journal, then run all parts until cancelled.
+
+        The call also ends when a part fails.
+        """
         await self._restore()
         for line in self._lines:
             line.chip_monitor.judge_again()
@@ -282,9 +285,9 @@ class Agent:
             self._journal_writer.keep(unclaimed)
 
     async def _wait_for_separated(self) -> None:
-        """Wait until the ConfigMap, which names separated chips, has been read.
+        """Wait until the ConfigMap, which names chips out of service, has been read.
 
-        Otherwise the first device list for the kubelet would offer separated chips. The
+        Otherwise the first device list for the kubelet would offer these chips. The
         wait is FIRST_LIST_S at most. There is none if the API server has not listed the
         pods.
         """
@@ -302,11 +305,11 @@ class Agent:
             line.chip_monitor.apply_configmap(data)
 
     def _update_silence(self) -> None:
-        """Let the reporter write only while no product line has a rival plugin.
+        """Allow the ConfigMap writes only while this agent's plugins are the only ones.
 
-        A rival of one product line writes the same ConfigMap as this agent. Before a
-        plugin has checked for rivals, its `rival` is None, and the reporter must not
-        write either.
+        Another device plugin for the same resource would write the same ConfigMap. A
+        plugin's `rival` is None until it has checked for one. Until then writes are
+        forbidden, too.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)
@@ -317,9 +320,12 @@ class Agent:
     # Outputs of all product lines
 
     async def _report(self, line: ProductLine) -> NoReturn:
-        """Publish the node report now, and after each change of this line's ledger.
+        """Publish the node report now and after each change of a product line's ledger.
 
         The report has all product lines of the node.
+
+        Args:
+            line: Its ledger is watched.
         """
         while True:
             version = line.store.version

@@ -2,8 +2,9 @@
 
 So the arguments of an existing DaemonSet keep working. A flag with an equal setting is
 translated. A flag without a visible effect is left out and logged once. A flag is
-refused if it would give containers something else: warnings are seldom read. A setting
-given by its name here, as a flag or in the environment, overrides a translated one.
+refused if ignoring it would change what containers get: warnings are seldom read. A
+setting of this agent, given as a flag or in the environment, overrides a translated
+one.
 
 Source: MindCluster's device plugin, `main.go` (at 22bb3d98).
 """
@@ -19,7 +20,7 @@ Setting = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """Command line of this agent, translated from MindCluster's."""
+    """Command line in which this agent's settings have replaced MindCluster's flags."""
 
     argv: tuple[str, ...]
     #: `-flag: reason` of each given flag that has no effect here.
@@ -121,7 +122,7 @@ _FLAGS: Mapping[str, _Flag] = {
 def translate(
     argv: Sequence[str], environ: Mapping[str, str], *, prefix: str
 ) -> Translation:
-    """Return a command line in which settings replace MindCluster's flags.
+    """Return a command line with this agent's settings instead of MindCluster's flags.
 
     Args:
         argv: Command line without the program's name.
@@ -162,7 +163,7 @@ def translate(
 
 
 def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return {flag of MindCluster: value}, and the command line without these flags."""
+    """Split a command line into {MindCluster flag: value} and all other arguments."""
     flags: dict[str, str] = {}
     words: list[str] = []
     rest = list(argv)
@@ -202,7 +203,7 @@ def _is_within(value: str, least: int, most: int) -> bool:
 def _settings(
     flags: Mapping[str, str], environ: Mapping[str, str]
 ) -> Iterator[Setting]:
-    """Yield (name, value) of each setting that the given MindCluster flags stand for.
+    """Yield name and value of each agent setting that stands for a MindCluster flag.
 
     Without -volcanoType the mode is standalone: the cluster then has no scheduler that
     writes claims.

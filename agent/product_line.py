@@ -3,7 +3,7 @@
 driver -> health -+               +-> plugin -> kubelet
 API server's pods +-> LedgerStore +-> annotator -> pod annotations
 pod-resources ----+               +-> node report
-+-> journal writer
+                                  +-> journal writer
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from scheduler_core.products.table import Product
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeServices:
-    """Parts of the agent that a node has once and all its product lines share."""
+    """Parts of the agent that exist once on a node, for all its product lines."""
 
     settings: Settings
     api: ApiClient
@@ -87,7 +87,8 @@ class ProductLine:
             services: Shared parts of the node; owned by the caller.
             reading: First reading of this product line's chips.
             other_products: Product table rows of the node's other product lines.
-            on_rival: Called when a rival plugin begins or stops to serve this resource.
+            on_rival: Called when another device plugin begins or stops to serve this
+                resource.
         """
         settings, metrics = services.settings, services.metrics
         self._services = services
@@ -171,16 +172,20 @@ class ProductLine:
         self.store.replace(ledgers.restore(self.store.ledger, holds))
 
     async def confirm_holds(self) -> None:
-        """Ask the kubelet which pods own the holds in the ledger.
+        """Ask the kubelet's pod-resources which pods own the holds in the ledger.
 
-        First finish exchanges of slots that the agent before a restart had begun. Call
-        it before the plugin serves. The ledger must know all pods of the node by then.
+        Slot exchanges that the previous agent process left unfinished are finished
+        first. Call this before the plugin serves, and after the ledger has all pods of
+        the node.
         """
         self.store.replace(ledgers.resume(self.store.ledger))
         await self._reconciler.run_once(thorough=True)
 
     def start_tasks(self, tasks: asyncio.TaskGroup) -> None:
-        """Start all tasks of this product line except the plugin for whole chips."""
+        """Start the tasks of this product line, except the plugin for whole chips.
+
+        Plugins for virtual devices (shares of a chip) are among these tasks.
+        """
         tasks.create_task(self._reconciler.run(), name="reconciler")
         tasks.create_task(self._annotator.run(), name="annotator")
         tasks.create_task(self.stray_processes.run(), name="stray processes")
@@ -218,10 +223,10 @@ class ProductLine:
         await self._resources.close()
 
     def _on_effect(self, effect: Effect) -> None:
-        """Announce an effect of the ledger, and suspect a rival plugin if it shows one.
+        """Announce an effect of the ledger, and see whether it reveals another plugin.
 
         A pod that came while this agent's plugin was the only one must get its devices
-        from that plugin. If such a pod has other devices, a rival has served it.
+        from that plugin. If such a pod has other devices, another plugin has served it.
         """
         self._services.announcer.ledger_effect(effect)
         if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):
@@ -233,12 +238,12 @@ class ProductLine:
             )
 
     def _on_rival_change(self, text: str) -> None:
-        """Announce a rival plugin or its end, and wake the annotator.
+        """Announce another plugin for this resource or its end, and wake the annotator.
 
-        The annotator sends no patches while there is a rival.
+        The annotator sends no patches while there is such a plugin.
 
         Args:
-            text: A sentence about the rival; "" if there is no rival any more.
+            text: A sentence about the other plugin; "" if there is none any more.
         """
         self._services.announcer.rival_state(
             "kubelet", text, resource=self.product.resource

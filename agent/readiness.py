@@ -1,4 +1,4 @@
-"""Readiness of the agent: the answer of `/readyz`, and reasons why it is not ready yet.
+"""Readiness of the agent: the answer of `/readyz`, with a reason if it is not ready.
 
 A module of its own: parts of all packages report to it, and it imports none of them.
 """
@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 
 class Readiness:
-    """Reasons why the agent is not ready yet, and checks of its parts."""
+    """Collection of reasons why the agent is not ready, and of checks of its parts."""
 
     def __init__(self, **reasons: str) -> None:
-        """Begin with one reason for each step of the start.
+        """Begin as not ready, for the given reasons.
 
         Args:
-            reasons: {key of the step: sentence that says what the agent waits for}.
+            reasons: {key of a missing thing: sentence that says what the agent
+                waits for}.
         """
         self._reasons = dict(reasons)
         self._checks: list[Callable[[], str | None]] = []
@@ -21,7 +22,8 @@ class Readiness:
     def __call__(self) -> str | None:
         """Return a sentence that says what the agent waits for; None if it is ready.
 
-        The reason that was set first comes first. Checks run once no reason is left.
+        Of several reasons, the one whose key was added first is returned. Checks run
+        only if no reason is left.
         """
         for reason in self._reasons.values():
             return reason
@@ -38,9 +40,14 @@ class Readiness:
         self._checks.append(check)
 
     def set_waiting(self, key: str, reason: str) -> None:
-        """Set the reason of `key`: a sentence that says what the agent waits for."""
+        """Set or replace the reason under `key` why the agent is not ready.
+
+        Args:
+            key: Name of what is missing, for `set_ready`.
+            reason: A sentence that says what the agent waits for.
+        """
         self._reasons[key] = reason
 
     def set_ready(self, key: str) -> None:
-        """Remove the reason of `key`, if there is one."""
+        """Remove the reason under `key` why the agent is not ready, if there is one."""
         self._reasons.pop(key, None)

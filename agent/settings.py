@@ -210,7 +210,7 @@ def _unusable(name: str, path: Path, access: int, *, is_dir: bool = True) -> str
 
 
 def boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """Return the id of the machine's present boot.
+    """Return the kernel's id of the present boot, which changes with each reboot.
 
     Holds of an earlier boot are over, because containers of that boot no longer run.
     """

@@ -1,8 +1,8 @@
 """Apply changes of the settings file while the agent runs.
 
-Only the file of `--config` can change. A new log level applies at once. For all other
-settings the agent logs once for each change that a restart is needed: its parts are
-constructed with these settings. A file with an error changes nothing.
+Only the file of `--config` can change. A new log level applies at once. All other
+settings need a restart, because parts of the agent are constructed with them. The agent
+logs this once for each change. A file with an error changes nothing.
 """
 
 import asyncio
@@ -35,7 +35,10 @@ def has_file(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 class SettingsReload:
-    """Follower of the settings file: applies a new log level, logs other changes."""
+    """Task that re-reads the settings file and applies a new log level.
+
+    Changes of other settings are only logged, because they need a restart.
+    """
 
     def __init__(
         self,
@@ -74,10 +77,14 @@ class SettingsReload:
             return error
 
     def apply(self, settings: Settings | SettingsError) -> None:
-        """Set the log level of `settings`, and log settings that differ from the start.
+        """Set the log level of `settings`, and log other settings that need a restart.
 
-        For an error, log why the file cannot be used. The same text is not logged twice
-        in a row.
+        These are settings that differ from those at the start of the agent. For an
+        error, log why the file cannot be used. The same text is not logged twice in a
+        row.
+
+        Args:
+            settings: Settings read from the file, or the error of reading it.
         """
         if isinstance(settings, SettingsError):
             if self._is_new(settings.problems):
@@ -99,6 +106,6 @@ class SettingsReload:
             log.warning("restart needed for changed settings", extra=reason)
 
     def _is_new(self, texts: tuple[str, ...]) -> bool:
-        """Whether `texts` is not empty and differs from `texts` of the last call."""
+        """Whether `texts` is not empty and differs from that of the previous call."""
         logged, self._logged = self._logged, texts
         return bool(texts) and texts != logged

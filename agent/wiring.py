@@ -1,6 +1,7 @@
 """Choose driver, product lines and mount method of a node, from settings or by probing.
 
-The choice of driver and mount method is logged.
+The mount method is the way in which containers get chips. The choices of driver and
+mount method are logged.
 """
 
 import asyncio
@@ -47,9 +48,10 @@ def driver(stack: AsyncExitStack, settings: Settings) -> Driver:
 async def first_reading(
     poller: Poller, settings: Settings, ready: Readiness
 ) -> Reading:
-    """Read the driver again and again until a reading succeeds; return that reading.
+    """Read the driver repeatedly until a reading succeeds; return that reading.
 
-    It names the node's product lines. Until then `ready` says why there is none.
+    It names the node's product lines. Until then `ready` says why the driver cannot be
+    read.
     """
     problem = ""
     while True:
@@ -65,7 +67,7 @@ async def first_reading(
 
 
 def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
-    """Return the readings of the product lines that this agent serves.
+    """Return the part of the reading for each product line that this agent serves.
 
     If the setting `product` names a product line of the node, only that one is served.
     Otherwise all product lines are served.
@@ -79,7 +81,7 @@ def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
 
 
 def mount(settings: Settings, reading: Reading) -> MountMethod:
-    """Return the method by which containers get chips, as set or found by probing."""
+    """Return the way in which containers get chips, as set or as found by probing."""
     mount = resolve(settings.mount, os.environ, reading)
     log.info("mount", extra={"mount": mount.value, "told": settings.mount})
     return mount
@@ -92,13 +94,13 @@ def virtual_server(
     allocatable_ids: Callable[[str], Awaitable[frozenset[str] | None]],
     servicer: Callable[[Product], ListAndWatchServicer],
 ) -> Server:
-    """Return a device plugin for one kind of virtual device.
+    """Return a device plugin for one kind of virtual device (a share of a chip).
 
     Args:
         row: Row of the product table for this kind; it names the resource.
         kubelet_dir: The kubelet's device plugin directory.
         allocatable_ids: Asks the kubelet which ids of a resource it may give out.
-        servicer: Constructs the servicer of a row.
+        servicer: Constructs the object that answers RPCs for this kind.
     """
     return Server(
         lambda: servicer(row),

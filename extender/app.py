@@ -197,9 +197,9 @@ class Extender:
     def _make_preemptor(
         self, settings: Settings, jobs: KubeJobs, metrics: Metrics
     ) -> Preemptor | None:
-        """Return the preemptor; None if the setting `preemption` is off.
+        """Return the preemptor; None unless the setting `preemption` is "evict".
 
-        Then only the scheduler evicts.
+        Without it only the scheduler evicts pods.
         """
         if settings.preemption != "evict":
             return None
@@ -224,15 +224,18 @@ class Extender:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether this extender has no bind call that may still take effect."""
+        """Whether all bind requests that this extender sent are finished.
+
+        Then none of them can take effect later.
+        """
         return self._binder.is_quiet
 
     def why_not_ready(self) -> str | None:
         """Return why the extender answers no request now; None if it answers.
 
-        It does not while another extender leads. Nor does it before each watch of
-        nodes, pods, agents' reports and settings has a complete list. With a partial
-        view of the cluster, chips look free that are not.
+        It does not answer while another extender leads. Nor does it answer before the
+        watches of nodes, pods, agents' reports and settings all have a complete list.
+        With a partial view of the cluster, chips look free that are not.
         """
         missing = self._informers.name_unsynced()
         return self._why_not_leading() or (
@@ -242,8 +245,8 @@ class Extender:
     async def run(self) -> None:
         """Run all parts until cancelled, then stop those that send requests.
 
-        Planner and binder refuse new binds, and the binder waits for binds under way.
-        Preemptor and Volcano verbs cancel their requests.
+        Planner and binder refuse new binds, and the binder waits for the binds that it
+        sent. Preemptor and Volcano verbs cancel their requests.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -272,10 +275,10 @@ class Extender:
             await self._binder.audit()
 
     def _reserved_uids(self) -> set[str]:
-        """Return the UIDs of pods whose reservations some part will end.
+        """Return UIDs of pods with a reservation by binder, Volcano verbs or preemptor.
 
-        These parts are binder, Volcano verbs and preemptor. Reservations of plans are
-        not among them.
+        Each of these parts ends its reservations itself. Reservations of plans are left
+        out.
         """
         preemptor = self._preemptor
         nominated = preemptor.reserved_uids if preemptor is not None else ()
@@ -294,12 +297,12 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Finish the start when watches have listed nodes, pods, reports and settings.
+        """Finish the start once nodes, pods, reports and settings have been listed.
 
-        Called after each complete list of a watch; acts once. Reserve the chips of
-        claims that Volcano's allocations left on unbound pods, unless in shadow mode.
-        Then exclude the objects of the lists from garbage collection. These objects
-        live long. Each walk over them would delay a filter request by tens of
+        Called after each complete list of a watch; acts once. Unless in shadow mode, it
+        reserves the chips of claims that Volcano's allocations left on unbound pods.
+        Then it excludes the listed objects, which live long, from garbage collection.
+        Each walk of the collector over them would delay a filter request by tens of
         milliseconds.
         """
         if not self._is_frozen and not self._informers.name_unsynced():
@@ -330,7 +333,7 @@ class Extender:
     def _record_bound(self, pod: NpuPod, choice: Choice) -> None:
         """Log why a bound pod got its node and chips, and record it as an event.
 
-        Remember the reason as the last decision for the pod, too.
+        The reason is also kept as the last decision on the pod, for `/v1/explain`.
         """
         text = choice.sentence
         log.info("pod bound", extra={"pod": f"{pod.namespace}/{pod.name}", "why": text})

@@ -15,10 +15,10 @@ from service import clock
 class Clock:
     """Two clocks: a monotonic one for durations, and the wall clock for timestamps.
 
-    The monotonic clock starts at the wall clock's time, because the age of a node's
-    first report is computed from the report's timestamp. From then on it ignores steps
-    of the wall clock. A step ahead would look like a long silence of all agents at
-    once. A step back would delay everything that expires.
+    The monotonic clock starts at the wall clock's time. So it can give the age of a
+    node's first report, which has a timestamp of the wall clock. Later changes of the
+    wall clock do not affect it. If it jumped ahead, all agents would seem to have
+    stopped reporting. If it jumped back, everything that expires would be delayed.
     """
 
     #: monotonic clock; seconds since the epoch, without later steps of the wall clock

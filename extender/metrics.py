@@ -107,7 +107,7 @@ class Metrics(Collector):
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
-        """Show the sizes of `cache` in gauges, instead of those of an earlier cache."""
+        """Let gauges show the sizes of `cache`, no longer those of an earlier cache."""
         self._cache = cache
         self._show(
             "assumed_binds",
@@ -132,7 +132,7 @@ class Metrics(Collector):
         )
 
     def watch_events(self, recorder: Recorder) -> None:
-        """Show how many events `recorder` has dropped before they were sent."""
+        """Let a gauge show how many unsent events `recorder` has dropped."""
         self._show(
             "events_dropped",
             "Events dropped before they were sent.",
@@ -140,7 +140,7 @@ class Metrics(Collector):
         )
 
     def watch_election(self, phase: Callable[[], Phase]) -> None:
-        """Show whether this extender leads, computed from `phase` at each scrape."""
+        """Let a gauge show whether this extender leads, by `phase` at each scrape."""
         self._show(
             "leading",
             "1: this extender decides; 0: another does.",
@@ -171,7 +171,10 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """Return {kind of server: its nodes' sums in the order of `_POOLS`}."""
+        """Return the sums over the nodes of each kind of server.
+
+        Key: kind of server. Value: one sum for each key of `_POOLS`, in the same order.
+        """
         pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
             sums = pools.setdefault(node.product.key, [0] * len(_POOLS))
@@ -182,7 +185,7 @@ class Metrics(Collector):
         return pools
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Show whether the ConfigMap of settings is wrong and therefore ignored.
+        """Let a gauge show whether the ConfigMap of settings is wrong and so ignored.
 
         Args:
             is_unusable: Returns whether it is wrong; called at each scrape.
@@ -226,10 +229,9 @@ class Metrics(Collector):
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _show(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Show a value as a gauge from now on, computed at each scrape.
+        """Create a gauge that shows `value`, which is called at each scrape.
 
-        If a gauge of this name exists, it no longer shows the value of an earlier
-        extender.
+        A gauge that already has this name shows the new value from now on.
 
         Args:
             name: Name of the metric without prefix.

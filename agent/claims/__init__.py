@@ -13,7 +13,7 @@ effects. `values` has the ledger's data, `events` has the events and effects.
 `allocate`, `confirm` and `release` each serve one kind of event.
 
 Decision records in docs/adr: 3 (ids stand for chips by a bijection), 4 (slots are
-exchanged on confirmation), 7 (Get confirms, List only when idle), 11 (standalone), 14
-(a name counts once the kubelet has said whose it is), 16 (a choice does not wait for
-patches).
+exchanged once the owner of a hold is known), 7 (Get finds the owners, List only when
+idle), 11 (standalone), 14 (a pod name counts once the kubelet has said which pod has
+it), 16 (a choice of chips does not wait for patches of annotations).
 """

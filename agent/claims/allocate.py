@@ -3,9 +3,11 @@
 The rule (seed 000, `Field Description` 3): of the unserved claims on this node with the
 requested count, take the claim with the smallest predicate-time. A pod whose admission
 has begun is served before all others. If the kubelet gives ids that the init containers
-of a pod had, the call is for this pod. If chips of the claim are unusable, the agent
-chooses other chips by the rule of `scheduler_core`. If there are none, it serves an
-equal claim instead.
+of a pod had, the call is for this pod.
+
+If chips of the claim are unusable, the agent chooses other chips by the rule of
+`scheduler_core`. If there are none, it serves the claim of another pod with the same
+needs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,8 +46,8 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     the call is for another pod.
 
     Slots proven by ids come first, then slots of pods whose admission has begun, then
-    slots of waiting pods. Slots of running pods come last. Within each group the
-    smallest predicate-time is first.
+    slots of waiting pods. Slots of running pods come last. Slots of equal rank are
+    ordered by predicate-time, the smallest first.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
@@ -138,7 +140,7 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
 
     The returned effects tell the plugin the answer. If no claim fits, the plugin must
-    wait; on the last call it must refuse.
+    wait. If `event.last_call` is set, it must refuse instead.
     """
     ids = tuple(
         sorted(
@@ -299,11 +301,12 @@ def _pick_for_unknown_pod(
 
 
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
-    """Serve the oldest claim with other chips, or serve an equal claim instead of it.
+    """Serve the oldest claim with other chips, or serve another pod's claim instead.
 
-    For use when the chips of the oldest claim are unusable. An equal claim is only
-    tried if the agent finds no other chips. It is not tried if an older slot has some
-    of the oldest claim's chips: then this claim has no chips to exchange.
+    For use when the chips of the oldest claim are unusable. Another claim is only tried
+    if the agent finds no other chips. Its pod must have the same shape. It is not tried
+    if an older slot has some of the oldest claim's chips: then the oldest claim has no
+    chips to exchange.
 
     The result is None if neither way works. It is also None if a container mounts the
     chips of the pod's annotation by itself. Such a container ignores the chips that
@@ -337,7 +340,7 @@ def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Le
 
     Args:
         ids: The offered ids.
-        but: Uid of a slot; the holds with chips of this slot stay unmarked.
+        but: Uid of a slot; holds with chips of this slot are not changed.
     """
     reoffered = {
         hold.sequence: replace(hold, reoffered=True)

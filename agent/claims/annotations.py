@@ -4,10 +4,10 @@ The annotations follow the mounted chips. A pod whose app containers and sidecar
 own a hold is annotated with the chips of its holds. A pod that waits for Allocate is
 annotated with the chips of its slot.
 
-At every moment of a correction, some annotation names each held chip and each chip of a
-slot. The patch of AscendReal on the holder is therefore sent first, then the patches of
-claims. A claim is only patched when another annotation already names the chips that the
-claim gives up.
+After slots have exchanged chips, several pods must be patched. At every moment, some
+annotation must name each chip of a hold or slot. The patch of AscendReal on the pod
+that holds the chips is therefore sent first. The patches of claims follow. A claim is
+only patched when another annotation already names the chips that the claim gives up.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -112,10 +112,11 @@ def is_up_to_date(
 
 
 def make_affinity(ledger: Ledger) -> Affinity:
-    """Return the held, releasing and lost chips, for the scheduler to read.
+    """Return the held, releasing and lost chips, for the Ascend scheduler to read.
 
-    Pod annotations do not have these facts. Lost chips are the chips of lost holds, and
-    the slots of pods that run without their devices.
+    Pod annotations do not have these facts. A chip is lost if the kubelet no longer
+    knows that a container has it. Chips in the slots of pods that run without their
+    devices are lost too.
     """
     lost_chips = 0
     for hold in ledger.holds.values():
@@ -179,10 +180,12 @@ def _mounted_keys(
 def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
     """Return the annotations of a pod's claim: its chips and its predicate-time.
 
-    The result is {annotation key: text}. A served pod claims the chips of its holds,
-    with the predicate-time `SERVED`. A pod that waits for Allocate claims the chips of
-    its slot. The result is empty for a waiting pod if the agent chooses the slot's
-    chips. It is also empty if their number does not yet fit the pod.
+    The result is {annotation key: text}. A pod whose app containers and sidecars all
+    own holds claims the chips of these holds. Its predicate-time is `SERVED`.
+
+    A pod that waits for Allocate claims the chips of its slot. The result is empty for
+    such a pod if the agent chooses the slot's chips. It is also empty while the number
+    of chips does not fit the pod.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
@@ -223,10 +226,11 @@ def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
 def _is_safe(
     ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
 ) -> bool:
-    """Whether each chip that a patch gives up is unneeded or annotated on another pod.
+    """Whether some annotation still names each needed chip after a patch.
 
-    A chip is needed if another living pod holds it or has it in its slot. The answer
-    must be right whichever patches of the batch have landed.
+    A chip is needed if another living pod holds it or has it in its slot. Only chips
+    that the patch removes from its pod's annotations are checked. The answer must be
+    right whichever patches of the batch the API server has applied.
 
     Args:
         batch: Patches that may be sent together with this patch.
@@ -294,9 +298,10 @@ def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
 def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether pod-resources can still show a container of `pod` as the owner of `hold`.
 
-    The container must need as many chips as the hold has ids. It has no hold yet, or
-    the kubelet has lost the ids of its older hold. A confirmed pod cannot become an
-    owner, since the holds of its init containers were assigned on confirmation.
+    The container must need as many chips as the hold has ids. It must have no hold yet,
+    or the kubelet must have lost the ids of its older hold. If all app containers and
+    sidecars of the pod own holds, no container can become an owner. The holds of init
+    containers were then assigned as well.
     """
     if values.is_confirmed(ledger, pod):
         return False

@@ -1,8 +1,9 @@
 """Choose the chips for the container that a slot serves next.
 
-In scheduled mode the extender has decided before: `extender/scheduling/reserve.py`
-chose the pod's chips, for members of a job `extender/planning/plan.py`. The claim fixes
-them, and `pick_from_claim` takes the chips of the next container from it.
+With an Ascend scheduler, its extender has chosen the pod's chips before. It does so in
+`extender/scheduling/reserve.py`, for members of a job in `extender/planning/plan.py`.
+The claim has these chips, and `pick_from_claim` takes the next container's chips from
+it.
 
 This module decides in two cases. `choose_again` replaces a claim whose chips cannot be
 used. `pick_standalone` chooses for a pod whose chips no scheduler has chosen.
@@ -39,7 +40,7 @@ def next_need(ledger: Ledger, slot: Slot) -> int | None:
 
 
 def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
-    """Return the index of the container that a slot serves next, from given holds.
+    """Return the index of the container that a slot with these holds serves next.
 
     The result is None if all containers are served. The kubelet admits a pod's
     containers in order, so the result is the first container without a hold. A hold
@@ -87,9 +88,9 @@ def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
 def pick_from_claim(ledger: Ledger, slot: Slot) -> Pick | None:
     """Return a `Pick` with the next container of a slot and the chips of its claim.
 
-    The result is None if all containers are served. It is also None if the claim has
-    too few chips left. Or a chip of the claim is unhealthy, held by another pod,
-    releasing, or claimed by an older slot.
+    The result is None if all containers are served, or if the claim has too few chips
+    left. It is also None if a chip of the claim is unusable. Such a chip is unhealthy,
+    held by another pod, releasing, or claimed by an older slot.
     """
     need = next_need(ledger, slot)
     if need is None:
@@ -110,11 +111,11 @@ def pick_standalone(
 ) -> Pick | None:
     """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
-    The chips are for the container that the slot serves next. The chips of the
-    kubelet's ids are taken where they are as good as any others: then each id stands
-    for its chip. The result is None if all containers are served or too few chips are
-    free. It is also None if a container mounts the chips of the pod's annotation by
-    itself.
+    The chips are for the container that the slot serves next. Of equally good chips,
+    those are taken that the kubelet's ids stand for.
+
+    The result is None if all containers are served or too few chips are free. It is
+    also None if a container mounts the chips of the pod's annotation by itself.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that

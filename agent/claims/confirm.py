@@ -1,8 +1,8 @@
-"""Confirm which container has which hold, from the answers of pod-resources.
+"""Find out which container owns which hold, from the answers of pod-resources.
 
-Device ids and sequence numbers match an answer of pod-resources with a hold. A
-container that is shown with devices counts at once. A container that is shown without
-devices counts only if no Allocate was under way. It alone never releases a chip.
+An answer belongs to the newest hold with the shown device ids that is not newer than
+the answer. Devices shown for a container count at once. Missing devices count only if
+no Allocate was under way. They alone never release a chip.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ RESTORED = "NpuHoldRestored"
 
 @dataclass(frozen=True, slots=True)
 class _ShownIds:
-    """Device ids that pod-resources showed for one container, in one reading.
+    """Device ids that pod-resources showed for one container, in one answer.
 
-    `until` is the ledger's sequence when the reading ended.
+    `until` is the sequence number of the newest hold when the answer arrived.
     """
 
     ids: frozenset[str]
@@ -41,7 +41,8 @@ def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str
     """Return the pods about which the reconciler must ask pod-resources in this pass.
 
     These are the pods that were deleted or are terminal, but still own a hold. While
-    any hold has no known owner, all unconfirmed pods are added.
+    any hold has no known owner, living pods are added too. Only those with an app
+    container or sidecar that owns no hold are added.
 
     Args:
         thorough: Add all living pods, to check whether the kubelet still knows their
@@ -65,9 +66,10 @@ def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str
 
 
 def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
-    """Return the uids of admitted pods that pod-resources has not fully confirmed.
+    """Return uids of admitted pods with an app container or sidecar that owns no hold.
 
-    An app container or sidecar of such a pod owns no hold, or owns a lost one.
+    A hold does not count if the kubelet no longer knows that the container has its
+    devices. Terminal pods are left out.
     """
     return frozenset(
         uid
@@ -92,11 +94,11 @@ def has_open_holds(ledger: Ledger) -> bool:
 def take_in_reading(
     ledger: Ledger, event: ResourcesRead
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store the answer of pod-resources about one pod and confirm the pod's holds.
+    """Store the answer of pod-resources about one pod; set the shown holds' owners.
 
-    pod-resources is asked by the pod's name. The answer confirms nothing before the
-    kubelet has admitted the pod with this uid: it can be about a deleted pod of the
-    same name.
+    pod-resources is asked by the pod's name. No owner is set before the kubelet has
+    admitted the pod with this uid. The answer can be about a deleted pod of the same
+    name.
     """
     evidence = Evidence(
         containers=event.containers, as_of=event.as_of, quiet=event.quiet
@@ -124,11 +126,12 @@ def take_in_reading(
 def _confirm(
     ledger: Ledger, pod: NpuPod, container: str, shown: _ShownIds
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Make a container the owner of the hold whose ids pod-resources shows for it.
+    """Make a container the owner of the hold with the ids in `shown`.
 
-    If the hold's chips came from the slot of another pod, the two slots exchange chips.
-    Holds of the pod's init containers are assigned too. If no hold of the ledger has
-    the shown ids, a new hold is made for them.
+    pod-resources showed these ids for the container. If the hold's chips came from the
+    slot of another pod, the two slots exchange chips. Holds of the pod's init
+    containers are assigned too. If no hold of the ledger has the shown ids, a new hold
+    is made for them.
 
     Args:
         container: Name of the container in `pod`.
@@ -182,11 +185,11 @@ def _confirm(
 def _is_recreated(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, old_hold: Hold | None
 ) -> bool:
-    """Whether the container confirmed for `hold` was recreated while its pod ran.
+    """Whether the container that owns `hold` was recreated while its pod ran.
 
-    The mark `hold.recreated` alone proves nothing for an unconfirmed pod, which may
-    just have been admitted. The hold must also have chips of the pod's slot, or the pod
-    must be in `ledger.bare`.
+    `hold.recreated` alone proves nothing: the pod may just have been admitted. The hold
+    must also have chips of the pod's slot, or the pod must run without its devices
+    (`ledger.bare`).
 
     Args:
         old_hold: The container's previous hold. If it is lost, the container was
@@ -202,10 +205,11 @@ def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
 
 
 def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
-    """Return the event for a standalone pod whose chips are not in one group.
+    """Return the event for a standalone pod with chips on too many rings or cards.
 
-    Without a scheduler, no other node was tried. The result is empty for an unconfirmed
-    pod, or if the chips are not scattered.
+    The agent chose these chips. Without a scheduler, no other node was tried. The
+    result is empty if the chips are not scattered. It is also empty while an app
+    container or sidecar of the pod owns no hold.
     """
     is_served = ledger.standalone and values.is_confirmed(ledger, pod)
     if not is_served or not standalone.has_scattered_chips(ledger, pod):
@@ -234,9 +238,9 @@ def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
     """Return the newest ownerless hold that has exactly the shown ids.
 
     The result is None if there is no such hold. A hold of a deleted pod with the same
-    name as `pod` counts as ownerless. If the kubelet gave the same ids out twice, it
-    has forgotten the first time. A hold made after the reading cannot have been seen in
-    it.
+    name as `pod` counts as ownerless. If two holds have the ids, the kubelet has
+    forgotten the older one. A hold made after the answer of pod-resources does not
+    count.
     """
     matches = [
         hold
@@ -261,13 +265,14 @@ def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
 def _restore_hold(
     ledger: Ledger, owner: Owner, ids: frozenset[str]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add a hold for ids that a container has although no hold of this ledger has them.
+    """Add a hold for ids that pod-resources shows for a container and no hold has.
 
-    The journal is gone, so the mounted chips are not certain. The hold reserves the
-    chips of the ids and the chips of the pod's annotations. Only AscendReal of a pod
-    with a single app container or sidecar makes the chips certain.
+    The journal does not have the hold, so the mounted chips are not certain. The hold
+    reserves the chips of the ids and the chips of the pod's annotations. The chips are
+    certain only if the pod has the annotation AscendReal and a single app container or
+    sidecar.
 
-    If another hold has some of the ids, the ledger stays as it is: a later reading
+    If another hold has some of the ids, the ledger stays as it is: a later answer
     decides.
     """
     held_ids = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
@@ -332,7 +337,8 @@ def _note_missing_devices(
     devices. Terminating pods are left out.
 
     Args:
-        containers: {container name: device ids} of a quiet reading of pod-resources.
+        containers: {container name: device ids} as pod-resources showed them while no
+            Allocate was under way.
     """
     if pod.deleting:
         return ledger, ()
@@ -368,7 +374,7 @@ def _containers_never_shown(
     Init containers are left out: pod-resources never shows them.
 
     Args:
-        containers: {container name: device ids} of the newest reading of pod-resources.
+        containers: {container name: device ids} in the newest answer of pod-resources.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     confirmed = {hold.owner.container for hold in holds if hold.owner is not None}

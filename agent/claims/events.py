@@ -2,8 +2,8 @@
 
 Events are facts that the caller has already parsed. The plugin, the reconciler and the
 metrics carry out the effects. Journal, device list, ConfigMap and annotations are no
-effects: each is computed from the ledger (`occupancy.list_devices`, `annotations`) and
-compared after each step.
+effects. After each event they are computed from the ledger (`occupancy.list_devices`,
+`annotations`) and compared with their former state.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class ChipsRead:
 
 @dataclass(frozen=True, slots=True)
 class StrayProcessesRead:
-    """Event: the kernel was read for processes that deleted pods have left behind."""
+    """Event: the kernel showed which processes deleted pods have left behind."""
 
     uids: frozenset[str]  #: of the pods whose processes were read
     #: {uid: pids} of the pods with processes left; empty pids: not certain
@@ -84,7 +84,7 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """Event: a pass over the pods of `confirm.pods_to_read` has ended."""
+    """Event: the reconciler has asked about all pods of `confirm.pods_to_read`."""
 
     quiet: bool  #: no Allocate was under way during the pass
     #: all containers that pod-resources lists; None: List was not called

@@ -17,15 +17,15 @@ def assign_init_holds(
     from ids that the pod's later containers also got. Sidecars do not count as init
     containers here.
 
-    The ledger stays as it is if an app container or sidecar was recreated by itself.
-    The kubelet has then forgotten the ids of the pod, and init containers do not run
-    again.
+    The ledger stays as it is if an app container or sidecar was recreated while the pod
+    ran. The kubelet has then forgotten the ids of the pod, and init containers do not
+    run again.
 
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
         since: Only holds with a higher sequence are assigned.
-        ids_first: Prefer holds under ids of the pod to holds of the pod's slot. False
-            prefers the slot's holds.
+        ids_first: Prefer holds with ids of the pod's later containers. False prefers
+            holds with chips of the pod's slot.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {
@@ -80,9 +80,10 @@ def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
     """Return the holds that the init containers of a pod can own, from any slot.
 
     The kubelet gives the ids of a pod's init containers to the pod's first app
-    container or sidecar. Meanwhile it gives these ids to no other pod. The newest holds
-    before `first`, under one of its ids, are therefore those of the init containers, in
-    their order. Recreated containers may have got other ids in between.
+    container or sidecar. Until then it gives these ids to no other pod. The result is
+    therefore the newest holds before `first` that share an id with it. They are in the
+    order of the init containers. Holds of recreated containers may lie in between, with
+    other ids.
 
     Args:
         first: Oldest hold of the pod's app containers and sidecars.
@@ -102,8 +103,8 @@ def unassign_init_holds(
 ) -> Ledger:
     """Remove the owner from the holds of a pod's init containers.
 
-    The init containers have terminated. The kubelet alone could give their ids to them
-    again.
+    The init containers have terminated. The holds are marked as if the kubelet had
+    offered their ids to another container.
 
     Args:
         before_sequence: Only holds with a lower sequence lose their owner.

@@ -59,10 +59,10 @@ def step(ledger: Ledger, event: Event) -> tuple[Ledger, tuple[Effect, ...]]:
 
 
 def _store_reading(ledger: Ledger, event: ChipsRead | StrayProcessesRead) -> Ledger:
-    """Return the ledger with a new reading of the driver or of the kernel.
+    """Store in the ledger the newest report of the driver or of the kernel.
 
-    The driver reports unhealthy and busy chips. The kernel shows which processes
-    deleted pods have left behind.
+    The driver reports unhealthy chips and chips with processes. The kernel shows which
+    processes deleted pods have left behind.
     """
     if isinstance(event, StrayProcessesRead):
         return release.take_in_stray_processes(ledger, event)
@@ -84,9 +84,9 @@ def _sequence(hold: Hold) -> int:
 def resume(ledger: Ledger) -> Ledger:
     """Finish the slot exchanges that were cut off when the agent last stopped.
 
-    Call it once, after `restore` and after all pods of the node were stored. A slot
-    from which other chips were given out than it contains gets these chips. The slot
-    that contained them gets the chips given up.
+    Call it once, after `restore` and after all pods of the node were stored. A hold may
+    have chips that its slot does not contain. The slot then gets these chips. The slot
+    that contained them gets the first slot's chips in exchange.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -104,8 +104,8 @@ def _slots_after_exchange(
 
     Only slots of the same shape without a hold take part. If one contains all
     `given_chips`, the two slots exchange their chips. If none does, the agent stopped
-    in the middle of a circle of exchanges. The chips that `slot` gives up then go to a
-    slot whose chips another pod holds.
+    while several slots exchanged chips in a circle. The chips that `slot` gives up then
+    go to a slot whose chips another pod holds.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -158,8 +158,8 @@ def _take_in_pod(
     """Store a pod from the API server or from the kubelet's list; update its slot.
 
     The kubelet's list can be older, so it never overwrites a pod from the API server. A
-    pod known only from the kubelet counts until the API server shows a newer pod with
-    this name. It also stops to count when the kubelet no longer has it.
+    pod known only from the kubelet stays until the API server shows a newer pod with
+    this name. It is also dropped when the kubelet no longer has it.
 
     A name belongs to one pod at a time. The kubelet's list can be ahead of the pod
     watch. A newer pod from the list then removes an older pod with the same name.
@@ -187,7 +187,7 @@ def _take_in_pod(
 
 
 def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
-    """Whether the pod of an event is older than a pod in the ledger with the same name.
+    """Whether an event shows an older pod than the ledger's pod with the same name.
 
     Args:
         other: The pod in the ledger.
@@ -201,10 +201,11 @@ def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store an answer of pod-resources and confirm the holds that it shows.
+    """Store an answer of pod-resources and set the owners of the holds that it shows.
 
     The ledger may have a pod only because the kubelet listed it. Such a pod is dropped
-    if a quiet answer says that the kubelet no longer has it.
+    if the answer says that the kubelet no longer has it. This counts only if no
+    Allocate was under way during the call to pod-resources.
     """
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
@@ -214,8 +215,8 @@ def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, .
 def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]]:
     """Store the newest version of a pod and open, change or drop its slot.
 
-    A pod of another node is dropped. The effect is an event on the pod if its claim has
-    become unreadable.
+    A pod of another node is dropped. If the pod's claim has become unreadable, the
+    effect is a Kubernetes event on the pod.
     """
     if pod.node != ledger.node:
         return _drop_pod(ledger, pod.uid), ()
@@ -263,9 +264,11 @@ def _with_claim(
     """Return the ledger with a slot for a pod's claim.
 
     An existing slot is replaced only if the claim has changed and no hold has chips of
-    the slot. A served claim opens no slot. A known pod with holds but without a slot
-    stays without a slot. If `claim` is None, a standalone pod gets a slot whose chips
-    the agent chooses.
+    the slot. A claim with the predicate-time `SERVED` opens no slot: the pod has its
+    chips. A pod that was in the ledger before, with holds but no slot, gets no slot.
+
+    If `claim` is None and the node has no Ascend scheduler, the agent chooses the
+    chips. The pod then gets a slot without chips.
 
     Args:
         old_pod: The pod as the ledger had it before; None for a new pod.
@@ -294,8 +297,9 @@ def _with_claim(
 def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
     """Return the ledger with a slot without chips for a pod that has no claim.
 
-    The ledger stays as it is unless the agent runs in standalone mode. It also stays as
-    it is if the pod has a slot or an unreadable claim.
+    The ledger stays as it is unless the agent runs in standalone mode, without an
+    Ascend scheduler. It also stays as it is if the pod has a slot or an unreadable
+    claim.
     """
     is_known = pod.uid in ledger.slots or pod.uid in ledger.problems
     if not ledger.standalone or is_known:
@@ -314,9 +318,11 @@ def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
 
 
 def _close_claim(ledger: Ledger, uid: str) -> Ledger:
-    """Remove a deleted or terminal pod from `problems` and `bare`, and drop idle slots.
+    """Forget the claim problems of a deleted or terminal pod, and drop unused slots.
 
-    A slot is idle if its pod is deleted or terminal and no hold has chips of the slot.
+    The pod is removed from `problems` (unreadable claims) and `bare` (pods that run
+    without their devices). A slot is unused if its pod has ended and no hold has its
+    chips.
     """
     return release.drop_idle_slots(
         replace(

@@ -1,9 +1,9 @@
 """Compute which chips are taken, and which chips each device id stands for.
 
-The kubelet counts opaque ids. When it does not follow the agent's preference, a chip
-ends up behind another chip's id. An id in use maps to the chips that were mounted for
-it. Every other id maps to one remaining chip: the chip with the same number where
-possible, else the lowest one.
+The kubelet counts opaque ids. If it does not take the ids that the agent prefers, the
+chip mounted for an id has another number. An id in use maps to the chips that were
+mounted for it. Every other id maps to one remaining chip: the chip with the same number
+where possible, else the lowest one.
 
 So the kubelet always has as many usable ids as there are usable chips. The id of a free
 chip carries the health of that chip.
@@ -45,8 +45,8 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that a pod's annotations name.
 
     It is the union of two annotations: the resource's annotation, which the scheduler
-    writes, and AscendReal. During a correction each chip is in at least one of them at
-    every moment. An unreadable annotation names no chips.
+    writes, and AscendReal. While the agent patches annotations, each chip is in at
+    least one of them at every moment. An unreadable annotation names no chips.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -61,7 +61,7 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
 
 
 def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
-    """Return the mask of chips that any slot or living pod's annotation claims.
+    """Return the mask of chips in any slot or in the annotations of living pods.
 
     Annotations count only for pods without a slot.
 
@@ -82,7 +82,7 @@ def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
 def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
     """Return the mask of a slot's chips that an older slot of a living pod also has.
 
-    Schedulers give no chip to two pods: the newer claim is a mistake, or theft.
+    Schedulers give no chip to two pods: the newer claim is a mistake or forged.
     """
     mask = 0
     for uid, earlier in ledger.slots.items():
@@ -94,12 +94,12 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 
 
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of chips that a slot keeps from other pods.
+    """Return the mask of chips that other pods may not get because of a slot.
 
-    These are the chips of the slot, with one exception. If a container of a confirmed
-    pod was recreated, they are the chips that the pod holds. The pod's annotations then
-    no longer name the chips of its init containers, so the scheduler may give those
-    away.
+    These are the chips of the slot, unless a container was recreated while the pod ran.
+    If all app containers and sidecars of such a pod own holds, only the held chips
+    count. The pod's annotations then no longer name the chips of its init containers,
+    so the scheduler may give those away.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)
@@ -119,6 +119,8 @@ def unusable_chips(ledger: Ledger) -> int:
 
 def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
     """Return the mask of usable chips that no slot and no annotation claims.
+
+    Usable chips are healthy, not held and not releasing.
 
     Args:
         but: Uids of pods whose slots do not count.

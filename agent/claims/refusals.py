@@ -60,9 +60,9 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
     """Return "namespace/name: problem" of living pods whose claim is unreadable.
 
-    The result is sorted. On a standalone node, pods are left out if no container of
-    theirs needs `count` chips. Otherwise every such pod can be the caller of the
-    Allocate.
+    The result is sorted. Every such pod can be the caller of the Allocate. In
+    standalone mode, without an Ascend scheduler, one kind of pod is left out. It has
+    containers that need chips, but none that needs `count` chips.
     """
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
@@ -99,7 +99,7 @@ def render_too_few(slot: Slot) -> str:
 def render_unusable(ledger: Ledger, slot: Slot) -> str:
     """Return the text that refuses an Allocate whose claim has unusable chips.
 
-    It names these chips and the reasons.
+    The text names these chips and says why they are unusable.
 
     Args:
         slot: The slot of the claim.

@@ -1,7 +1,8 @@
-"""Release holds when the API server, pod-resources and the processes agree.
+"""Release holds when the API server, pod-resources and the node's processes agree.
 
-The absence of a pod from one of these sources proves nothing. It counts only in a quiet
-pass, during which no Allocate was under way.
+One source that no longer shows a pod proves nothing. The reconciler reads the sources
+in passes. A pass counts only if no Allocate was under way from its beginning to its
+end.
 """
 
 from dataclasses import replace
@@ -19,15 +20,18 @@ MISSES_TO_RELEASE = 2
 
 
 def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
-    """Release every hold whose container no longer exists, at the end of a quiet pass.
+    """Release every hold whose container no longer exists, at the end of a pass.
 
-    The hold of a known owner is released when three conditions agree. The pod is
-    deleted or terminal at the API server. pod-resources no longer shows the hold's ids.
-    No process is on its chips or left over from the pod. If processes use some of the
-    chips, the hold keeps only these.
+    In a pass, the reconciler asks pod-resources about pods. Nothing is released if an
+    Allocate was under way during the pass.
 
-    A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row.
-    In each of them no living pod could own it.
+    A hold with a known owner is released under three conditions. The pod is deleted or
+    terminal at the API server. pod-resources no longer shows the hold's ids. No process
+    is on the hold's chips or left over from the pod. If processes use only some of the
+    chips, the hold is reduced to these.
+
+    A hold may have no known owner. It is released after `MISSES_TO_RELEASE` passes in a
+    row without a living pod that could own it.
     """
     ledger = _drop_old_evidence(ledger)
     if not event.quiet:
@@ -47,16 +51,18 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
 
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
-    """Count a pass in which no living pod can own a hold; release it at the limit.
+    """Release a hold that no living pod could own in several passes in a row.
 
-    The limit is `MISSES_TO_RELEASE` passes in a row. While a process is on the hold's
-    chips, nothing is counted. The release also needs a list of all pods. In this list
-    the hold's ids must belong only to containers that own holds with these ids.
+    The hold counts these passes; `MISSES_TO_RELEASE` are needed. Nothing is counted
+    while a process is on the hold's chips.
+
+    For the release, pod-resources must have listed all pods. Only containers that own
+    holds with the hold's ids may have these ids in the list.
 
     Args:
         hold: Has no known owner.
-        in_use: Result of `_unexplained_ids`; None: pod-resources has not listed all
-            pods.
+        in_use: Result of `_unexplained_ids`: listed ids that no hold explains; None: no
+            list was made.
     """
     if _is_in_use(ledger, hold):
         return ledger
@@ -71,9 +77,9 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     """Reduce the hold of a deleted pod to the chips that processes still use.
 
-    One stuck process must not keep all chips of the hold from other pods. A process of
-    the deleted pod itself may use any of the chips again, so then the hold stays whole.
-    The slot of a deleted pod is reduced to the chips of its holds.
+    One stuck process must not keep all chips of the hold from other pods. A process
+    that the deleted pod left behind may use any of the chips again. The hold then stays
+    whole. The slot of a deleted pod is reduced to the chips of its holds.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
@@ -96,7 +102,7 @@ def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
 
 
 def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger:
-    """Store which processes the kernel shows for the deleted pods of `event.uids`."""
+    """Store the processes that the deleted pods in `event.uids` have left behind."""
     other_pods = {
         uid: pids
         for uid, pids in ledger.stray_processes.items()
@@ -110,13 +116,13 @@ def pods_to_check_for_processes(
 ) -> frozenset[str]:
     """Return uids of deleted or terminal pods whose processes decide about a release.
 
-    The caller must read the left-over processes of these pods before a pass ends. It
-    must also read them before the kubelet gives their ids to another pod.
+    The caller must look for processes of these pods before it ends a pass. It must also
+    do so before the kubelet gives the pods' ids to another pod.
 
     Args:
         ids: Ids that the kubelet offers or gives out: return the pods with a hold whose
-            ids are all among them. None: return the pods whose holds the end of a pass
-            may release.
+            ids are all among them. None: return the pods with holds that `end_pass` may
+            release.
     """
     return frozenset(
         hold.owner.uid
@@ -149,7 +155,7 @@ def needs_full_list(ledger: Ledger) -> bool:
 
 
 def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
-    """Whether the end of this pass would release a hold without a known owner."""
+    """Whether `end_pass` may now release a hold without a known owner."""
     return (
         hold.misses + 1 >= MISSES_TO_RELEASE
         and not _is_in_use(ledger, hold)
@@ -158,14 +164,15 @@ def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
 
 
 def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
-    """Release holds of deleted or terminal pods whose ids the kubelet gives out again.
+    """Release holds of ended pods if the kubelet gives out the holds' ids again.
 
-    A new pod can be bound as soon as the old pod is deleted. A stock scheduler does so.
-    The Ascend scheduler does so if the hold of a short-lived pod was never published.
-    The kubelet then asks for the old pod's chips before the next correction pass.
+    An ended pod is deleted or terminal. A stock scheduler can bind a new pod as soon as
+    the old pod is deleted. The Ascend scheduler can do so if it never saw the hold of a
+    short-lived pod. The kubelet then asks for the old pod's chips before the
+    reconciler's next pass.
 
     A hold is released if the kubelet gives out all its ids and no process is on its
-    chips. The pass would check the same.
+    chips. `end_pass` checks the processes in the same way.
 
     Args:
         ids: Ids that the kubelet offers or has given out.
@@ -200,14 +207,15 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
-    """Return the listed ids that no hold of the listed container has.
+    """Return listed device ids of containers that own no hold with these ids.
 
-    The result is None if pod-resources has not listed the pods. The kubelet can give
-    one id to two containers. A hold of one of them explains nothing about the other.
+    The list comes from pod-resources; without a list the result is None. The kubelet
+    can give one id to two containers. A hold of one container then explains nothing
+    about the other.
 
     Args:
-        in_use: Ids of each container that pod-resources listed; None: List was not
-            called.
+        in_use: {container: its device ids} as pod-resources listed them; None: List was
+            not called.
     """
     if in_use is None:
         return None
@@ -234,8 +242,8 @@ def _has_owner_released(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
     """Whether the newest answer of pod-resources about the owner shows ids of the hold.
 
-    Ids that a newer hold has too do not count: a newer pod of the same name may have
-    them.
+    Ids that also belong to a newer hold do not count: a newer pod of the same name may
+    have them.
     """
     evidence = ledger.evidence.get(owner.uid)
     if evidence is None:
@@ -254,14 +262,17 @@ def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod may be the owner of a hold whose owner is not known.
 
-    It may if pod-resources shows the hold's ids for a living pod that has no hold of
-    them. It may also if an unconfirmed pod has a fitting container. The container needs
-    as many chips as the hold has. It is an init container exactly if the hold was given
-    to one. A later reading of pod-resources can prove that the pod is not the owner.
+    The pod may be the owner if pod-resources shows it with ids of the hold. No hold of
+    the pod may have these ids.
 
-    pod-resources never shows an init container, and shows the other containers once all
-    are served. Until then the pod may still be in admission. No reading then proves
-    anything about the hold of an init container.
+    A pod may also be the owner while one of its app containers or sidecars owns no
+    hold. One of the pod's containers must need as many chips as the hold has. It must
+    be an init container if the hold was given to one, and else must not be. A later
+    answer of pod-resources can prove that the pod is not the owner.
+
+    pod-resources never shows init containers, and shows the others once all are served.
+    Until then the pod may still be in admission. No answer then proves anything about
+    the hold of an init container.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -293,10 +304,11 @@ def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether a quiet reading after a hold was made proves that `pod` does not own it.
+    """Whether an answer of pod-resources proves that `pod` does not own a hold.
 
-    The kubelet must have known the pod in that reading. For a running pod the reading
-    proves nothing: the kubelet may have forgotten its devices.
+    The answer must be newer than the hold, and no Allocate may have been under way. The
+    kubelet must have known the pod then. For a running pod the answer proves nothing:
+    the kubelet may have forgotten the pod's devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (
@@ -309,9 +321,10 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a living pod is shown with ids of `hold` that no hold of this pod has.
+    """Whether pod-resources shows ids of `hold` for a living pod.
 
-    pod-resources shows the ids. The pod may therefore be the owner of `hold`.
+    Ids that a hold of this pod has do not count. If the result is true, the pod may be
+    the owner of `hold`.
     """
     for uid, evidence in ledger.evidence.items():
         if not values.is_alive(ledger, uid):
@@ -328,7 +341,10 @@ def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
 
 
 def drop_idle_slots(ledger: Ledger) -> Ledger:
-    """Return the ledger without slots of deleted or terminal pods that no hold uses."""
+    """Return the ledger without the unused slots of deleted or terminal pods.
+
+    A slot is unused if no hold has chips of it.
+    """
     used = {hold.slot for hold in ledger.holds.values()}
     slots = {
         uid: slot
@@ -339,9 +355,10 @@ def drop_idle_slots(ledger: Ledger) -> Ledger:
 
 
 def _drop_old_evidence(ledger: Ledger) -> Ledger:
-    """Drop the evidence of pods that are neither in the ledger nor owners of a hold.
+    """Drop the answers of pod-resources about pods that no longer matter.
 
-    Left-over processes of these pods and of living pods are dropped too.
+    These pods are neither in the ledger nor owners of a hold. Left-over processes of
+    these pods and of living pods are dropped too.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None

@@ -44,9 +44,10 @@ def find_picks(ledger: Ledger, count: int) -> list[Pick]:
 
 
 def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
-    """Return the slot of a lost hold; if it is gone, a slot with the chips of its pod.
+    """Return the slot of a hold whose ids the kubelet has lost.
 
-    The result is None if the slot and the pod are both gone.
+    If the slot is gone, the result is a new slot with the chips of the pod's holds. The
+    result is None if the slot and the pod are both gone.
     """
     slot = ledger.slots.get(hold.slot)
     pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
@@ -59,8 +60,8 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
     """Return the chips for a running container whose ids the kubelet has lost.
 
     If only one container can be asking, and no process is on its chips, it gets its old
-    chips. If several can ask, all still run on their chips, and the kubelet does not
-    say which one asks. The container then gets chips that no pod claims.
+    chips. Otherwise it gets chips that no pod claims. The kubelet does not say which
+    container asks, and old chips may still be in use.
 
     The result is a text, the reason of the refusal, if there are too few such chips.
     The result is None if no container waits, or if a pod without a claim may be the

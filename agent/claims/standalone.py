@@ -1,7 +1,7 @@
-"""Choose chips on a node without an Ascend scheduler, by the core's rules.
+"""Choose chips on a node without an Ascend scheduler, by the rules of `scheduler_core`.
 
 A pod of such a node has a slot without chips. The agent chooses its chips when the
-kubelet asks, from the ledger of that moment. The choice is for the whole pod where
+kubelet asks, from the chips that are free then. The choice is for the whole pod where
 possible, else for one container. Afterwards the slot equals a slot that a scheduler has
 filled.
 """
@@ -86,8 +86,8 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
     Args:
         count: Number of chips that the container asks for.
         lasting: Mask of the chips of the pod's app containers and sidecars.
-        reusable: Mask of the chips of the pod's init containers, which the kubelet
-            gives first.
+        reusable: Mask of the chips of the pod's init containers; the kubelet gives
+            their ids first.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -103,7 +103,8 @@ def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Pl
     """Choose chips for a pod's next container, and plan the chips of later containers.
 
     Args:
-        slot: The slot that serves the container. Chips planned for it stay if they can.
+        slot: The slot that serves the container. Chips planned for the pod before are
+            kept if possible.
         domains: Masks of chips to choose from, the preferred mask first.
 
     Returns:
@@ -121,7 +122,8 @@ def _plans(
 ) -> Iterator[Plan]:
     """Yield the possible choices of chips for a container, the best first.
 
-    The order: chips planned before, legal sets, any chips close to each other.
+    First come chips planned for the pod before, then chips that the product's rules
+    allow. Last come any chips, if possible of one ring or card.
 
     Args:
         planned: Mask of chips that the slot has, but no container yet.
@@ -144,9 +146,9 @@ def _legal_plans(
 ) -> Iterator[Plan]:
     """Yield the choices of chips that the product's rules allow, the best first.
 
-    First come chips of one place that are legal for the whole pod. Then come chips that
-    are legal for the container and can be completed from all free chips. Last come
-    chips that are legal for the container alone.
+    First come chips of one mask in `places` that are legal for the whole pod. Then come
+    chips that are legal for the container if further free chips make them legal for the
+    pod. Last come chips that are legal for the container alone.
 
     Args:
         free: Mask of all unclaimed chips.
@@ -171,10 +173,10 @@ def _legal_plans(
 
 
 def _choose_near(product: Product, domain: int, count: int) -> int:
-    """Return the mask of the lowest `count` chips of the tightest group.
+    """Return the mask of the lowest `count` chips of one ring or card.
 
-    The tightest group has the fewest chips in `domain`, but at least `count`. If no
-    group has enough chips, return the lowest chips of `domain`, at most `count`.
+    It is the ring or card with the fewest chips in `domain`, but at least `count`. If
+    none has enough chips, return the lowest chips of `domain`, at most `count`.
 
     Args:
         domain: Mask of the chips to choose from.
@@ -194,7 +196,7 @@ def _lowest(mask: int, count: int) -> int:
 
 
 def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether a pod's held chips lie in more groups than their number requires.
+    """Whether a pod's held chips are on more rings or cards than they need.
 
     False if the product's rules allow these chips. Some rules give out chips one by one
     over all cards.

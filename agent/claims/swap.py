@@ -1,7 +1,7 @@
 """Exchange the chips of two slots, after a pod was served from another pod's slot.
 
-Only slots change here, and the slot to which a hold belongs. The mounted chips stay as
-they are; the pod annotations are patched afterwards.
+The chips of slots change here, and the slot that each hold names. The mounted chips
+stay as they are; the pod annotations are patched afterwards.
 """
 
 from dataclasses import replace
@@ -18,12 +18,12 @@ def exchange(
     """Exchange the chips of a pod's slot with the slot that the pod was served from.
 
     If the slots have equal shapes, the slot that `hold` came from gets the chips of the
-    pod's slot. If the shapes differ, a pod has bypassed the pairing rules. Each pod
+    pod's slot. If the shapes differ, a pod has bypassed docs/pairing-rules.md. Each pod
     then keeps the chips that it holds. Missing chips of a slot are chosen again at the
     next Allocate for it.
 
-    A pod that reads its annotation has mounted the annotated chips, whatever Allocate
-    answered. Its hold then gets these chips.
+    A container may mount the chips of its pod's annotation by itself, whatever Allocate
+    answered. The hold then gets the annotated chips.
 
     Args:
         pod: Owner of `hold`.
@@ -113,11 +113,11 @@ def _copy_slot(
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
-    """Give a pod's slot the holds that have chips of a deleted pod's slot.
+    """Move the holds of a deleted pod's slot to the slot of the pod that got its chips.
 
     The moved holds are `confirmed` and the newest ownerless holds that fit the pod's
-    containers. Holds of the pod's own slot move to the deleted pod's slot instead. The
-    slot's chips become the held chips, filled up with chips that the slot had before.
+    containers. Holds of `own_slot` move to the deleted pod's slot instead. `own_slot`
+    then has the chips of its new holds, and old chips up to its former number.
 
     Args:
         own_slot: The slot of the pod.

@@ -1,8 +1,8 @@
 """Values of a ledger: pods, the slots of chips that they claim, and holds.
 
 A *slot* is the set of chips from which one pod of this node is served: the chips of its
-claim. Two pods of equal shape can be served from each other's slots. They then exchange
-the chips of their slots.
+claim. Two pods have equal shapes if each may get the chips of the other. If one was
+served from the other's slot, the slots exchange chips.
 
 A *hold* is the result of one Allocate: some chips of one slot, given to one container.
 The container is unknown until pod-resources names it.
@@ -95,9 +95,9 @@ class Ledger:
     """Pods, slots and holds of one product line: which container has which chips.
 
     Each part has one source of truth. Pods and slots come from the API server. Holds
-    come from the agent's answers to Allocate, kept in the journal. Evidence comes from
-    pod-resources. Unhealthy and busy chips come from the driver. Stray processes come
-    from the kernel.
+    come from the agent's answers to Allocate, kept in the journal. Evidence is the
+    answers of pod-resources about pods. Unhealthy chips and chips with processes come
+    from the driver. The processes that deleted pods left behind come from the kernel.
     """
 
     product: Product
@@ -135,7 +135,7 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
 
 
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether the kubelet has admitted the pod with this uid, not an older namesake.
+    """Whether the kubelet has admitted this pod, and not an older pod of the same name.
 
     The proof is the pod's status, its phase Running, or the kubelet's list of pods.
     """
@@ -179,7 +179,11 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
 
 
 def held_chips(ledger: Ledger) -> int:
-    """Return the mask of the chips of all holds, with those that may be mounted."""
+    """Return the mask of the chips of all holds.
+
+    A hold that was restored without the journal also has chips that are only perhaps
+    mounted. The mask includes them.
+    """
     mask = 0
     for hold in ledger.holds.values():
         mask |= hold.mask
@@ -190,10 +194,9 @@ def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process that belongs to no living pod.
 
     A chip of a deleted pod is free only when its last process has ended (seed 004,
-    "Concurrency Considerations", 2). Two kinds of processes count. The driver sees a
-    process on the chip. Or the kernel shows a process of the deleted pod, which may
-    open the chip again. Chips of a hold without a known owner are left out: a living
-    pod may own the hold.
+    "Concurrency Considerations", 2). The driver may see a process on the chip. The
+    kernel may also show a process of the deleted pod: it can open the chip again. Chips
+    of a hold without a known owner are left out: a living pod may own the hold.
     """
     explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():
@@ -207,9 +210,10 @@ def releasing_chips(ledger: Ledger) -> int:
 
 
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
-    """Return a slot with the chips of a pod's holds, marked as served.
+    """Return a slot with the chips of a pod's holds.
 
-    For a pod that was served before this agent started: its slot is not in the ledger.
+    Its predicate-time is `SERVED`, as for every pod that has its chips. For a pod that
+    got them before this agent started: its slot is not in the ledger.
 
     Args:
         also: Holds whose chips the slot gets too, though the ledger no longer counts
@@ -251,6 +255,7 @@ def is_init(slot: Slot, need: int) -> bool:
 def is_confirmed(ledger: Ledger, pod: NpuPod) -> bool:
     """Whether every app container and sidecar of a pod owns a hold that is not lost.
 
+    A hold is lost if the kubelet no longer knows that the container has its devices.
     Init containers do not count: pod-resources never shows them.
     """
     holds = holds_of_pod(ledger, pod.uid)

@@ -1,9 +1,9 @@
-"""Read the chips of a node, through one of several drivers.
+"""Read the state of a node's Ascend chips, from Huawei's library or from a YAML file.
 
-Here: the values of a reading (`reading`), the contract of every driver (`driver`), and
-the drivers themselves (`dcmi`, `simulated`). Also the choice between them (`detect`),
-and the task that calls the chosen driver with a deadline (`poller`). Also what the
-kernel shows of processes (`processes`).
+Here: the values of a reading (`reading`), and the interface of every driver (`driver`).
+Also the two drivers: real chips (`dcmi`) and chips described in a file (`simulated`).
+`detect` chooses one of them, and `poller` calls it with a deadline. `processes` reads
+from the kernel which processes run.
 
 Not here: the health of a chip (`agent.health`), and which pod has which chip
 (`agent.claims`).

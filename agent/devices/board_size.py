@@ -1,4 +1,4 @@
-"""Fit rows of the product table to the chips of one server. Pure."""
+"""Fit rows of the product table to the chips that one server has. Pure functions."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,15 +17,15 @@ class UnknownMachineError(ValueError):
 def fit_row(key: str, highest: int, others: int = 0) -> Product:
     """Return a row of the product table, reduced to the chips that this server has.
 
-    Servers of cards have as many chips as were installed, and their row gives the most
-    possible. The kubelet must not get more chips than there are. It must not get ids of
-    another product line either: each id of a server belongs to one chip. Rows of other
-    servers keep their number of chips.
+    If the chips of a row sit on separate cards, the row gives the most chips possible.
+    Such a row gets the number of installed chips. Otherwise the kubelet would be
+    offered missing chips. Other rows keep their number of chips. Ids that belong to
+    another product line are marked as absent in every row.
 
     Args:
         key: Key of the row.
-        highest: The highest physical id among the chips of this product line.
-        others: Mask of the ids that are not chips of this product line.
+        highest: The highest physical id among the chips of the row's product line.
+        others: Mask of the ids that are not chips of the row's product line.
 
     Raises:
         UnknownMachineError: No row has this key, or the row has no chip `highest`.
@@ -59,7 +59,7 @@ def _fit_row_cached(key: str, highest: int, others: int) -> Product:
 
 
 def order_rows(rows: Iterable[Product]) -> tuple[Product, ...]:
-    """Return the rows of one server, ordered by most chips, then by resource name."""
+    """Return the product rows of one server, by most chips, then by resource name."""
     return tuple(
         sorted(rows, key=lambda row: (-row.all_chips.bit_count(), row.resource))
     )

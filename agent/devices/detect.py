@@ -1,4 +1,4 @@
-"""Choose the driver that reads the chips of this node."""
+"""Choose how the agent reads this node's chips, through libdcmi or from a YAML file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ KINDS = (AUTO, DCMI, SIMULATED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSettings:
-    """Settings of the command line that choose and configure the driver."""
+    """Command-line settings that say how the agent reads the node's chips."""
 
     #: One of KINDS.
     kind: str
@@ -34,7 +34,7 @@ class DriverSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The chosen driver, with its kind and the reason for the choice."""
+    """The chosen reader of the node's chips, its kind, and why it was chosen."""
 
     driver: Driver
     kind: str
@@ -47,10 +47,10 @@ def choose_driver(
     wall_ms: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> Choice:
-    """Make the driver of the kind that `settings` name.
+    """Make the reader of the node's chips that `settings` ask for.
 
-    For `auto` that is libdcmi if `settings` give its path or a search finds it.
-    Otherwise it is the simulated driver.
+    The kind `auto` means libdcmi if `settings` have its path or a search finds it.
+    Otherwise it means the simulated driver, which reads a YAML file.
 
     Args:
         wall_ms: Returns Unix milliseconds now.

@@ -1,4 +1,4 @@
-"""The contract between the agent and a driver, which reads the chips of the node.
+"""The interface of a driver, through which the agent reads the chips of the node.
 
     DriverError              the driver did not answer, or its answer made no sense
     └── DriverFileError      the file of a simulated driver is unusable
@@ -14,10 +14,10 @@ from agent.devices.reading import Reading
 
 
 class Driver(Protocol):
-    """Reader of the node's chips: libdcmi or a simulated machine."""
+    """Reader of the node's chips, through libdcmi or from a YAML file."""
 
     async def read(self) -> Reading:
-        """Return a reading of the node's chips, without blocking the event loop.
+        """Return the state of the node's chips, without blocking the event loop.
 
         Raises:
             DriverError: The chips, or the file that describes them, cannot be read now.
@@ -25,7 +25,7 @@ class Driver(Protocol):
         ...  # the body of a protocol method
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait up to `within_s` until `read` may return a changed reading.
+        """Wait until the state of the chips may have changed, at most `within_s`.
 
         Args:
             within_s: Longest wait. Unit: seconds, above 0.
@@ -37,7 +37,7 @@ class Driver(Protocol):
         ...  # the body of a protocol method
 
     async def close(self) -> None:
-        """Release the resources of the driver; it must not be used afterwards."""
+        """Release the resources of the driver, which must not be used afterwards."""
         ...  # the body of a protocol method
 
 
@@ -47,7 +47,7 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One error in a document: its place, the expected content, the content found."""
+    """One error in a configuration file, with expected and actual content."""
 
     #: Path inside the document ("faults[1].chip"); "" for the document itself.
     at: str
@@ -55,13 +55,13 @@ class Flaw:
     found: str
 
     def __str__(self) -> str:
-        """Return one line with the place, the expected and the found content."""
+        """Return one line with the path, the expected and the actual content."""
         where = f"{self.at}: " if self.at else ""
         return f"{where}expected {self.expected}, found {self.found}"
 
 
 class DriverFileError(DriverError):
-    """The file of a simulated driver is unusable; `flaws` has every reason."""
+    """The YAML file of the simulated driver is unusable; `flaws` has every reason."""
 
     def __init__(self, path: str, flaws: tuple[Flaw, ...]) -> None:
         """Store path and flaws, and make the message of the exception from them."""

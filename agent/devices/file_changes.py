@@ -19,13 +19,13 @@ _READ_BYTES = 1 << 14
 
 
 class FileWatch:
-    """Descriptors of inotify and `stop`, for a thread that waits for edits of a file.
+    """Inotify watch of one file, for a thread that waits for edits until `stop`.
 
     Only that thread calls `arm` and `wait`; any thread may call `stop`.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the descriptors; nothing is watched until `arm`.
+        """Open the inotify descriptor; nothing is watched until `arm`.
 
         Args:
             path: The file to watch. It may be absent, a link, or replaced by renaming.
@@ -40,7 +40,7 @@ class FileWatch:
             self._poll.register(self._notifier, select.POLLIN)
 
     def __del__(self) -> None:
-        """Close the descriptors of inotify and of `stop`."""
+        """Close the descriptor of inotify, and the one that `stop` uses."""
         for descriptor in (self._stop_event, self._notifier):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -48,7 +48,8 @@ class FileWatch:
     def arm(self) -> bool:
         """Watch the file and its folder, so that an edit from now on ends `wait`.
 
-        The folder shows a rename into place; the file shows a write through a link.
+        The watch of the folder reports a rename into place. The watch of the file
+        reports a write through a link.
 
         Returns:
             Whether the kernel watches both.

@@ -1,4 +1,4 @@
-"""Poll a driver, with a deadline and at most one call at a time.
+"""Poll a driver (reader of the chips), with a deadline and at most one call at a time.
 
 A driver call can hang, and nothing can end it. A call that misses the deadline is left
 running. The latest reading is then marked as stale, and the driver is not called again
@@ -19,7 +19,7 @@ CALM_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The latest good reading of a driver, its time, and the problem since then."""
+    """Latest successful reading of the chips, its time, and why any of it is old."""
 
     #: The last good reading; None before the first.
     reading: Reading | None = None
@@ -35,7 +35,7 @@ class Observation:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the whole of `reading` is old because of `problem`.
+        """Whether all chips in `reading` have old values because of `problem`.
 
         False if there is no problem, or if the problem concerns single chips only.
         """
@@ -43,10 +43,10 @@ class Observation:
 
 
 class Poller:
-    """The only caller of one driver, with the call of `Driver.read` in flight."""
+    """The only caller of one driver, with its latest observation and running call."""
 
     def __init__(self, driver: Driver, *, poll_s: float, deadline_s: float) -> None:
-        """Store the driver; only `run` and `poll` call it.
+        """Store the driver without calling it.
 
         Args:
             driver: The driver to poll.
@@ -67,8 +67,8 @@ class Poller:
     async def run(self, deliver: Callable[[Observation], bool]) -> None:
         """Poll the driver for ever and pass each observation to `deliver`.
 
-        Unchanged observations are passed too: a chip can recover just because time
-        passes.
+        An observation is the latest reading of the chips with its time. Unchanged
+        readings are passed too, because a chip can recover just because time passes.
 
         Args:
             deliver: Takes an observation. Returns whether it needs the next one within
@@ -89,10 +89,10 @@ class Poller:
         )
 
     async def _next_observation(self, within_s: float) -> Observation:
-        """Wait for news of the driver, at most `within_s`, and return an observation.
+        """Wait up to `within_s` for a change of the chips, and return an observation.
 
-        The driver is polled if it has news or the latest observation has a problem.
-        Otherwise the latest observation is returned with the present time.
+        The driver is called if the chips may have changed or its latest call had a
+        problem. Otherwise the latest observation is returned with the present time.
         """
         has_news = await self._driver.wait_for_news(within_s)
         if has_news or self._last_observation.problem:
@@ -102,8 +102,8 @@ class Poller:
     async def poll(self) -> Observation:
         """Call the driver and return an observation, after `deadline_s` at the latest.
 
-        If an earlier call is still in flight, wait for that call instead. If there is
-        no new reading, the observation has the latest one and the problem.
+        If an earlier call still runs, wait for that call instead. If there is no new
+        reading, the observation has the latest reading and the problem.
         """
         if self._call is None:
             self._called_at = clock.loop_s()

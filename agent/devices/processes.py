@@ -51,7 +51,7 @@ class Occupant:
 
 
 class Processes:
-    """Thread that reads processes from the kernel, with the call that it is running."""
+    """Reader of the kernel's process files, in its own thread, one call at a time."""
 
     def __init__(self, proc: Path = PROC, *, deadline_s: float = DEADLINE_S) -> None:
         """Read nothing yet.
@@ -66,10 +66,10 @@ class Processes:
         self._last: asyncio.Future[Any] | None = None
 
     async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
-        """Return {pid: `Occupant` with the name and user of the process}.
+        """Return {pid: program name and user of that process}.
 
-        Name and user are missing for a process that is not seen. They are missing for
-        every process if the thread does not answer in time.
+        Name and user are missing for a process that the agent cannot see. They are
+        missing for every process if the thread does not answer in time.
         """
         occupants = await self._call(_describe, tuple(pids))
         return {pid: Occupant(pid=pid) for pid in pids} | (occupants or {})
@@ -77,12 +77,12 @@ class Processes:
     async def pids_of_pods(
         self, uids: Collection[str]
     ) -> Mapping[str, tuple[int, ...]]:
-        """Return the pids of the processes in the cgroups of these pods.
+        """Return the pids of the processes in the cgroups of the pods `uids`.
 
         Returns:
             {UID of a pod: the lowest 8 of its pids, ascending}, without pods that have
-            no process. If the thread does not answer in time, every pod with an empty
-            tuple, because each may have processes.
+            no process. If the thread does not answer in time, every pod has an empty
+            tuple, because it may have processes.
         """
         pids_by_uid = await self._call(_find_pids, self._proc, frozenset(uids))
         return dict.fromkeys(uids, ()) if pids_by_uid is None else pids_by_uid
@@ -90,7 +90,7 @@ class Processes:
     async def _call(self, function: Callable[..., T], *args: object) -> T | None:
         """Run a function in the thread and return its result; None after `deadline_s`.
 
-        The thread first finishes the call before this one, within the same deadline.
+        The thread first finishes the previous call, within the same deadline.
         """
         until = clock.loop_s() + self._deadline_s
         if self._last is not None and not await _is_done(self._last, until):
@@ -131,7 +131,7 @@ def _find_pids(proc: Path, uids: frozenset[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _iterate_groups(proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield (pid, UID of the pod) for each process in the cgroup of a pod."""
+    """Yield (pid, UID of its pod) for each process that belongs to a pod's cgroup."""
     for folder in proc.iterdir():
         if not folder.name.isdecimal():
             continue

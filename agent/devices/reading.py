@@ -1,8 +1,8 @@
-"""The values of one reading of the node's chips.
+"""The values of one reading, the state of the node's chips at one time.
 
-A `Reading` is a fact without a verdict: which chips answered, their faults, and the
-processes on them. `agent.health.conditions` turns faults into conditions. Two readings
-of an unchanged machine are equal, so a comparison shows a change.
+A `Reading` has the chips that answered, their faults, and the processes on them. It
+does not say whether a chip is healthy: `agent.health.conditions` does. Two readings of
+an unchanged machine are equal, so a comparison shows a change.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from scheduler_core.products.table import Product
 
 
 class Level(Enum):
-    """Level of a fault; members ascend from `NORMAL` (no fault) to the worst.
+    """Level of a fault, ascending from `NORMAL` (no fault) to the worst.
 
     The values are the names of the levels in MindCluster's fault configuration.
     """
@@ -60,13 +60,13 @@ class ChipFault:
 
     @property
     def seriousness(self) -> Level:
-        """Level of this fault; `UNKNOWN_LEVEL` if the fault has none."""
+        """Level of this fault; `UNKNOWN_LEVEL` if the driver gave it none."""
         return UNKNOWN_LEVEL if self.level is None else self.level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchFault:
-    """One fault of a switch inside a SuperPoD node, in MindCluster's terms."""
+    """One fault of a switch inside a SuperPoD node, with MindCluster's fields."""
 
     #: As the fault configuration writes it: `[0x08520003,na,L2,na]`.
     code: str
@@ -112,7 +112,7 @@ class ChipDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevice:
-    """A part of a chip that the agent offers to the kubelet as a device.
+    """A part of a chip that the agent offers to the kubelet as a device of its own.
 
     It was created before the agent started; the agent creates none.
     """
@@ -129,7 +129,7 @@ class VirtualDevice:
 class Unread:
     """A chip that the driver could not read completely, with the reason.
 
-    The reading has values of an earlier reading in place of the missing ones. A chip
+    In place of the missing values, the reading has those of an earlier reading. A chip
     that was never read is absent from `Reading.chips`.
     """
 
@@ -142,8 +142,7 @@ class Unread:
 class Reading:
     """State of the chips of one product line at one time.
 
-    A node's reading also has the readings of all further product lines in
-    `other_lines`.
+    If the node has further product lines, `other_lines` has their readings.
     """
 
     product: Product
@@ -187,7 +186,7 @@ class Reading:
 
     @property
     def lines(self) -> tuple["Reading", ...]:
-        """Readings of all product lines of the node: this one, then `other_lines`."""
+        """Readings of all product lines of the node, this one first."""
         return (
             replace(self, other_lines=()) if self.other_lines else self,
             *self.other_lines,

@@ -1,4 +1,4 @@
-"""Built-in levels of fault codes, for a cluster without lists of its own.
+"""Built-in levels of fault codes, for a cluster whose ConfigMap does not list its own.
 
 `_LISTED` has the hexadecimal codes of each level. `8F180200-19` stands for all codes
 from 8F180200 to 8F180219. A code under two levels has the worse level (A2301001).
@@ -94,7 +94,7 @@ _LISTED: Mapping[Level, str] = {
 
 
 def codes_by_level() -> Mapping[Level, tuple[str, ...]]:
-    """Return {level: fault codes that have it by default}, spelled as in the source."""
+    """Return {level: codes that have it in the built-in lists}, spelled as there."""
     return {level: tuple(_codes(text)) for level, text in _LISTED.items()}
 
 

@@ -35,9 +35,9 @@ class Condition(Enum):
 
 
 class Finding(Enum):
-    """Result of one reading of the driver for one chip.
+    """State of one chip as one reading of the driver shows it.
 
-    The members with STEADY mean that all readings during the hold-off had this result.
+    STEADY members mean that all readings during the hold-off (`recover_s`) agreed.
     """
 
     FAULTY = "faulty"
@@ -48,7 +48,7 @@ class Finding(Enum):
 
 
 class Tolerance(Enum):
-    """When a chip stays in service despite a fault, given the level of the fault."""
+    """When a chip stays in service although it has a fault of a certain level."""
 
     ALWAYS = "always"
     IN_USE = "while a pod uses it"
@@ -122,7 +122,7 @@ VANISHED = "vanished"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipHealth:
-    """Condition of one chip, and the finding of the latest reading with its reason."""
+    """Condition of one chip, and what the latest reading of the driver found on it."""
 
     condition: Condition = Condition.HEALTHY
     finding: Finding = Finding.CLEAR
@@ -134,7 +134,7 @@ class ChipHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Health of every chip of one product line; a vanished chip stays in it."""
+    """Health of every chip of one product line, even of chips that no longer answer."""
 
     #: {physical id: health}
     chips: Mapping[int, ChipHealth] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingTaken:
-    """Event: a reading of the driver, with the chips in use and the hold-off."""
+    """Event: the driver was read, and pods use the chips `in_use` at that time."""
 
     reading: Reading
     #: Chips that a pod uses now: some levels are tolerated on these.
@@ -178,10 +178,10 @@ class ReadingTaken:
 def step(
     state: Health, event: ReadingTaken, now: float
 ) -> tuple[Health, tuple[Transition, ...]]:
-    """Apply one reading; return the health of all chips and the changed conditions.
+    """Apply one reading; return the health of all chips and the changes of conditions.
 
-    A chip counts as healthy before its first reading. A chip of the product that no
-    reading has ever shown is treated like a chip that has vanished.
+    A chip counts as healthy before its first reading. A chip that the product has and
+    no reading has ever shown is treated like a chip that stopped answering.
 
     Args:
         state: Health before the reading; `Health()` at start.
@@ -219,9 +219,9 @@ _STEADY = MappingProxyType(
 
 
 def is_stable(state: Health, reading: Reading) -> bool:
-    """Whether the reading, applied again later, would change no chip's condition.
+    """Whether the same reading, applied again later, would change no chip's condition.
 
-    True only if that holds whichever pods start or end until then.
+    False if the answer depends on pods that start or end in the meantime.
 
     Args:
         state: Health after the reading was applied.

@@ -1,4 +1,4 @@
-"""Upgrades of faults that return or stay: a pure state machine.
+"""Fault levels that are raised because a fault returns or stays: a pure state machine.
 
 An *upgrade* replaces the level of a fault code on one chip by a higher level. There are
 two kinds:
@@ -28,7 +28,7 @@ from agent.health.rules import FaultConfig
 
 
 class Kind(Enum):
-    """Reason why a fault has another level than its code. The values are wire names."""
+    """Why a fault has a level other than its code's; the values are wire names."""
 
     FREQUENCY = "FaultFrequency"
     DURATION = "FaultDuration"
@@ -42,7 +42,7 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """A level that a fault code on one chip got because it returned or stayed."""
+    """Higher level that a fault code on one chip got because it returned or stayed."""
 
     chip: int
     #: Canonical code.
@@ -55,7 +55,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeHistory:
-    """Presence and arrivals of one fault code on one chip.
+    """Whether a fault code is on a chip now, since when, and when it came before.
 
     All times are in seconds of the loop clock.
     """
@@ -69,7 +69,7 @@ class CodeHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Histories of fault codes that have rules, and the upgrades in force."""
+    """Histories of fault codes on chips, and the levels that are raised now."""
 
     histories: Mapping[Key, CodeHistory] = field(default_factory=dict)
     #: Ordered by chip, code and kind.
@@ -91,17 +91,17 @@ class FaultsRead:
 
 @dataclass(frozen=True, slots=True)
 class UpgradesRestored:
-    """Event: upgrades that were in force when the previous agent process ended."""
+    """Event: levels that were still raised when the previous agent process ended."""
 
     upgrades: tuple[Upgrade, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SeparationLifted:
-    """Event: a person released a separated chip.
+    """Event: a person put a chip separated by an upgrade back into service.
 
-    The upgrades that separated the chip end, and the arrivals that led to them are
-    removed.
+    Its upgrades to the level ManuallySeparateNPU end. The times at which their codes
+    came are removed.
     """
 
     chip: int
@@ -112,16 +112,17 @@ Event = FaultsRead | UpgradesRestored | SeparationLifted
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStarted:
-    """Effect: a fault code on one chip got an upgrade."""
+    """Effect: the level of a fault code on one chip was raised."""
 
     upgrade: Upgrade
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeEnded:
-    """Effect: an upgrade ended, but not by `SeparationLifted`.
+    """Effect: a fault code on one chip no longer has its raised level.
 
-    Its code has been gone for long enough, or its rule was removed.
+    The code has been gone for long enough, or its rule was removed. `SeparationLifted`
+    ends upgrades without this effect.
     """
 
     upgrade: Upgrade
@@ -131,7 +132,10 @@ Effect = UpgradeStarted | UpgradeEnded
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Apply one event; return the next state and the upgrades that start or end.
+    """Apply one event; return the next state, and fault levels that rise or fall back.
+
+    A fault level is raised on one chip for a code that returns or stays (`Upgrade`).
+    Only `FaultsRead` has effects.
 
     Args:
         state: State before the event; `State()` at start.
@@ -204,9 +208,9 @@ def _extend_history(
 def _met_upgrades(
     key: Key, history: CodeHistory, read: FaultsRead, now: float
 ) -> Iterable[Upgrade]:
-    """Yield the upgrades that rules now demand for one code on one chip.
+    """Yield the raised levels that the rules demand now for one fault code on one chip.
 
-    They include upgrades that are in force already.
+    They may be in force already.
 
     Args:
         key: Chip and canonical code.
@@ -252,9 +256,9 @@ def _is_lasting(
 
 
 def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> bool:
-    """Whether the history of a code on a chip is no longer needed.
+    """Whether the history of a fault code on a chip can be deleted.
 
-    That is so if it can neither lead to an upgrade nor end one that is in force.
+    It can if the code has gone, no earlier arrival counts, and its level is not raised.
     """
     if history.is_present or history.arrivals_s:
         return False
@@ -262,7 +266,7 @@ def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> b
 
 
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
-    """Add the upgrades of the previous agent process to the state.
+    """Add to the state the fault levels that the previous agent process had raised.
 
     Upgrades and histories that `state` has already stay as they are. A code without a
     history counts as gone since `now`.
@@ -280,10 +284,10 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 
 
 def _lift_separation(state: State, chip: int) -> State:
-    """End the upgrades that separated a chip, and remove the arrivals that led to them.
+    """End a chip's upgrades to ManuallySeparateNPU, because a person released the chip.
 
-    A code that is still present is not counted against the chip again, but its next
-    arrival is counted.
+    The times at which their codes came are removed. A code that is still present is
+    not counted again, but its next arrival is.
     """
     keys = {
         (upgrade.chip, upgrade.code)

@@ -53,9 +53,9 @@ _GRACE: Mapping[str, tuple[int, int]] = {
 
 
 class FaultConfigError(ValueError):
-    """The cluster's fault configuration cannot be used.
+    """The ConfigMap `mindx-dl-fault-config` has errors, so it cannot be used.
 
-    `flaws` has the first 100 errors in the ConfigMap, each with its place.
+    `flaws` has the first 100 of them, each with its key or path in the ConfigMap.
     """
 
     def __init__(self, flaws: Iterable[Flaw]) -> None:
@@ -93,7 +93,7 @@ def parse(data: Mapping[str, str]) -> FaultConfig:
 
 
 class _Reader:
-    """Parser of the ConfigMap's JSON documents, which collects errors in `flaws`."""
+    """Parser of the fault ConfigMap's JSON texts, which collects errors in `flaws`."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -109,15 +109,15 @@ class _Reader:
         read: Callable[[str, Mapping[str, object]], T],
         otherwise: T,
     ) -> T:
-        """Return the value that `read` makes of the JSON document under `key`.
+        """Parse the JSON text under one key, and return what `read` makes of it.
 
         Return `otherwise` if the key is absent or its text is no JSON object. Errors in
-        the document are added to `flaws`.
+        the text are added to `flaws`.
 
         Args:
             data: The data of the ConfigMap.
-            key: Key of the document.
-            read: Gets the key and the parsed document.
+            key: Key of the JSON text.
+            read: Gets the key and the parsed JSON object.
             otherwise: Built-in value.
         """
         if key not in data:
@@ -217,9 +217,9 @@ class _Reader:
         return rules.index_by_code(rule for rule in duration_rules if rule)
 
     def _check_grace(self, at: str, value: object) -> None:
-        """Add errors in the value of GraceTolerance to `flaws`; the value is not used.
+        """Check the value of the setting GraceTolerance, and add its errors to `flaws`.
 
-        It is for hot reset, which the agent does not have.
+        The value is not used. It is for hot reset, which the agent does not have.
         """
         if not isinstance(value, dict):
             self.flaw(at, "an object", value)

@@ -1,4 +1,4 @@
-"""Facts about faults that a reading of the driver does not contain.
+"""Facts about faults that do not come from the driver, such as raised levels.
 
 `agent.monitor` creates them, `agent.report` and `agent.status` show them.
 """
@@ -14,7 +14,11 @@ MOST_CHANGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparatedNames:
-    """Names of separated chips, as text for `ManuallySeparateNPU` in the ConfigMap."""
+    """Names of chips out of service, as text for the key `ManuallySeparateNPU`.
+
+    The key is in the node's ConfigMap. A chip that is out of service because it is
+    named there is called separated.
+    """
 
     text: str = ""
     #: The text under the key when `text` was computed; None before any. If the key
@@ -26,9 +30,9 @@ class SeparatedNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Facts for the node report that the reading lacks.
+    """Facts for the node report that do not come from a reading of the driver.
 
-    They are separated chips, upgraded levels of faults, and faults of switches.
+    They are separated chips, raised levels of faults, and faults of switches.
     """
 
     separated: SeparatedNames = field(default_factory=SeparatedNames)
@@ -38,7 +42,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Transition of one chip's condition, with its time."""
+    """Change of one chip's condition, with the time at which it happened."""
 
     #: Unit: Unix milliseconds.
     at_ms: int

@@ -1,9 +1,9 @@
 """Give every fault of a reading its level, and add faults that no driver reports.
 
-The driver reports fault codes. Lists give each code a level. An upgrade can raise the
-level of a code that returns or stays. A fault is added if the driver's own check finds
-a chip's network broken. Another is added if an upgrade outlasts its code, and another
-if a chip is separated by name.
+The driver reports fault codes. Lists give each code a level. An upgrade is a higher
+level that a code gets because it returns or stays. A fault is added if the driver's own
+check finds a chip's network broken. Another is added if a code has gone, but not its
+upgrade. Another is added for a chip separated by name in the ConfigMap.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,9 +16,9 @@ from agent.health.levels import Table
 
 
 def keys_under_rules(reading: Reading) -> frozenset[Key]:
-    """Return (chip, canonical code) of each fault in a reading that rules may upgrade.
+    """Return (chip, canonical code) of each fault to which the driver gave no level.
 
-    Faults to which the driver itself gave a level are left out.
+    Only the levels of these faults may be raised by frequency and duration rules.
     """
     return frozenset(
         (fault.chip, codes.canonical(fault.code))
@@ -36,9 +36,9 @@ def apply_levels(
 ) -> Reading:
     """Return the reading with a level for every fault, and with added faults.
 
-    A fault is added for an upgrade whose code has gone. Another is added for each chip
-    whose network the driver's own check finds broken, unless it has a network fault.
-    Another is added for each separated chip, unless it has a fault ManuallySeparateNPU.
+    A fault is added on the chip of each upgrade whose code has gone. Another is added
+    on each chip in `reading.unreachable` that has no network fault. Another is added on
+    each separated chip that has no fault of level ManuallySeparateNPU.
 
     Args:
         reading: Reading of the driver, in which faults may have no level.
@@ -69,10 +69,10 @@ def _with_level(fault: ChipFault, table: Table) -> ChipFault:
 
 
 def _network_faults(reading: Reading, table: Table) -> Iterator[ChipFault]:
-    """Yield a fault for each chip whose network is broken without a fault code.
+    """Yield a fault for each chip in `reading.unreachable` that has no network fault.
 
-    The driver's own check has found the network broken (`Reading.unreachable`). The
-    fault has the level PreSeparateNPU.
+    The driver's own check has found the network of these chips broken. The fault has
+    the level PreSeparateNPU and no code.
     """
     coded = {fault.chip for fault in reading.faults if table.is_network(fault)}
     for chip in reading.unreachable:
@@ -85,9 +85,9 @@ def _apply_upgrade(
 ) -> list[ChipFault]:
     """Return the faults after an upgrade has raised the level of its code on its chip.
 
-    A level that is worse already stays. If the chip has no such fault now, one is
-    added. The level ManuallySeparateNPU concerns the whole chip, even if the code is
-    one of the network.
+    A fault with a worse level keeps it. If the chip has no fault with this code now,
+    one is added. The level ManuallySeparateNPU concerns the whole chip, even if the
+    code concerns its network.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE
@@ -113,7 +113,7 @@ def _apply_upgrade(
 def _separation_faults(
     faults: Iterable[ChipFault], separated: frozenset[int]
 ) -> list[ChipFault]:
-    """Return a fault for each separated chip without a ManuallySeparateNPU fault."""
+    """Return a ManuallySeparateNPU fault for each chip in `separated` without one."""
     explained = {
         fault.chip for fault in faults if fault.level is Level.MANUALLY_SEPARATE
     }

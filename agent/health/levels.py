@@ -1,4 +1,4 @@
-"""Level of a fault: by a list that has its code, else by its severity."""
+"""Level of a fault, from a list that has its code or else from its severity."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,10 @@ _RESTARTS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Levels of fault codes, taken from lists; all keys are canonical codes."""
+    """Levels of fault codes of chips, from lists in a ConfigMap or built-in lists.
+
+    All keys are codes in upper case without leading zeros.
+    """
 
     chip: Mapping[str, Level]
     #: Levels of codes in a network list; these count before `chip`.
@@ -33,21 +36,21 @@ class Table:
     spelling: Mapping[str, str] = field(default_factory=dict)
 
     def is_network(self, fault: ChipFault) -> bool:
-        """Whether a fault concerns the parameter-plane network and not the chip.
+        """Whether a fault concerns the chip's parameter-plane network, not the chip.
 
-        The fault may say so itself. Otherwise its code decides: it is of the network if
-        it is in `codes.NETWORK` or in a network list.
+        It does if the driver says so (`fault.network`). It also does if its code is in
+        `codes.NETWORK` or in a network list.
         """
         key = codes.canonical(fault.code)
         return fault.network or key in codes.NETWORK or key in self.network
 
     def level(self, fault: ChipFault) -> Level:
-        """Return the level of a fault: the driver's own, else the level of its code.
+        """Return the level that the driver gave a fault, else the level of its code.
 
-        For a fault of a chip whose code is in no list, the severity decides. A network
-        fault without a list has PreSeparateNPU, and restart levels count as
-        NotHandleFault for it. Each code is judged alone: a known code never hides an
-        unknown one.
+        If no list has the code of a chip fault, its severity decides. If no list has
+        the code of a network fault, the level is PreSeparateNPU. Restart levels of a
+        network fault count as NotHandleFault. Each code is judged alone, so a listed
+        code never hides one that is in no list.
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.
@@ -63,7 +66,7 @@ class Table:
         return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
-        """Return a fault code with the leading zeros that the lists write.
+        """Return a fault code with the leading zeros that it has in the lists.
 
         A code that the lists write without leading zeros, or do not have, is unchanged.
         """
@@ -74,7 +77,7 @@ def make_table(
     chip: Mapping[Level, Iterable[str]],
     network: Mapping[Level, Iterable[str]] = MappingProxyType({}),
 ) -> Table:
-    """Return the table with the levels of all codes in some lists.
+    """Return a table of fault levels from lists of the codes that have each level.
 
     A code in the lists of two levels gets the worse level.
 

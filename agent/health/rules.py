@@ -1,4 +1,4 @@
-"""Rules that raise the level of faults that return or stay, and the built-in rules."""
+"""Rules that raise the level of fault codes that return or stay; some are built in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequency:
-    """Rule that gives a code another level when it comes `times` times in a window."""
+    """Rule that gives a fault code another level when it returns too often.
+
+    Too often means at least `times` times within `window_s`.
+    """
 
     #: Unit: seconds.
     window_s: float
@@ -29,7 +32,7 @@ class Frequency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """Rule that gives a code another level when it stays longer than a time-out."""
+    """Rule that gives a fault code another level when it stays for `timeout_s`."""
 
     #: Unit: seconds.
     timeout_s: float
@@ -40,7 +43,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultConfig:
-    """Fault levels of codes of chips and switches, and the rules that raise levels."""
+    """Levels of fault codes of chips and switches, and the rules that raise levels."""
 
     table: Table
     #: {canonical code: rule}

@@ -1,8 +1,9 @@
-"""Chips that are separated by name, by people or by a rule: a pure state machine.
+"""Chips that people or rules have separated by name: a pure state machine.
 
-The key `ManuallySeparateNPU` of the node's ConfigMap has two writers. A person adds a
-name to separate a chip and removes it to release the chip. The agent adds chips that a
-frequency rule separates, and removes them when the rule releases them.
+A separated chip is out of service. The key `ManuallySeparateNPU` of the node's
+ConfigMap names such chips, and two sides write it. A person adds a name to separate a
+chip and removes it to release the chip. The agent adds a chip whose fault code returns
+too often (frequency rule). It removes the chip when the rule releases it.
 
 So a missing name releases a chip only if the ConfigMap had that name before. And the
 agent never replaces a text that it has not read.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Chips that are separated by name, and those that the node's ConfigMap names."""
+    """Chips taken out of service by name, and those that the node's ConfigMap named."""
 
     #: Separated now.
     separated: frozenset[int] = frozenset()
@@ -29,7 +30,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NamesRead:
-    """Event: a newer version of the node's ConfigMap names exactly these chips."""
+    """Event: the node's ConfigMap was read, and it names exactly these chips."""
 
     chips: frozenset[int]
 
@@ -38,20 +39,23 @@ class NamesRead:
 class NamesAbsent:
     """Event: the node's ConfigMap, or its key `ManuallySeparateNPU`, is missing.
 
-    No chip is separated or released by it.
+    This event separates or releases no chip.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSeparated:
-    """Event: a frequency rule separates a chip."""
+    """Event: a chip is taken out of service because a fault code returned too often."""
 
     chip: int
 
 
 @dataclass(frozen=True, slots=True)
 class RuleReleased:
-    """Event: the frequency rule that separated a chip releases it."""
+    """Event: a chip that a frequency rule took out of service is released by that rule.
+
+    A frequency rule separates a chip whose fault code returns too often.
+    """
 
     chip: int
 
@@ -77,7 +81,7 @@ Effect = ChipsSeparated | ChipsReleased
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
-    """Apply one event; return the next state and the changes made by people.
+    """Apply one event; return the next state, and what people separated or released.
 
     Args:
         state: State before the event; `State()` at start.

@@ -79,7 +79,7 @@ BUILT_IN = make_table({level_of: text.split() for level_of, text in _LISTED.item
 
 
 def level_of(fault: SwitchFault, levels: Mapping[str, SwitchLevel]) -> SwitchLevel:
-    """Return the level of one switch fault's code; NOT_HANDLED for a code in no list.
+    """Return the level of a switch fault's code; NOT_HANDLED if no list has the code.
 
     Args:
         fault: Only its code counts.
@@ -93,8 +93,8 @@ def worst_level(
 ) -> SwitchLevel | None:
     """Return the worst level among a node's switch faults; None if there are none.
 
-    If at least 16 ports of a switch chip to the second layer are down, the level is
-    SEPARATE. The switch chip is then cut off, although each fault alone needs no
+    The level is SEPARATE if at least 16 ports from one switch chip to other switches
+    are down. The switch chip is then cut off, although each fault alone needs no
     handling.
 
     Args:

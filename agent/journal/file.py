@@ -54,7 +54,7 @@ _Chip = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEntry:
-    """One hold as stored in the journal: chips of one Allocate, and owner if known."""
+    """Hold of one Allocate as stored in the journal, with its owner if known."""
 
     #: Place in the order of all holds of this node; unique.
     sequence: Annotated[int, msgspec.Meta(ge=0)]
@@ -128,7 +128,10 @@ class JournalError(Exception):
 
 
 class Journal:
-    """The journal file of one node; of two concurrent writes the newer one wins."""
+    """Journal file that stores the holds of one node.
+
+    If two writes run at once, the file ends up with the entries of the newer one.
+    """
 
     def __init__(self, path: Path, *, boot_id: str, node: str) -> None:
         """Construct without touching the disk.
@@ -146,7 +149,7 @@ class Journal:
         self._newest = 0
 
     def write(self, entries: Sequence[HoldEntry]) -> None:
-        """Replace the journal's content by these entries; on an error leave it as is.
+        """Replace the journal's content by these entries.
 
         A worker thread may call this. A write can hang on a stalled disk. If a newer
         write begins meanwhile, the older one gives up before its rename.
@@ -175,9 +178,8 @@ class Journal:
     def read(self) -> JournalContents | JournalProblem:
         """Return the entries of the journal, or the problem that makes it unusable.
 
-        An unusable file is set aside by `set_aside`. Call this once, at start and
-        before any write. It also removes temporary files of an agent that died while
-        writing.
+        An unusable file is renamed by `set_aside`. Call this once, at start and before
+        any write. It also removes temporary files of an agent that died while writing.
         """
         for leftover in self._path.parent.glob(f"{self._path.name}.tmp-*"):
             _remove(str(leftover))
@@ -209,7 +211,7 @@ class Journal:
     def _clear_old(self) -> None:
         """Remove `<name>.old`, or rename it to the next `<name>.bad-<n>` if that fails.
 
-        Otherwise it would block the next write.
+        A file left at `<name>.old` would block the next write.
         """
         _remove(str(self._old))
         if os.path.lexists(self._old):  # a directory, not made by the agent
@@ -230,7 +232,7 @@ class Journal:
         )
 
     def not_read(self, reason: str) -> JournalProblem:
-        """Return the problem of a journal that the disk did not let the agent read.
+        """Return the problem that the disk did not let the agent read the journal.
 
         Args:
             reason: Error of the disk, for people.
@@ -240,8 +242,8 @@ class Journal:
     def set_aside(self) -> str:
         """Rename the journal to the next free `<name>.bad-<n>`; return the new path.
 
-        The result is "" if the rename fails. Of all files set aside, the newest
-        KEPT_ASIDE stay and the others are removed.
+        The result is "" if the rename fails. Only the newest KEPT_ASIDE of the files
+        `<name>.bad-<n>` stay. The others are removed.
         """
         target = self._next_aside()
         try:
@@ -299,8 +301,8 @@ def decode(content: bytes, *, boot_id: str, node: str) -> tuple[HoldEntry, ...]:
         node: Name of the node for which the journal must have been written.
 
     Raises:
-        UnusableError: The content is torn or damaged, or it has another format version,
-            node or boot.
+        UnusableError: The content is cut short or damaged. Or it has another format
+            version, node or boot.
     """
     try:
         body = _DECODER.decode(_checked_body(content))

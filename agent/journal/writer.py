@@ -34,9 +34,9 @@ READ_WITHIN_S = 3.0
 
 
 class JournalWriter:
-    """Writer of the journal: keeps it equal to the holds of all ledgers of this agent.
+    """Writer that keeps the journal equal to the holds of all ledgers of this agent.
 
-    It remembers which holds are on disk. The disk is accessed by a separate thread.
+    It remembers which holds are on disk. A separate thread reads and writes the disk.
     """
 
     def __init__(
@@ -77,20 +77,20 @@ class JournalWriter:
         self._on_disk = (*self._on_disk, {})
 
     def keep(self, entries: Iterable[HoldEntry]) -> None:
-        """Set the entries that every write includes although no ledger has them.
+        """Set the journal entries of product lines that this agent does not serve now.
 
-        They are holds of product lines that this agent does not serve now. Each call
-        replaces the entries of the previous call.
+        No ledger has these holds, but each write of the journal includes them. Each
+        call replaces the entries of the previous call.
         """
         self._unserved = tuple(entries)
 
     async def read(self) -> JournalContents | JournalProblem:
-        """Return the entries that the previous agent process wrote, or the problem.
+        """Return the journal entries of the previous agent process, or a problem.
 
         The read takes at most READ_WITHIN_S; after that the result is a problem. Call
         it once, before any write. A journal that was not read in time is the only
-        record of the holds. So it is set aside when the disk answers, before the first
-        write.
+        record of the holds. So it is renamed to `<name>.bad-<n>` as soon as the disk
+        answers, before the first write.
         """
         call = self._worker.call(self._journal.read)
         call.add_done_callback(_consume_outcome)
@@ -108,8 +108,9 @@ class JournalWriter:
     async def write(self) -> None:
         """Write the holds of all ledgers to disk, unless the journal already has them.
 
-        A failed write, or one longer than WITHIN_S, is reported by `on_failure` and
-        raises no exception. A write that takes longer goes on in its thread.
+        The method waits at most WITHIN_S. A write that takes longer goes on in its
+        thread. A failed or slow write raises no exception, but is reported to the
+        constructor's `on_failure`.
         """
         try:
             async with asyncio.timeout(WITHIN_S):
@@ -155,8 +156,8 @@ class JournalWriter:
     async def run(self) -> None:
         """Write the journal after each change of a ledger, until cancelled.
 
-        This covers changes of holds for which no Allocate waits. A failed write is
-        tried again after AGAIN_S.
+        Some changes come without an Allocate that writes them, such as a released
+        hold. A failed write is tried again after AGAIN_S.
         """
         async with asyncio.TaskGroup() as tasks:
             for store in self._stores:
@@ -174,7 +175,7 @@ class JournalWriter:
 
 
 def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
-    """Return a ledger's hold in the form that the journal stores.
+    """Return the journal entry that stores a ledger's hold.
 
     Args:
         hold: Hold of any product line.
@@ -201,8 +202,8 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
 def is_of_line(written: HoldEntry, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
-    The kubelet ids of the entry decide, or its chips if it has no ids. A hold can have
-    lost all ids while some of its reserved chips are still in use.
+    The prefix of the entry's device ids decides, or its chips if it has no ids. A hold
+    can have lost all ids while some of its reserved chips are still in use.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
@@ -211,7 +212,7 @@ def is_of_line(written: HoldEntry, product: Product) -> bool:
 
 
 def restore_hold(written: HoldEntry) -> Hold:
-    """Return the ledger's form of a hold that the journal has stored."""
+    """Return the ledger's hold that a journal entry stores."""
     owner = Owner(
         uid=written.pod_uid,
         namespace=written.namespace,
@@ -234,8 +235,8 @@ def restore_hold(written: HoldEntry) -> Hold:
 def _consume_outcome(call: asyncio.Future[Any]) -> None:
     """Retrieve the exception of a call, so that asyncio does not log it as unhandled.
 
-    It is for calls that may end when nothing awaits them any more. `run` repeats a
-    failed write.
+    It is for calls that may end after their caller has stopped waiting for them.
+    `JournalWriter.run` repeats a failed write.
     """
     if not call.cancelled():
         call.exception()

@@ -1,8 +1,10 @@
-"""Turn readings of the driver into the health of one product line's chips.
+"""Turn reports of the driver into the health of one product line's chips.
 
 driver ----------------> judged -> health -> ledger
 fault configuration -------^
 ConfigMap's separated chips^
+
+A separated chip is one that people or a rule have taken out of service.
 """
 
 from collections import deque
@@ -41,8 +43,9 @@ class Clocks:
 class ChipMonitor:
     """Health of the chips of one product line, and the history of their faults.
 
-    The node's ConfigMap stores the names of separated chips and the raised levels of
-    faults. After a restart of the agent, both are read from the ConfigMap.
+    A separated chip is one that people or a rule have taken out of service. The node's
+    ConfigMap stores the separated chips and the raised levels of faults. After a
+    restart, the agent reads both from the ConfigMap.
     """
 
     def __init__(
@@ -55,14 +58,15 @@ class ChipMonitor:
         clocks: Clocks,
         other_products: Sequence[Product] = (),
     ) -> None:
-        """Start with a first reading of the driver, which is not judged yet.
+        """Start with a first report of the driver, which is not judged yet.
 
         Args:
             store: Ledger that learns which chips cannot be given out.
-            reading: First reading of the product line.
+            reading: First report of the driver about the product line.
             recover_s: How long a chip stays without faults before it is in service
                 again. Unit: seconds.
-            announcer: Announces transitions, separations and raised levels.
+            announcer: Makes events and logs when a chip changes health, is separated
+                (taken out of service), or has a fault raised to a higher level.
             clocks: Sources of time.
             other_products: The node's other product lines. The ConfigMap names
                 separated chips of all product lines in one text.
@@ -94,13 +98,13 @@ class ChipMonitor:
     # Inputs
 
     def observe(self, observation: Observation) -> bool:
-        """Judge the chips of this product line by a new observation of the driver.
+        """Judge the health of this product line's chips by a new result of the driver.
 
-        A stale observation, or one without a reading, is not judged.
+        A result that is stale or lacks the product line is not judged.
 
         Returns:
-            Whether another observation is needed soon, even if the driver reports no
-            change. With time, chips recover and faults rise in level.
+            Whether another result is needed soon, even if the driver reports no change.
+            With time, chips recover and faults rise in level.
         """
         if observation.reading is None or observation.is_stale:
             return True
@@ -110,16 +114,16 @@ class ChipMonitor:
         return not self._is_at_rest
 
     def apply_fault_config(self, config: FaultConfig) -> None:
-        """Take over a fault configuration, and judge the last reading by it."""
+        """Take over a fault configuration, and judge the driver's last report by it."""
         self._config = config
         self.judge_again()
 
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
-        """Separate and release chips by the names in a version of the node's ConfigMap.
+        """Take chips out of service or back as a version of the node's ConfigMap says.
 
-        The first call also restores what the agent before the restart had written
-        there. If a name cannot be parsed in a later call, no chip is separated or
-        released.
+        The first call also restores the separations and raised fault levels that the
+        agent wrote there before its restart. If a name cannot be parsed in a later
+        call, no chip is taken out or put back.
 
         Args:
             data: Data of one version; None if there is no ConfigMap. The caller passes
@@ -149,7 +153,10 @@ class ChipMonitor:
         return frozenset(chips)
 
     def judge_again(self) -> None:
-        """Judge the last reading; tell the ledger which chips are unhealthy or busy."""
+        """Judge the driver's last report again, and update the ledger.
+
+        The ledger learns which chips are unhealthy, and which are busy with processes.
+        """
         before = self.reading
         self._step_escalation()
         self.reading = apply_levels(
@@ -195,7 +202,10 @@ class ChipMonitor:
 
     @property
     def findings(self) -> Findings:
-        """Separated chips, raised fault levels, switch faults, for the node report."""
+        """Separated chips, raised fault levels and switch faults to publish.
+
+        A separated chip is one that people or a rule have taken out of service.
+        """
         by_rule = {
             upgrade.chip for upgrade in self._courses.upgrades if _separates(upgrade)
         }
@@ -210,7 +220,7 @@ class ChipMonitor:
         )
 
     def _separated_names(self) -> SeparatedNames:
-        """Return the names of the separated chips, for the node's ConfigMap.
+        """Return the names of the chips taken out of service, for the node's ConfigMap.
 
         If the ConfigMap already names exactly these chips, its own spelling is kept.
         """
@@ -253,10 +263,11 @@ class ChipMonitor:
     # Steps of the state machines
 
     def _step_escalation(self) -> None:
-        """Raise levels of faults that return or stay, and end raised levels by rule.
+        """Apply the rules that raise the level of a fault that returns or stays.
 
-        A level raised to "manually separate" separates the chip. When the last such
-        level on the chip ends, the chip is released.
+        They also end raised levels. A level raised to "manually separate" takes the
+        chip out of service. When the last such level on the chip ends, the chip is put
+        back.
         """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
@@ -302,9 +313,10 @@ class ChipMonitor:
             )
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
-        """Take over the separations and raised levels that the ConfigMap stores.
+        """Take over the separated chips and raised fault levels from the ConfigMap.
 
-        The agent wrote them there before it restarted.
+        The agent wrote them there before it restarted. A separated chip is one that
+        people or a rule have taken out of service.
 
         Args:
             data: Data of the ConfigMap.
@@ -344,7 +356,10 @@ class ChipMonitor:
 
 
 def _separates(upgrade: Upgrade) -> bool:
-    """Whether an upgrade puts its chip under `ManuallySeparateNPU` of the ConfigMap."""
+    """Whether a raised fault level takes its chip out of service.
+
+    The ConfigMap lists such chips under `ManuallySeparateNPU`.
+    """
     return upgrade.level is Level.MANUALLY_SEPARATE
 
 
@@ -359,9 +374,9 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Whether a raised level in the ConfigMap was raised by a rule of this agent.
+    """Whether a rule of this agent raised a fault level that the ConfigMap stores.
 
-    False for an unknown level or rule, and for a chip that people separated.
+    False for an unknown level or rule, and for a chip that people took out of service.
     """
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}

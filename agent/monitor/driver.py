@@ -1,4 +1,4 @@
-"""Count each observation of the driver, and give each product line its part of it."""
+"""Pass each result of reading the driver to the metrics and to each product line."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from agent.observe.metrics import Metrics
 
 
 class DriverMonitor:
-    """Receiver of the driver's observations, for all product lines of the node.
+    """Receiver of the results of reading the driver, for all product lines of the node.
 
-    It keeps the reason why the driver cannot be read.
+    Its attribute `problem` says why the driver cannot be read.
     """
 
     def __init__(
@@ -30,13 +30,13 @@ class DriverMonitor:
         self.problem = ""
 
     def observe(self, observation: Observation) -> bool:
-        """Count one observation of the driver, and pass its parts to the chip monitors.
+        """Count one result of reading the driver, and pass it to the chip monitors.
 
-        Each chip monitor gets the observation with the reading of its product line.
+        Each chip monitor gets the chips of its product line only.
 
         Returns:
-            Whether a chip monitor needs another observation soon, even if the driver
-            reports no change.
+            Whether a chip monitor needs another result soon, even if the driver reports
+            no change.
         """
         self._metrics.driver_stale.set(observation.is_stale)
         if observation.took_s is not None:

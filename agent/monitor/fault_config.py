@@ -24,7 +24,10 @@ _LONGEST_WATCH_S = 3600
 
 
 class FaultConfigWatch:
-    """Watch of the ConfigMap with the cluster's fault configuration."""
+    """Watch of the ConfigMap with the cluster's fault configuration.
+
+    The fault configuration says how serious each fault is.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Find stray processes: processes without a pod that keep a chip from being free.
 
 The driver shows the processes of an ended pod a moment longer than the API server shows
-the pod. So a process is announced only when it stays for STAYS_S.
+the pod. So a process is announced, by event and log, only when it stays for STAYS_S.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ STAYS_S = 3.0
 
 
 class StrayProcesses:
-    """Monitor of stray processes on the chips of one product line.
+    """Monitor of processes without a pod that still use chips of one product line.
 
-    It holds which processes keep each releasing chip from being free, and since when
+    It stores which processes keep each releasing chip from being free, and since when
     the chip waits for their end.
     """
 
@@ -52,7 +52,7 @@ class StrayProcesses:
     async def run(self) -> NoReturn:
         """Check the releasing chips after each change of the ledger, until cancelled.
 
-        It also checks when an announcement is due.
+        It also checks at the time when a process becomes due for an announcement.
         """
         while True:
             version = self._store.version
@@ -64,7 +64,7 @@ class StrayProcesses:
     async def check(self) -> None:
         """Find the processes on releasing chips, and announce those that stay STAYS_S.
 
-        It also announces the end of processes that were announced before.
+        When a chip with announced processes is no longer releasing, that is announced.
         """
         ledger, reading = self._store.ledger, self._last_reading()
         now = clock.loop_s()
@@ -102,7 +102,7 @@ class StrayProcesses:
                 )
 
     def _due_at(self) -> float | None:
-        """Return the loop time at which the next announcement is due.
+        """Return the loop time at which processes on a chip next have to be announced.
 
         None if no chip waits for an announcement. Unit: seconds.
         """

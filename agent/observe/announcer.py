@@ -93,9 +93,9 @@ class Announcer:
             self._metrics.holds.labels(state).set_function(partial(self._holds, state))
 
     def expose_watches(self, **watches: ListWatch[Any]) -> None:
-        """Expose two metrics of each watch: its restarts and the age of the last event.
+        """Expose metrics of API server watches (restarts, age of the last event).
 
-        Both are computed at each scrape.
+        They are computed at each scrape.
 
         Args:
             watches: {label of the watched resource in the metrics: watch}.
@@ -108,7 +108,7 @@ class Announcer:
             age.set_function(partial(_age_s, watch, now))
 
     def ledger_effect(self, effect: Effect) -> None:
-        """Log, count or record as an event the effect of one ledger change.
+        """Announce one effect of a ledger change by a counter, a log line or an event.
 
         `Counted` and `Refused` increase a counter. `Noted` writes a log line, and a
         Kubernetes event on the pod if a ledger has that pod. All other effects are
@@ -140,9 +140,9 @@ class Announcer:
     def chips_changed(
         self, transitions: Iterable[Transition], health: Health, *, resource: str
     ) -> None:
-        """Log, count and record as events the changed conditions of chips.
+        """Announce changed conditions of chips by log lines, metrics and Node events.
 
-        A chip that becomes RECOVERING gets no event. Also set the metric `chips` to the
+        A chip that becomes RECOVERING gets no event. The metric `chips` is set to the
         number of chips in each condition.
 
         Args:
@@ -184,7 +184,7 @@ class Announcer:
     def chips_releasing(
         self, chips: Mapping[int, tuple[Occupant, ...]], *, resource: str
     ) -> None:
-        """Set the metric `releasing` to the processes that keep releasing chips in use.
+        """Set the metric `releasing` to the processes still running on releasing chips.
 
         Args:
             chips: {chip: processes on it}. A chip whose processes are unknown has an
@@ -207,7 +207,9 @@ class Announcer:
     def chip_still_used(
         self, chip: int, pod: str, occupants: tuple[Occupant, ...]
     ) -> None:
-        """Log, and record as an event, that processes still use a chip without a pod.
+        """Announce that processes still use a chip that no pod has any more.
+
+        A log line and an event on the Node are written.
 
         Args:
             chip: Physical id.
@@ -233,7 +235,7 @@ class Announcer:
         )
 
     def chip_no_longer_used(self, chip: int) -> None:
-        """Log, and record as an event, that no process uses a chip any more.
+        """Announce by a log line and a Node event that no process uses a chip any more.
 
         Called only for chips that `chip_still_used` has announced.
         """
@@ -335,7 +337,7 @@ class Announcer:
             )
 
     def chips_separated(self, chips: Iterable[int]) -> None:
-        """Log, and record as events, that a person took these chips out of service.
+        """Announce in log and Node events that a person took chips out of service.
 
         The person has added their names to `ManuallySeparateNPU` in the node's
         ConfigMap.
@@ -353,7 +355,7 @@ class Announcer:
             )
 
     def chips_released(self, chips: Iterable[int]) -> None:
-        """Log, and record as events, that a person released these separated chips.
+        """Announce in log and Node events that a person put chips back into service.
 
         The person has removed their names from `ManuallySeparateNPU` in the node's
         ConfigMap.
@@ -370,9 +372,10 @@ class Announcer:
             )
 
     def fault_level_changed(self, upgrade: UpgradeReason, *, is_over: bool) -> None:
-        """Log that the level of a returning or lasting fault rises or falls back.
+        """Log that a fault got a higher level or lost it again.
 
-        If the rise separates the chip, a Kubernetes event is recorded too.
+        A fault gets a higher level because it returns or stays. A Node event is
+        recorded, too, if the new level is ManuallySeparateNPU.
 
         Args:
             upgrade: The chip, the fault, the raised level, and the rule that raised it.
@@ -409,7 +412,7 @@ class Announcer:
         log.warning("levels of faults not restored", extra={keys.REASON: problem})
 
     def journal_failed(self, reason: str) -> None:
-        """Log and count a write of holds to the journal that failed or took too long.
+        """Log and count a failed or slow write of the holds to the journal on disk.
 
         Args:
             reason: Reason why the newest holds are not on disk.
@@ -418,7 +421,7 @@ class Announcer:
         log.error("journal not written", extra={keys.REASON: reason})
 
     def journal_unusable(self, reason: str) -> None:
-        """Log, count and record as an event that the agent found no usable journal.
+        """Announce that the journal, the file with the holds, cannot be used.
 
         Args:
             reason: Path of the journal and its problem.

@@ -1,4 +1,7 @@
-"""Observers of a device plugin, notified of its registrations and of its rivals."""
+"""Observers that a device plugin notifies of registrations and of rival plugins.
+
+A rival is another device plugin that serves the same resource on the node.
+"""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Observer of one product line's plugin: counts registrations and times the gaps.
+    """Observer of a device plugin that counts its registrations and times the gaps.
 
     A gap is the time during which the plugin is not registered with the kubelet.
     """
@@ -22,13 +25,13 @@ class Registration:
         *,
         on_rival: Callable[[str], None],
     ) -> None:
-        """Begin the first gap: the plugin is not registered yet.
+        """Begin the first gap, because the plugin is not registered yet.
 
         Args:
             metrics: Metrics of the agent.
             clock: Monotonic. Unit: seconds.
-            on_rival: Called with a sentence about a rival that serves the same
-                resource. Called with "" when there is no rival.
+            on_rival: Called with a sentence about another plugin that serves the same
+                resource. Called with "" when there is no such plugin.
         """
         self._metrics = metrics
         self._clock = clock
@@ -36,9 +39,10 @@ class Registration:
         self.rival = on_rival
 
     def registered(self) -> None:
-        """Count a registration that the kubelet accepted, and end the gap, if any.
+        """Count a registration that the kubelet accepted, and end the gap before it.
 
-        The length of the gap goes to the metric `registration_gap_seconds`.
+        A gap is the time without a registration. Its length goes to the metric
+        `registration_gap_seconds`.
         """
         self._metrics.registrations.inc()
         if self._unregistered_at is not None:
@@ -47,26 +51,30 @@ class Registration:
         self._unregistered_at = None
 
     def unregistered(self) -> None:
-        """Begin a gap, unless a gap has begun already."""
+        """Begin a gap (time without a registration), unless one has begun already."""
         if self._unregistered_at is None:
             self._unregistered_at = self._clock()
 
 
 class NoObserver:
-    """Observer of a plugin for virtual devices: logs rivals and counts nothing.
+    """Observer of a plugin for virtual devices (shares of a chip); it counts nothing.
 
-    The metrics of registrations count only the plugins for whole chips.
+    It only logs rivals, other device plugins that serve the same resource. The metrics
+    of registrations count only the plugins for whole chips.
     """
 
     def registered(self) -> None:
-        """Do nothing, because the plugin's server has logged the registration."""
+        """Do nothing, because the plugin's gRPC server has logged the registration."""
 
     def unregistered(self) -> None:
-        """Do nothing, because the plugin's server has logged the reason."""
+        """Do nothing; the plugin's server has logged why it is not registered."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Function that logs a sentence about a rival, and ignores "" for no rival."""
+        """Function that logs a sentence about another plugin for the same resource.
+
+        It ignores "", which means that there is no such plugin.
+        """
         return self._rival
 
     @staticmethod

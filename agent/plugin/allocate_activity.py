@@ -1,8 +1,9 @@
-"""Keep Allocate and the listing of pod-resources apart, on one node.
+"""Keep Allocate and the pod-resources List call from running at once on one node.
 
-A container missing in pod-resources has no devices only if no Allocate was running. And
-a listing during an Allocate can make the kubelet give one id to two pods. Both facts
-concern all resources, so all product lines of a node share one AllocateActivity.
+List tells which containers have devices. While an Allocate runs, List may lack a
+container that is just getting devices. And a List during an Allocate can make the
+kubelet give one id to two pods. Both facts concern all resources, so all product lines
+of a node share one AllocateActivity.
 """
 
 import asyncio
@@ -19,14 +20,14 @@ LISTING_WAIT_S = 0.25
 
 
 class AllocateActivity:
-    """Record of the kubelet's device requests and the listings that run now.
+    """Record of the Allocate calls and pod-resources List calls that run now.
 
-    The device requests are GetPreferredAllocation and Allocate. The listings are those
-    of pod-resources.
+    The kubelet calls Allocate, mostly after GetPreferredAllocation. The agent calls
+    List.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Start with no request and no listing running.
+        """Start with no Allocate and no List call running.
 
         Args:
             clock: Monotonic clock. Unit: seconds.
@@ -41,31 +42,33 @@ class AllocateActivity:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no Allocate runs, and none is due after a GetPreferredAllocation.
+        """Whether no Allocate runs, and none is expected now.
 
-        An Allocate is due until PREFERENCE_LASTS_S after a GetPreferredAllocation.
+        An Allocate is expected until PREFERENCE_LASTS_S after a GetPreferredAllocation.
         """
         pending = self._clock() - self._preferred_at < PREFERENCE_LASTS_S
         return not self._allocating and not pending
 
     def mark(self) -> int:
-        """Return a mark of this moment for `was_quiet_since`, or -1 if it is not quiet.
+        """Return a number that stands for this moment in a call of `was_quiet_since`.
 
-        `was_quiet_since(-1)` is always false.
+        The number is -1 if an Allocate runs or is expected now. Then `was_quiet_since`
+        returns false for it.
         """
         return self._count if self.is_quiet else -1
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Whether no GetPreferredAllocation or Allocate has run since `mark` was taken.
+        """Whether no GetPreferredAllocation or Allocate has run since a call of `mark`.
 
-        `mark` is a result of the method `mark`.
+        Args:
+            mark: Number that the method `mark` returned.
         """
         return mark == self._count and self.is_quiet
 
     async def prefer(self) -> None:
-        """Record a GetPreferredAllocation, and wait until no listing runs.
+        """Record a GetPreferredAllocation, then wait while a List call runs.
 
-        The listings are those of pod-resources. The wait lasts at most LISTING_WAIT_S.
+        The List call is of pod-resources. The wait lasts at most LISTING_WAIT_S.
         """
         self._note_preference()  # before the wait, so that no other listing begins
         await self._wait_for_listing()
@@ -88,9 +91,9 @@ class AllocateActivity:
 
     @contextmanager
     def listing(self) -> Iterator[None]:
-        """Record a listing of pod-resources as running while the context lasts.
+        """Record a pod-resources List call as running while the context lasts.
 
-        The caller checks `is_quiet` first.
+        The caller first checks that `is_quiet` is true.
         """
         self._listings += 1
         self._all_listed.clear()

@@ -1,4 +1,7 @@
-"""Write the node's CDI spec, by which a container runtime mounts a chip by its name.
+"""Write the node's CDI spec, a file that tells container runtimes how to mount chips.
+
+CDI is the Container Device Interface. A container names a chip, and the spec lists the
+chip's device files:
 
     {"cdiVersion": "0.5.0", "kind": "huawei.com/ascend-affinity",
      "devices": [{"name": "0", "containerEdits": {"deviceNodes": [...]}}, ...],
@@ -26,12 +29,15 @@ FILE = "huawei.com-ascend-affinity.json"
 
 
 def name_of(chip: int) -> str:
-    """Return the full CDI name of a chip, for an answer to Allocate."""
+    """Return the qualified CDI name (`<kind>=<number>`) of a chip."""
     return f"{KIND}={chip}"
 
 
 def name_of_virtual(device: VirtualDevice) -> str:
-    """Return the full CDI name of a virtual device, for an answer to Allocate."""
+    """Return the qualified CDI name (`<kind>=v<number>`) of a virtual device.
+
+    A virtual device is a part of a chip.
+    """
     return f"{KIND}=v{device.number}"
 
 
@@ -43,7 +49,7 @@ def render(
     Args:
         devices: Device files of the host.
         chips: Every chip that may ever be given out.
-        virtual: Every virtual device of the node.
+        virtual: Every virtual device (part of a chip) of the node.
     """
     entries = [(str(chip), devices.of_chip(chip)) for chip in chips]
     entries += [(f"v{device.number}", devices.of_virtual(device)) for device in virtual]
@@ -69,7 +75,7 @@ def _nodes(nodes: Iterable[DeviceNode]) -> Iterator[dict[str, str]]:
 
 
 def put(folder: Path, text: str) -> None:
-    """Write the node's CDI spec into a folder, unless its file has the same text.
+    """Write the node's CDI spec into a folder, unless the file there has this text.
 
     Raises:
         OSError: The spec cannot be written.

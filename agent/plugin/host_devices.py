@@ -1,11 +1,12 @@
-"""Device files of the host that a container with chips needs, by kind of chip.
+"""Device files of the host that a container with chips needs, by type of chip.
 
-    every chip         davinci_manager, and what of hisi_hdc, devmm_svm and dvpp_cmdlist
-                       the host has; all of /dev/uburma and /dev/ummu
-    310B               as manager davinci_manager_docker, where the host has it; media
-    200I SoC A1        the devices of its own system on a chip, all of them
+    every chip         davinci_manager; of hisi_hdc, devmm_svm and dvpp_cmdlist those
+                       that the host has; all files in /dev/uburma and /dev/ummu
+    310B               davinci_manager_docker in place of davinci_manager, if the host
+                       has it; also the files for media that the host has
+    200I SoC A1        also the files of its system on a chip
     each chip          davinci<physical id>
-    a part of a chip   vdavinci<number>, as davinci<number>
+    part of a chip     vdavinci<number>, which the container sees as davinci<number>
 
 The files are looked up at each use, because a driver may be loaded after the agent has
 started.
@@ -55,8 +56,8 @@ class DeviceNode:
 class HostDevices:
     """Device files that a container with chips needs, as the host has them now.
 
-    The files in `common` serve every chip. `of_chip` and `of_virtual` name the file of
-    one chip or virtual device.
+    The files in `common` serve every chip. `of_chip` returns the file of one chip,
+    `of_virtual` the file of one virtual device (a part of a chip).
     """
 
     common: tuple[DeviceNode, ...]
@@ -66,25 +67,26 @@ class HostDevices:
     stand_in: str = ""
 
     def of_chip(self, chip: int) -> DeviceNode:
-        """Return the device file of a chip, or its stand-in for a simulated chip."""
+        """Return the device file of a chip, or the one replacing it in a simulation."""
         path = f"{DEV}/{CHIP}{chip}"
         return DeviceNode(self.stand_in or path, path)
 
     def of_virtual(self, device: VirtualDevice) -> DeviceNode:
-        """Return the device file of a virtual device, or its stand-in if simulated.
+        """Return the device file of a virtual device, or the simulation's file.
 
-        In the container the file has the name of a chip's device file.
+        A virtual device is a part of a chip. In the container its file has the name of
+        a whole chip's device file.
         """
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")
 
 
 def find(reading: Reading, dev: Path = DEV) -> HostDevices:
-    """Return the device files of the host that the chips of a reading need.
+    """Return the device files of the host that the chips of a driver reading need.
 
     Args:
-        reading: Reading that names the kind of chips. For simulated chips no file is
-            looked up.
+        reading: What the driver reported, with the type of the chips. For simulated
+            chips no file is looked up.
         dev: Folder of device files, as this process sees it.
     """
     if reading.stand_in:

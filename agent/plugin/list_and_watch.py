@@ -23,7 +23,7 @@ Context = grpc.aio.ServicerContext[object, object]
 
 
 class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
-    """Base class of device plugin servicers, which sends the device list and options.
+    """Base class that sends a device plugin's options and device list to the kubelet.
 
     It counts the open device-list streams, the open streams on which a list was sent,
     and the requests that are being answered.
@@ -36,10 +36,11 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         *,
         steers: bool,
     ) -> None:
-        """Construct the servicer of one resource, with no stream open.
+        """Construct the servicer of one resource; the kubelet has not connected yet.
 
         Args:
-            store: Ledger of the product line; each new version wakes the streams.
+            store: Ledger of the product line. After each change of it, a changed device
+                list is sent to the kubelet.
             devices: Returns the device list as it is now.
             steers: Whether the kubelet shall call GetPreferredAllocation.
         """
@@ -63,17 +64,17 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
 
     @property
     def is_followed(self) -> bool:
-        """Whether a stream on which the device list was sent is still open.
+        """Whether the kubelet has a stream open on which it was sent the list.
 
         Always false after `close`.
         """
         return self._followers > 0 and not self._closing
 
     def freeze(self) -> None:
-        """Stop sending device lists, but keep the streams open.
+        """Stop sending device lists, but keep the streams to the kubelet open.
 
-        When a plugin's stream ends, the kubelet drops the plugin that registered last,
-        which is the rival.
+        It is called when another plugin has registered for the same resource. If a
+        stream of this plugin ended, the kubelet would drop the other plugin.
         """
         self._frozen = True
 
@@ -86,7 +87,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         """Wait until no GetPreferredAllocation or Allocate is being answered.
 
         Args:
-            within_s: Longest wait, after which the method returns all the same. Unit:
+            within_s: Longest wait. After it, the method returns without an error. Unit:
                 seconds.
         """
         with suppress(TimeoutError):

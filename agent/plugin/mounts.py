@@ -1,13 +1,16 @@
-"""Render the answer to Allocate, which makes a program mount chips into a container.
+"""Render answers to Allocate, which tell another program to mount chips in a container.
+
+The mount method says which program mounts the chips, and by what:
 
     runtime   Ascend Docker Runtime mounts them, by an environment variable
     native    the container runtime mounts them, by a list of device files
     cdi       the container runtime mounts them, by names in the node's CDI spec
 
-`auto` means `runtime` if Ascend Docker Runtime started the agent's own container, which
-the agent's environment shows, or if the host has no device files. Else it means
-`native`. It never means `cdi`: the agent cannot see whether the container runtime reads
-CDI specs, and a runtime that does not read them refuses every pod.
+CDI is the Container Device Interface. The setting `auto` means `runtime` if Ascend
+Docker Runtime started the agent's own container. The agent's environment shows this.
+`auto` also means `runtime` if the host has no device files. Else it means `native`. It
+never means `cdi`, because the agent cannot see whether the container runtime reads CDI
+specs. A runtime that does not read them refuses every pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +37,11 @@ STARTED_BY_RUNTIME = "ASCEND_DOCKER_RUNTIME"
 
 
 class MountMethod(Enum):
-    """Ways to get chips into a container, by the program that mounts the chips."""
+    """Ways to mount chips into a container.
+
+    RUNTIME is by Ascend Docker Runtime, NATIVE by a list of device files, CDI by the
+    node's CDI spec.
+    """
 
     RUNTIME = "runtime"
     NATIVE = "native"
@@ -48,12 +55,14 @@ KINDS = (AUTO, *(mount.value for mount in MountMethod))
 def resolve(
     setting: str, environment: Mapping[str, str], reading: Reading, dev: Path = DEV
 ) -> MountMethod:
-    """Return the mount method that a setting names; for `auto` choose it by the node.
+    """Return the mount method that a setting names, or choose one for `auto`.
+
+    For `auto`, the agent's environment and the host's device files decide.
 
     Args:
         setting: One of KINDS.
         environment: Environment variables of the agent.
-        reading: Reading of the node's chips.
+        reading: What the driver last reported about the node's chips.
         dev: Folder of device files, as this process sees it.
     """
     if setting != AUTO:
@@ -83,11 +92,11 @@ class Mounts:
 
         Args:
             mount: Way in which containers get the chips.
-            last_reading: Returns the last reading of the product line.
+            last_reading: Returns what the driver last reported about the product line.
             cdi_dir: Folder in which container runtimes look for CDI specs.
             dev: Folder of device files, as this process sees it.
-            other_readings: Returns the last readings of the node's other product lines,
-                whose chips are in the node's CDI spec, too.
+            other_readings: Returns the same for the node's other product lines, whose
+                chips are in the node's CDI spec, too.
         """
         self._other_readings = other_readings
         self._mount = mount
@@ -98,8 +107,8 @@ class Mounts:
     def problem(self) -> str | None:
         """Return a sentence why no container can get a chip now; None if one can.
 
-        The sentence becomes the reason of a refused pod. With the method `cdi`, this
-        call also writes the CDI spec if it is missing or differs.
+        An Allocate is refused with this sentence. With the method `cdi`, this call also
+        writes the CDI spec if it is missing or differs.
         """
         if self._mount is MountMethod.RUNTIME:
             return None
@@ -166,7 +175,10 @@ class Mounts:
     def answer_virtual(
         self, device: VirtualDevice
     ) -> api_pb2.ContainerAllocateResponse:
-        """Render the part of Allocate's answer that mounts one virtual device."""
+        """Render the part of Allocate's answer that mounts a virtual device.
+
+        A virtual device is a part of a chip.
+        """
         if self._mount is MountMethod.CDI:
             name = cdi.name_of_virtual(device)
             return api_pb2.ContainerAllocateResponse(
@@ -189,8 +201,8 @@ class Mounts:
         Nothing is removed with the methods `runtime` and `native`, which write no spec.
 
         Args:
-            is_needed: Whether a container has chips. Such a container may restart while
-                no agent runs.
+            is_needed: Whether a container of this node has chips. Such a container may
+                restart while no agent runs.
         """
         if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)

@@ -1,8 +1,8 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
 `Get` asks about one pod and changes nothing. In kubelets before 1.34 it is off by
-default, and then all pods are listed. `List` makes the kubelet forget the ids of pods
-that just ended, so it is called only while no device is given out.
+default, and then the agent calls `List` instead. `List` makes the kubelet forget the
+ids of pods that just ended, so it is called only while no device is given out.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 
 
 class PodResourcesClient:
-    """Client of the kubelet's pod-resources API that reads the ids of one resource."""
+    """Client of the kubelet's pod-resources API for the device ids of one resource."""
 
     def __init__(
         self,
@@ -42,10 +42,11 @@ class PodResourcesClient:
 
         Args:
             socket: The kubelet's pod-resources socket.
-            resource: Resource whose ids are read.
-            activity: Says whether List may be called now.
-            rate_limit: Rate limit that all clients of this kubelet share. None: the
-                client has a rate limit by itself.
+            resource: Resource whose device ids are read.
+            activity: Tells whether an Allocate runs. During an Allocate, List must not
+                be called.
+            rate_limit: Rate limit shared by all clients of this kubelet. If None, this
+                client makes one for its own requests.
         """
         self._socket = socket
         self._channel = grpc.aio.insecure_channel(
@@ -76,9 +77,10 @@ class PodResourcesClient:
         await self._channel.close(None)
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return {container: its ids} of one pod; None if the kubelet has no such pod.
+        """Return {container: its device ids} of one pod; None if it is unknown.
 
-        It calls Get, or List if the kubelet has Get switched off.
+        The pod is unknown if the kubelet does not have it. The method calls Get, or
+        List if the kubelet has Get switched off.
 
         Raises:
             ResourcesError: The kubelet does not answer, or List is needed while the
@@ -104,7 +106,7 @@ class PodResourcesClient:
         return translate.device_ids(answer.pod_resources, self._resource)
 
     async def allocatable_ids(self, resource: str = "") -> frozenset[str] | None:
-        """Return the ids of a resource that the kubelet may give out.
+        """Return the device ids of a resource that the kubelet may give out.
 
         None if the kubelet does not answer. Any plugin may have listed these ids: the
         kubelet names the resource, not the plugin.
@@ -123,11 +125,11 @@ class PodResourcesClient:
         return translate.ids_among(answer.devices, resource or self._resource)
 
     async def forget_ended_pods(self) -> InUse:
-        """Call List, which makes the kubelet forget the ids of ended pods.
+        """Call List, which makes the kubelet forget the device ids of ended pods.
 
         Returns:
-            {(namespace, pod, container): its ids} of all containers that the kubelet
-            lists.
+            {(namespace, pod, container): its device ids} of all containers that the
+            kubelet lists.
 
         Raises:
             ResourcesError: The kubelet gives out devices now, or does not answer.
@@ -176,8 +178,8 @@ def _message(answer: M | None) -> M:
 def _not_found(error: grpc.aio.AioRpcError) -> bool:
     """Whether the error of a Get call says that the kubelet does not know the pod.
 
-    The kubelet answers with a plain error, hence the code UNKNOWN and the text "pod …
-    in namespace … not found".
+    The kubelet's error has no gRPC code. So it arrives with the code UNKNOWN and the
+    text "pod … in namespace … not found".
     """
     return error.code() is grpc.StatusCode.NOT_FOUND or (
         error.code() is grpc.StatusCode.UNKNOWN

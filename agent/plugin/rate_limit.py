@@ -1,7 +1,7 @@
 """Limit the rate of requests to the kubelet, over all callers of one node.
 
-A module of its own: `product_line` shares one rate limit between all product lines, and
-`pod_resources`, which waits for it, is constructed once for each product line.
+This is a separate module because two others need it. `product_line` makes one rate
+limit for all product lines, and each client of `pod_resources` waits for it.
 """
 
 import asyncio

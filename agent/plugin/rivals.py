@@ -1,11 +1,11 @@
 """Detect a rival: another device plugin that serves the same resource.
 
-The kubelet takes the plugin that registers last and reports it to no other plugin. The
-stream of the plugin before it stays open, and the lists sent there still count
-(cm/devicemanager/plugin/v1beta1/handler.go and manager.go, v1.36). When either stream
-ends, the kubelet drops the plugin that registered last. So two plugins that register
-again after each drop never stop, and both give out the same chips. The plugin that
-notices this has to yield.
+The kubelet takes the plugin that registers last, and does not tell the older plugin.
+The older plugin's stream stays open, and the kubelet still applies the device lists
+sent on it (cm/devicemanager/plugin/v1beta1/handler.go and manager.go, v1.36). When
+either stream ends, the kubelet drops the plugin that registered last. So two plugins
+that register again after each drop never stop, and both give out the same chips. The
+plugin that notices this has to stop sending device lists.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ AllocatableIds = Callable[[], Awaitable[frozenset[str] | None]]
 
 
 class Doubt(Enum):
-    """Result of comparing the ids at the kubelet with the ids that a plugin listed."""
+    """Result of comparing the device ids at the kubelet with those a plugin listed."""
 
     NONE = auto()
     FOREIGN = auto()  #: the kubelet has other devices than this plugin listed
@@ -57,16 +57,16 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginState:
-    """Socket and listed ids of this plugin, with which a check compares the kubelet."""
+    """Socket and device ids of this plugin, to compare with those at the kubelet."""
 
     inode: int  #: of the socket's file
     listed_ids: frozenset[str] | None  #: healthy ids of the last list; None: none sent
 
 
 class Rivals:
-    """Detector of other device plugins that serve the resource of one plugin.
+    """Detector of other device plugins that serve the same resource as this plugin.
 
-    It remembers the results of its last checks, as one check by itself proves nothing.
+    It remembers the results of its last checks, because a single check proves nothing.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class Rivals:
         Args:
             socket: Socket of the plugin, in the kubelet's device plugin directory.
             resource: Resource that the plugin serves.
-            allocatable_ids: Asks the kubelet which ids of the resource it may give out.
+            allocatable_ids: Asks the kubelet which device ids of the resource it may
+                give out.
         """
         self._socket = socket
         self._resource = resource
@@ -90,14 +91,14 @@ class Rivals:
         self._changed_at = float("-inf")
 
     async def find_before_registration(self) -> str:
-        """Return a sentence about a rival, before the plugin registers; "" for none.
+        """Return a sentence about another plugin of this resource; "" if there is none.
 
-        While the plugin is not registered, ids of its resource at the kubelet are from
-        another plugin, running or ended. A running plugin accepts connections at a
-        socket in the kubelet's directory. So without such a socket there is no rival.
+        It is called while this plugin is not registered. Device ids at the kubelet are
+        then from another plugin, running or ended. A running plugin accepts connections
+        at a socket in the kubelet's directory. So without such a socket there is none.
 
         The kubelet may take FORGETS_WITHIN_S to forget ids whose stream has ended. The
-        method waits that long before it reports a rival because of ids.
+        method waits that long before it concludes from ids that there is a plugin.
         """
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
@@ -120,10 +121,11 @@ class Rivals:
         )
 
     async def find_while_registered(self, plugin: PluginState) -> str:
-        """Return a sentence about a rival of the registered plugin; "" for none.
+        """Return a sentence about another plugin of this resource; "" if there is none.
 
-        A rival has replaced the plugin's socket file, or the kubelet has other ids than
-        the plugin listed.
+        It is called while this plugin is registered. There is another one if it has
+        replaced this plugin's socket file. The same is true if the kubelet has other
+        device ids than this plugin listed.
         """
         if inode_of(self._socket) not in (0, plugin.inode):
             return (
@@ -141,18 +143,18 @@ class Rivals:
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the kubelet has none of the ids that this plugin listed.
+        """Whether the kubelet has none of the device ids that this plugin listed.
 
-        The last LOOKS checks must agree on it. The kubelet has then dropped the plugin
-        without ending its stream.
+        True only after LOOKS such checks in a row. The kubelet has then dropped the
+        plugin without ending its stream.
         """
         return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
 
     async def is_gone(self, plugin: PluginState) -> bool:
-        """Whether no rival of this plugin serves the resource any more.
+        """Whether no other plugin serves the resource of this plugin any more.
 
         False while a program accepts connections at a socket that replaced this
-        plugin's. Otherwise true if the kubelet has no ids of the resource, or if
+        plugin's. Otherwise true if the kubelet has no ids of the resource. Also true if
         nothing accepts connections at the other sockets that may serve the resource.
         """
         is_replaced = inode_of(self._socket) not in (0, plugin.inode)
@@ -163,10 +165,10 @@ class Rivals:
         return not [path for path in self._other_sockets() if await listens(path)]
 
     def _is_calm(self) -> bool:
-        """Whether this check need not ask the kubelet for its ids.
+        """Whether a check for other plugins can do without asking the kubelet.
 
-        True if the last comparison gave `Doubt.NONE`, the kubelet was asked less than
-        CALM_LOOK_EACH_S ago, and its directory has not changed for REGISTERS_WITHIN_S.
+        True if the last comparison gave `Doubt.NONE` less than CALM_LOOK_EACH_S ago.
+        The kubelet's directory must also be unchanged for REGISTERS_WITHIN_S.
         """
         now = clock.loop_s()
         folder = _folder_state(self._socket.parent)
@@ -179,7 +181,7 @@ class Rivals:
         )
 
     async def _check_devices(self, plugin: PluginState) -> Doubt:
-        """Ask the kubelet for its ids once, and compare them with the ids of `plugin`.
+        """Compare the kubelet's present device ids with those that `plugin` listed.
 
         Returns:
             The result if the last LOOKS comparisons gave the same result for the same
@@ -200,7 +202,7 @@ class Rivals:
         return doubt if self._looks >= LOOKS else Doubt.NONE
 
     def _other_sockets(self) -> list[Path]:
-        """Return the sockets beside this plugin's that may serve its resource, by name.
+        """Return the other plugins' sockets that may serve the same resource, sorted.
 
         Sockets named after another resource and the kubelet's socket are left out.
         """
@@ -229,9 +231,10 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Whether a socket has the name that known plugins give the socket of a resource.
+    """Whether a socket's file name is one that a known plugin gives to its socket.
 
-    The caller has left out the socket of its own resource.
+    Known plugins name the socket after the resource that they serve. The caller has
+    left out the socket of its own resource.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 
@@ -239,7 +242,7 @@ def _is_of_another_resource(path: Path) -> bool:
 def _folder_state(folder: Path) -> tuple[int, int] | None:
     """Return (inode, mtime) of a folder, or None if there is no folder.
 
-    Each new file in the folder changes it.
+    The result changes when a file is created in the folder.
     """
     try:
         status = folder.stat()
@@ -251,8 +254,8 @@ def _folder_state(folder: Path) -> tuple[int, int] | None:
 async def listens(path: Path) -> bool:
     """Whether a program accepts connections at a socket.
 
-    Also true if connecting takes longer than _CONNECT_S, as the program's queue is
-    full.
+    Also true if connecting takes longer than _CONNECT_S. The program's queue of
+    connections is then full.
     """
     try:
         async with asyncio.timeout(_CONNECT_S):

@@ -6,8 +6,8 @@ register, wait for a sign that the registration has ended, stop serving. A round
 its stream before the next round registers. In the other order the kubelet would
 disconnect the new registration.
 
-While a rival serves the resource, no round begins, and a running round sends no device
-list: see `agent.plugin.rivals`.
+A rival is another plugin that serves the same resource. While there is one, no round
+begins, and a running round sends no device list: see `agent.plugin.rivals`.
 """
 
 import asyncio
@@ -59,17 +59,20 @@ REGISTER_OPTIONS = (*DIAL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
 
 
 class RegistrationObserver(Protocol):
-    """Receiver of changes in a plugin's registration, and of sentences about rivals."""
+    """Callbacks for changes of a plugin's registration and for its rivals.
+
+    A rival is another device plugin that serves the same resource.
+    """
 
     def registered(self) -> object:
-        """Handle that the kubelet accepted the plugin's registration."""
+        """React to a registration that the kubelet accepted."""
 
     def unregistered(self) -> object:
-        """Handle the end of a registration, also of one that the kubelet refused."""
+        """React to the end of a registration, or to one that the kubelet refused."""
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback that takes a sentence about the rival; "" if there is no rival."""
+        """Callback for a sentence about another plugin of the resource; "" for none."""
 
 
 class Server:
@@ -90,10 +93,12 @@ class Server:
         Args:
             make_servicer: Returns a new servicer, each time the plugin is served and
                 registered.
-            product: Row of the product table that names the resource and the socket.
+            product: Product row that names the resource and the socket.
             kubelet_dir: The kubelet's device plugin directory.
-            allocatable_ids: Asks the kubelet which ids of the resource it may give out.
-            observer: Is called at each registration, at its end, and about rivals.
+            allocatable_ids: Asks the kubelet which device ids of the resource it may
+                give out.
+            observer: Told when the plugin is registered, when that ends, and when there
+                is another plugin of the resource.
             backoff: Pauses after registrations that failed.
         """
         self._make_servicer = make_servicer
@@ -117,10 +122,10 @@ class Server:
         self._servicer: ListAndWatchServicer | None = None
 
     def problem(self) -> str | None:
-        """Return why the kubelet does not use this device list now; None if it does.
+        """Return why the kubelet does not use the device list now; None if it does.
 
-        The kubelet asks for the plugin's device list after it has answered Register. A
-        pod that the kubelet admits between the two is rejected.
+        The kubelet asks for the device list after it has answered Register. A pod that
+        the kubelet admits between the two is rejected.
         """
         if self.rival:
             return f"{self.rival}; waiting until it has gone"
@@ -130,14 +135,14 @@ class Server:
 
     @property
     def is_followed(self) -> bool:
-        """Whether a stream on which the kubelet received the device list is open."""
+        """Whether a stream is open on which the kubelet was sent the device list."""
         return self._servicer is not None and self._servicer.is_followed
 
     def suspect(self, evidence: str) -> None:
-        """Store evidence of a rival, which the next check for rivals confirms or drops.
+        """Store evidence that another plugin serves the resource, for the next check.
 
-        The check drops it if the kubelet has sent a GetPreferredAllocation or an
-        Allocate to this plugin since this call.
+        The check drops the evidence if the kubelet has used this plugin since this
+        call, by a GetPreferredAllocation or an Allocate. Else it confirms the evidence.
 
         Args:
             evidence: A sentence about something that only another plugin can have done.
@@ -151,8 +156,9 @@ class Server:
     async def run(self) -> NoReturn:
         """Keep the plugin registered with the kubelet until this task is cancelled.
 
-        In a loop, the method waits for the kubelet's socket, checks for a rival, and
-        calls `run_once` if there is none. After a failed registration it pauses.
+        In a loop, the method waits for the kubelet's socket and checks whether another
+        plugin serves the resource. If not, it calls `run_once`. After a failed
+        registration it pauses.
         """
         while True:
             kubelet = await self._wait_for_kubelet()
@@ -208,9 +214,9 @@ class Server:
     async def _serve(self, server: grpc.aio.Server) -> int:
         """Start a gRPC server at the plugin's socket; return the inode of the socket.
 
-        The socket is created under a temporary name and then renamed. When the server
-        stops, gRPC removes the name that it was given, even if another plugin uses that
-        name by then.
+        The socket is created under a temporary name and then renamed. A gRPC server
+        that stops removes the path at which it created its socket. By then another
+        plugin can have put its own socket at the final path.
 
         Raises:
             OSError: The socket cannot be created or renamed.
@@ -237,14 +243,15 @@ class Server:
             await asyncio.sleep(LOOK_EACH_S)
 
     async def _pause(self, pause_s: float, kubelet: tuple[int, int]) -> None:
-        """Sleep after a failed registration, at most until another kubelet has started.
+        """Sleep after a failed registration; end early when a new kubelet has started.
 
         A stopped kubelet leaves its socket file behind, so registering fails until a
         kubelet starts again. The plugin then registers with the new kubelet at once.
 
         Args:
             pause_s: Longest sleep. Unit: seconds.
-            kubelet: Identity of the kubelet's socket before the failed registration.
+            kubelet: Inode and ctime of the kubelet's socket before the failed
+                registration.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + pause_s
@@ -274,8 +281,8 @@ class Server:
 
         Args:
             servicer: Servicer that serves the registered plugin.
-            kubelet: Identity of the kubelet's socket when the plugin registered. A
-                restarted kubelet has another one.
+            kubelet: Inode and ctime of the kubelet's socket when the plugin registered.
+                They change when the kubelet restarts.
         """
         loop = asyncio.get_running_loop()
         opens_by = loop.time() + STREAM_WITHIN_S
@@ -297,7 +304,7 @@ class Server:
                 return self._stale_reason
 
     async def _watch_rivals(self, servicer: ListAndWatchServicer, inode: int) -> None:
-        """Check for a rival again and again, until the plugin has to register again.
+        """Check for another plugin of the resource until a reason to register appears.
 
         The reason is stored in `_stale_reason`. The checks run as a task of their own,
         so that a kubelet that does not answer delays nothing else.
@@ -308,10 +315,10 @@ class Server:
             self._stale_reason = await self._check_rival(servicer, inode)
 
     async def _check_rival(self, servicer: ListAndWatchServicer, inode: int) -> str:
-        """Check once for a rival; return a reason to register again, or "" for none.
+        """Check for another plugin; return a reason to register again, or "".
 
-        If a rival appears, the servicer stops sending device lists. The end of the
-        rival is a reason to register again.
+        If another plugin of the resource appears, the servicer stops sending device
+        lists. When that plugin has ended, this is a reason to register again.
 
         Args:
             servicer: Servicer that serves the registered plugin.

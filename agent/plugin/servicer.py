@@ -1,9 +1,11 @@
-"""Answer the kubelet's requests for whole chips: device list, preference, Allocate.
+"""Answer the kubelet's device plugin requests for whole chips of one product line.
 
 The kubelet waits for GetPreferredAllocation and Allocate without a deadline, and admits
-no other pod of the node meanwhile. So each wait here is bounded: CLAIM_WAIT_S for a
-claim to arrive through the pod watch, `agent.api_client.KUBELET_PODS_S` for the
-kubelet's own list of pods, WITHIN_S of `agent.journal.writer` for the disk.
+no other pod of the node meanwhile. So each wait here is bounded:
+
+    a claim, by the pod watch       CLAIM_WAIT_S
+    the kubelet's own list of pods  `agent.api_client.KUBELET_PODS_S`
+    a write to disk                 WITHIN_S of `agent.journal.writer`
 """
 
 import asyncio
@@ -52,7 +54,7 @@ WriteJournal = Callable[[], Awaitable[None]]
 
 
 class Pods(Protocol):
-    """Source of the node's pods, whose annotations hold their claims."""
+    """Source of the pods of this node; a pod's claim is in its annotations."""
 
     def hurry(self) -> None:
         """Connect the pod watch again at once, if it is interrupted."""
@@ -82,13 +84,13 @@ class Servicer(ListAndWatchServicer):
         numa: Callable[[], Sequence[int]],
         mounts: Mounts,
     ) -> None:
-        """Construct the servicer of one product line, with no stream open.
+        """Construct the servicer of one product line, before the kubelet connects.
 
         Args:
             store: Ledger of the product line.
-            activity: Records running requests, so that no listing of pod-resources
-                begins.
-            pods: Source of claims.
+            activity: Records each running request, so that the agent does not call List
+                of pod-resources meanwhile.
+            pods: Source of the pods that have claims.
             find_stray_processes: Asks the kernel for running processes of ended pods.
             write_journal: Writes the ledger's holds to disk, bounded in time; returns
                 without an error when it fails.
@@ -112,10 +114,11 @@ class Servicer(ListAndWatchServicer):
     async def GetPreferredAllocation(
         self, request: api_pb2.PreferredAllocationRequest, context: object
     ) -> api_pb2.PreferredAllocationResponse:
-        """Answer with ids for the chips of the claim that the ledger serves first.
+        """Tell the kubelet which device ids to give to each container in the request.
 
-        The kubelet may take other ids. If the ledger knows no claim of the requested
-        size, the method waits for one, at most CLAIM_WAIT_S.
+        They are the ids of the chips in a claim that the ledger chooses. The kubelet
+        may take other ids. If the ledger has no claim of the requested size, the
+        method waits for one, at most CLAIM_WAIT_S.
         """
         with self._answering():
             await self._activity.prefer()
@@ -140,7 +143,7 @@ class Servicer(ListAndWatchServicer):
     ) -> api_pb2.AllocateResponse:
         """Give each container in the request chips of a claim that the ledger chooses.
 
-        The hold is written to the journal before the answer. If a container cannot be
+        Each hold is written to the journal before the answer. If a container cannot be
         served, the call fails with FAILED_PRECONDITION.
         """
         started = time.perf_counter()
@@ -159,10 +162,11 @@ class Servicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     async def _prefer(self, request: PreferenceAsked) -> tuple[str, ...]:
-        """Return the ids that the ledger prefers for one container.
+        """Return the device ids that the kubelet should give to one container.
 
-        They answer a GetPreferredAllocation. While the ledger knows no claim of the
-        requested size, the method waits for one, at most CLAIM_WAIT_S.
+        The ledger chooses them for the kubelet's GetPreferredAllocation. If the ledger
+        has no claim of the requested size, the method waits for one, at most
+        CLAIM_WAIT_S.
         """
         await self._read_stray_processes((*request.available, *request.must_include))
         deadline = clock.loop_s() + CLAIM_WAIT_S
@@ -181,11 +185,11 @@ class Servicer(ListAndWatchServicer):
                 return answer.kubelet_ids
 
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
-        """Return the hold that the ledger makes for these ids, or the ledger's refusal.
+        """Return the hold that the ledger makes for these device ids, or its refusal.
 
         If no claim fits yet, the method waits up to CLAIM_WAIT_S for one. It does not
-        wait if a GetPreferredAllocation has just waited as long. Then it adds the
-        kubelet's own list of pods to the ledger and asks the ledger a last time.
+        wait if a GetPreferredAllocation has just waited as long. Then it reads the list
+        of pods from the kubelet into the ledger and asks the ledger a last time.
         """
         await self._read_stray_processes(kubelet_ids)
         # the preference of the same pod has already waited for the claim
@@ -210,10 +214,10 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Tell the ledger which processes of ended pods with these ids still run.
+        """Tell the ledger about running processes of ended pods with these ids.
 
-        After a deletion by force, the kubelet gives the ids of the deleted pod to
-        another pod while containers of the deleted pod still run.
+        A pod can be deleted by force while its containers still run. The kubelet then
+        gives the deleted pod's device ids to another pod.
         """
         uids = release.pods_to_check_for_processes(
             self._store.ledger, frozenset(kubelet_ids)
@@ -223,7 +227,7 @@ class Servicer(ListAndWatchServicer):
             self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
 
     def _apply_allocate(self, request: AllocateAsked) -> Hold | Refused | None:
-        """Apply an Allocate to the ledger; return the ledger's hold or refusal.
+        """Apply an Allocate to the ledger; return the ledger's hold or its refusal.
 
         None if no claim fits yet, so that the caller has to wait for one.
         """
@@ -235,7 +239,7 @@ class Servicer(ListAndWatchServicer):
         return None
 
     async def _wait_for_change(self, version: int, deadline: float) -> bool:
-        """Wait for a ledger newer than `version`; return False if the deadline passes.
+        """Wait for the next change of the ledger; return False if the deadline passes.
 
         Args:
             version: Version of the ledger that the caller read last.

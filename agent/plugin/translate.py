@@ -1,4 +1,7 @@
-"""Translate between the kubelet's messages and values of the ledger; pure functions."""
+"""Translate between the kubelet's gRPC messages and the values in a ledger.
+
+All functions are pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -23,12 +26,12 @@ class ListedDevice(NamedTuple):
 
 
 def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-    """Return the device list that the kubelet gets for a ledger.
+    """Return the list of devices, with health, that the kubelet gets for a ledger.
 
     Args:
         ledger: Ledger of one product line.
-        numa: NUMA node of each chip. Empty in scheduled mode: the kubelet would align
-            by NUMA nodes, which takes the choice away from the scheduler.
+        numa: NUMA node of each chip. Empty if the scheduler extender chooses the chips:
+            with NUMA nodes, the kubelet would choose other ones.
     """
     behind = occupancy.map_ids_to_chips(ledger) if numa else {}
     return tuple(
@@ -44,8 +47,8 @@ def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
 class DeviceList:
     """Cache of one product line's device list, computed again only when it may differ.
 
-    A ledger changes ten times while one pod starts. Two of these changes concern the
-    device list.
+    A ledger changes ten times while one pod starts. Only two of these changes concern
+    the device list.
     """
 
     def __init__(self) -> None:
@@ -54,7 +57,7 @@ class DeviceList:
         self._listed: tuple[ListedDevice, ...] = ()
 
     def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-        """Return `devices_of(ledger, numa)`, from the cache if it cannot differ."""
+        """Return `devices_of(ledger, numa)`, from the cache if no input differs."""
         bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
         if basis != self._basis:
@@ -63,7 +66,7 @@ class DeviceList:
 
 
 def healthy(devices: Iterable[ListedDevice]) -> frozenset[str]:
-    """Return the ids of the healthy devices, which the kubelet may give out."""
+    """Return the ids of the healthy devices; the kubelet gives out only these."""
     return frozenset(device.name for device in devices if device.is_healthy)
 
 
@@ -92,7 +95,7 @@ def _topology(nodes: tuple[int, ...]) -> deviceplugin.TopologyInfo | None:
 def ids_among(
     devices: Iterable[podresources.ContainerDevices], resource: str
 ) -> frozenset[str]:
-    """Return the ids of one resource among a container's devices of all resources."""
+    """Return the device ids of one resource among a container's devices."""
     return frozenset(
         kubelet_id
         for device in devices
@@ -104,7 +107,7 @@ def ids_among(
 def device_ids(
     pod: podresources.PodResources, resource: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return {container: its ids of one resource} of one pod in pod-resources.
+    """Return {container: its device ids of one resource} of one pod in pod-resources.
 
     A container without ids of the resource has an empty set.
     """

@@ -1,8 +1,8 @@
-"""Virtual devices: parts of chips, one resource and one device plugin for each kind.
+"""Give out virtual devices (parts of chips), by one device plugin for each kind.
 
-The kubelet's id of a virtual device names its kind, its number and its chip
-(`Ascend910-4c.3cpu-100-0`). So an Allocate of virtual devices needs no claim and no
-confirmation. A container gets one virtual device. A chip with virtual devices is not
+Each kind has a resource. The kubelet's id of a virtual device names its kind, its
+number and its chip (`Ascend910-4c.3cpu-100-0`). So the id alone decides an Allocate,
+without a claim. A container gets one virtual device. A chip with virtual devices is not
 given out whole.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevices:
-    """Last reading of one product line, and the line's chips that are in service."""
+    """Virtual devices of one product line as last read, and its chips in service."""
 
     reading: Reading
     #: Chips that may be given out, whole or as virtual devices.
@@ -32,14 +32,14 @@ class VirtualDevices:
 
 
 def name_of(device: VirtualDevice, product: Product) -> str:
-    """Return the kubelet's id of a virtual device, in the format of MindCluster."""
+    """Return the device id of a virtual device, in the format of MindCluster."""
     return f"{product.chip_prefix}{device.kind}-{device.number}-{device.chip}"
 
 
 def rows_of(reading: Reading) -> tuple[Product, ...]:
-    """Return the product table's row for each kind of virtual device in a reading.
+    """Return the product row of each kind of virtual device that the driver reported.
 
-    Kinds without a row in the table are left out.
+    A virtual device is a part of a chip. Kinds without a product row are left out.
     """
     kinds = sorted({device.kind for device in reading.virtual})
     rows = (find_virtual_row(f"{reading.product.resource}-{kind}") for kind in kinds)
@@ -47,12 +47,15 @@ def rows_of(reading: Reading) -> tuple[Product, ...]:
 
 
 def parents_of(reading: Reading) -> tuple[int, ...]:
-    """Return the chips that are cut into virtual devices, in ascending order."""
+    """Return the chips that are cut into virtual devices, by ascending number."""
     return tuple(sorted({device.chip for device in reading.virtual}))
 
 
 class VirtualServicer(ListAndWatchServicer):
-    """Servicer of the device plugin that gives out virtual devices of one kind."""
+    """Servicer of the device plugin that gives out virtual devices of one kind.
+
+    A virtual device is a part of a chip.
+    """
 
     def __init__(
         self,
@@ -62,13 +65,14 @@ class VirtualServicer(ListAndWatchServicer):
         virtual_devices: Callable[[], VirtualDevices],
         mounts: Mounts,
     ) -> None:
-        """Construct the servicer of one kind of virtual device, with no stream open.
+        """Construct the servicer of one kind of virtual device.
 
         Args:
-            store: Ledger of the product line; each new version wakes the device-list
-                streams.
-            row: Row of the product table that names the resource of this kind.
-            virtual_devices: Returns the last reading and the chips in service.
+            store: Ledger of the product line. After each change of it, a changed device
+                list is sent to the kubelet.
+            row: Product row that names the resource of this kind.
+            virtual_devices: Returns the virtual devices as last read, and the chips in
+                service.
             mounts: Renders the answer to Allocate.
         """
         super().__init__(store, self._list_devices, steers=False)
@@ -87,7 +91,8 @@ class VirtualServicer(ListAndWatchServicer):
     ) -> api_pb2.AllocateResponse:
         """Give each container in the request the virtual device that its id names.
 
-        If a container cannot be served, the call fails with FAILED_PRECONDITION.
+        A virtual device is a part of a chip. If a container cannot be served, the call
+        fails with FAILED_PRECONDITION.
         """
         with self._answering():
             answers = []
@@ -105,8 +110,9 @@ class VirtualServicer(ListAndWatchServicer):
     def _device_of(self, ids: tuple[str, ...]) -> VirtualDevice | str:
         """Return the virtual device that one container's id names, or a refusal.
 
-        It is refused if nothing can be mounted now, if `ids` is not exactly one id, if
-        no device has the id, or if the device's chip is not in service.
+        The refusal is a sentence that says why. Nothing can be mounted now, or `ids` is
+        not exactly one id. Or no device has the id, or the device's chip is not in
+        service.
         """
         problem = self._mounts.problem()
         if problem or len(ids) != 1:

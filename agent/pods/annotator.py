@@ -37,7 +37,7 @@ SendPatch = Callable[[Patch], Awaitable[NpuPod | None]]
 
 @dataclass(slots=True)
 class _Delay:
-    """Back-off of one pod after a failed patch, and the time of the next patch."""
+    """Back-off of a pod whose patch failed, and the time at which to patch it again."""
 
     backoff: Backoff
     until_s: float  #: loop time
@@ -66,8 +66,8 @@ class Annotator:
             store: Ledger of the product line.
             send: Sends one patch to the API server.
             host_ip: Returns the node's InternalIP; "" while it is not known.
-            is_silent: Returns whether a rival serves the product line and annotates its
-                pods; then no patch is sent.
+            is_silent: Returns whether another device plugin serves the product line and
+                annotates its pods; then no patch is sent.
             addresses: Returns the addresses of node and chips that the driver has
                 reported.
             new_backoff: Returns the back-off for a pod whose first patch has failed.
@@ -90,7 +90,7 @@ class Annotator:
     async def run(self) -> NoReturn:
         """Send patches whenever the ledger changes or a back-off ends, until cancelled.
 
-        No patch is sent while a rival serves the product line.
+        No patch is sent while another device plugin serves the product line.
         """
         while True:
             version = self._store.version
@@ -106,7 +106,7 @@ class Annotator:
                     await self._store.changed(version)
 
     async def run_once(self) -> int:
-        """Send the patches that no back-off delays, at most AT_ONCE; return the number.
+        """Send patches of at most AT_ONCE pods, and return how many were sent.
 
         A pod whose last patch failed is patched again when its back-off has ended.
         """
@@ -141,7 +141,7 @@ class Annotator:
     def _update_correct(
         self, ledger: Ledger, host_ip: str, addresses: Addresses
     ) -> None:
-        """Update `_correct`, the pods whose annotations need no patch.
+        """Update `_correct`, the pods whose annotations already match the ledger.
 
         Only pods that changed since the previous call are checked. A ledger changes ten
         times while one pod starts, and a node may have sixty pods. If `host_ip` or

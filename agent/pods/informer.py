@@ -46,31 +46,32 @@ class ProductLinePods:
     def is_expected(self, uid: str) -> bool:
         """Whether a pod must get its devices from the plugin of this agent.
 
-        That is so if the pod was Pending when the agent first saw it. At that time the
-        plugin must have served the resource, and no rival may have served it.
+        That is so if the pod was Pending when the agent first saw it. At that time this
+        agent's plugin, and no other device plugin, must have served the resource.
         """
         return uid in self._expected
 
     def hurry(self) -> None:
-        """Restart the node's pod watch at once if it is waiting to be opened again."""
+        """Reopen the node's pod watch at once if it is waiting in a back-off."""
         self._node_pods.hurry()
 
     def unseen_s(self) -> float:
         """Return the seconds since the pod watch was interrupted; 0 if it is open.
 
-        Before the API server's first list, return the age of the informer.
+        Before the API server's first list, return the seconds since the agent
+        constructed its `PodInformer`.
         """
         return self._node_pods.unseen_s()
 
     async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Return the pods of this product line that the kubelet itself lists.
+        """Ask the kubelet for its pods; return those that ask for this line's chips.
 
         The result is empty without `kubelet_url`, or if the kubelet does not answer.
         """
         return await self._node_pods.of_kubelet(self._resource)
 
     def update(self, obj: Pod) -> None:
-        """Send a new or changed pod to the ledger if it asks for the line's chips."""
+        """Send a pod to the product line's ledger if it asks for chips of this line."""
         pod = ApiClient.npu_pod(obj, self._resource)
         if pod is not None:
             self._expect(pod)
@@ -82,11 +83,10 @@ class ProductLinePods:
         self.store.apply(PodDeleted(uid))
 
     def _expect(self, pod: NpuPod) -> None:
-        """Remember that a pod must get its devices from the plugin of this agent.
+        """Remember a new pod that must get its devices from this agent's plugin.
 
-        A pod that the ledger has already, or that is not Pending, is not remembered.
-        Nor is a pod that comes while the plugin does not serve the resource, or a rival
-        does.
+        A pod is not remembered if the ledger has it already or it is not Pending. It is
+        also not remembered while another plugin, or none, serves the resource.
         """
         is_known = pod.uid in self.store.ledger.pods
         if not is_known and pod.phase == "Pending" and self._is_served():
@@ -94,7 +94,7 @@ class ProductLinePods:
 
 
 class PodInformer:
-    """Informer of the pods of one node, which updates the ledgers of product lines."""
+    """Informer of one node's pods, which sends them to the ledgers of product lines."""
 
     def __init__(self, api: ApiClient, *, node: str, ready: Readiness) -> None:
         """Construct without starting the pod watch.
@@ -116,13 +116,15 @@ class PodInformer:
     def add_line(
         self, store: LedgerStore, *, resource: str, is_served: Callable[[], bool]
     ) -> ProductLinePods:
-        """Send the pods of a product line to its ledger; call this before `run`.
+        """Register the ledger of a product line, to which `run` sends the line's pods.
+
+        Call this before `run`.
 
         Args:
             store: Ledger of the product line.
             resource: Resource that the pods request.
-            is_served: Returns whether this agent's plugin serves the resource and no
-                rival does.
+            is_served: Returns whether this agent's plugin, and no other, serves the
+                resource.
         """
         line = ProductLinePods(self, store, resource=resource, is_served=is_served)
         self._lines.append(line)
@@ -134,7 +136,7 @@ class PodInformer:
         return self._synced.is_set()
 
     async def run(self) -> None:
-        """Watch the node's pods and update the ledgers of all lines until cancelled."""
+        """Watch the node's pods and send them to the ledgers, until cancelled."""
         await self.watch.run(self._changed)
 
     async def wait_until_known(self) -> None:
@@ -158,7 +160,7 @@ class PodInformer:
             return
 
     def hurry(self) -> None:
-        """Restart the node's pod watch at once if it is waiting to be opened again.
+        """Reopen the node's pod watch at once if it is waiting in a back-off.
 
         A call skips at most one pause, and never a pause that the API server asked for
         (Retry-After).
@@ -168,14 +170,15 @@ class PodInformer:
     def unseen_s(self) -> float:
         """Return the seconds since the pod watch was interrupted; 0 if it is open.
 
-        Before the API server's first list, return the age of the informer.
+        Before the API server's first list, return the seconds since this informer was
+        constructed.
         """
         if not self.is_listed:
             return clock.loop_s() - self._begun_s
         return self.watch.disconnected_s()
 
     async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
-        """Return the pods that ask for a resource, as the kubelet itself lists them.
+        """Ask the kubelet for its pods, and return those that ask for `resource`.
 
         The result is empty without `kubelet_url`, or if the kubelet does not answer.
         """

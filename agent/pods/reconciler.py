@@ -1,14 +1,15 @@
 """Correct the ledger in passes that compare it with the kubelet's pod-resources.
 
 A pass asks pod-resources which device ids pods have. It asks about ended pods that
-still have a hold. While a hold has no known owner, it also asks about all unconfirmed
-pods. Passes follow soon after each Allocate, and at least once a period. The ledger
-then confirms or releases holds, and the annotator writes what has changed.
+still have a hold. While the owner of a hold is unknown, it also asks about all pods
+whose holds it has not confirmed. Passes follow soon after each Allocate, and at least
+once a period. The ledger then confirms or releases holds, and the annotator writes what
+has changed.
 
-Once a period a thorough pass asks about all living pods. It checks that the kubelet
-still knows their device ids. An answer changes only with an Allocate, a pod that comes
-or goes, or a new kubelet. So after CALM_PASSES thorough passes without a change, there
-is one a minute, until one of these happens.
+A thorough pass asks about all living pods. It checks that the kubelet still knows their
+device ids. There is one each period. An answer changes only with an Allocate, a pod
+that comes or goes, or a new kubelet. So after CALM_PASSES thorough passes without a
+change, there is one a minute, until one of these happens.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ class PodResources(Protocol):
 
     @property
     def kubelet(self) -> object:
-        """Identity of the kubelet, which differs after the kubelet has restarted."""
+        """Object that identifies the kubelet process; another one after a restart."""
 
     async def read(self, namespace: str, name: str) -> Containers:
         """Return {container: device ids} of a pod; None if the kubelet has no such pod.
@@ -80,17 +81,17 @@ class PodResources(Protocol):
 
 
 class Activity(Protocol):
-    """Observer of the kubelet that tells whether devices were given out meanwhile."""
+    """Observer of Allocate calls that tells whether one ran since a mark was taken."""
 
     def mark(self) -> int:
-        """Return a mark for `was_quiet_since`; -1 while a device is being given out."""
+        """Return a mark of this moment for `was_quiet_since`; -1 during an Allocate."""
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Whether the kubelet has given out no device since `mark` was returned."""
+        """Whether no Allocate has run since `mark` returned this mark."""
 
 
 class Reconciler:
-    """Task that compares one product line's ledger with pod-resources in passes."""
+    """Task that corrects one product line's ledger by what pod-resources answers."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class Reconciler:
         period_s: float,
         backoff: Backoff | None = None,
     ) -> None:
-        """Construct without making a pass.
+        """Construct without asking pod-resources.
 
         Args:
             store: Ledger of the product line.
@@ -110,8 +111,9 @@ class Reconciler:
             activity: Tells whether an Allocate was running during a pass.
             find_stray_processes: Asks the kernel for processes that ended pods have
                 left.
-            period_s: Pause between two thorough passes. While nothing changes, the
-                pause is `CALM_PERIOD_S` if that is longer. Unit: seconds.
+            period_s: Pause between two passes that ask about all living pods. While
+                nothing changes, the pause is `CALM_PERIOD_S` if that is longer. Unit:
+                seconds.
             backoff: Pauses between passes while the kubelet does not answer; None for
                 the default.
         """
@@ -124,11 +126,11 @@ class Reconciler:
         self._calm = _Calm()
 
     async def run(self) -> NoReturn:
-        """Make passes until cancelled.
+        """Compare the ledger with pod-resources again and again, until cancelled.
 
-        A pass begins when the ledger has changed so that it needs one. Another begins
-        when the thorough period ends, and another when an open hold must be checked
-        again.
+        A comparison (pass) begins when a change of the ledger needs one. Another begins
+        every `period_s`, about all living pods. Another begins when a hold without a
+        known owner, or of an ended pod, must be checked again.
         """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
@@ -164,7 +166,7 @@ class Reconciler:
     async def _sleep_until_work(
         self, before: Ledger, version: int, *, until: float
     ) -> None:
-        """Sleep until `_needs_pass` holds for the present ledger, or until a loop time.
+        """Sleep until a change of the ledger needs a pass, or until a loop time.
 
         Args:
             before: Ledger before the last pass.
@@ -177,10 +179,11 @@ class Reconciler:
                     version = await self._store.changed(version)
 
     def _may_find_changes(self) -> bool:
-        """Whether a thorough pass could change the ledger.
+        """Whether asking pod-resources about all living pods could change the ledger.
 
-        It could if a hold is open or an admitted pod is unconfirmed. It also could if
-        the last thorough passes did not all give the present result, or are too old.
+        It could if a hold has no known owner or an ended one. It could if an admitted
+        pod has a container that owns no hold, or a lost one. It also could if the last
+        thorough passes did not all give the present result, or are too old.
         """
         ledger = self._store.ledger
         return (
@@ -190,10 +193,12 @@ class Reconciler:
         )
 
     async def run_once(self, *, thorough: bool) -> float | None:
-        """Make one pass; if the kubelet does not answer, put it off by a back-off.
+        """Make one pass, a comparison of the ledger with pod-resources.
+
+        If the kubelet does not answer, the next pass waits for a back-off.
 
         Args:
-            thorough: Ask about all living pods, not only those with open holds.
+            thorough: Ask about all living pods, not only those that holds may concern.
 
         Returns:
             Seconds until the next pass if the kubelet did not answer. None if the pass
@@ -219,10 +224,10 @@ class Reconciler:
         return None
 
     async def _read(self, *, thorough: bool) -> None:
-        """Send pod-resources' answers about pods to the ledger, then end the pass.
+        """Send the answers of pod-resources to the ledger, then the event `PassEnded`.
 
-        At its end the ledger confirms and releases holds. Nothing is done if no hold is
-        open and no pod is to be asked about.
+        On `PassEnded` the ledger confirms and releases holds. Nothing is done if no pod
+        is to be asked about and all holds have a living owner.
 
         Raises:
             ResourcesError: The kubelet did not answer.
@@ -263,9 +268,9 @@ class Reconciler:
 
 
 class _Calm:
-    """Result of the last thorough pass, and the number of equal results before it.
+    """Result of the last thorough pass, and how often it was repeated in a row.
 
-    It tells when thorough passes may become rare.
+    A thorough pass asks about all living pods. Passes with equal results become rare.
     """
 
     def __init__(self) -> None:
@@ -286,7 +291,7 @@ class _Calm:
         self._began_s = began_s
 
     def lasts(self, result: object) -> bool:
-        """Whether thorough passes may stay rare.
+        """Whether passes about all living pods may stay rare (one each CALM_PERIOD_S).
 
         They may if the last one began less than CALM_PERIOD_S ago and `result` equals
         its result. CALM_PASSES passes in a row must also have repeated that result.
@@ -301,10 +306,14 @@ class _Calm:
 
 
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
-    """Whether a pass may find more for the ledger `now` than for the ledger `before`.
+    """Whether pod-resources may have something new for the changed ledger.
 
-    That is so after an Allocate, or after a pod became confirmable. It is also so after
-    a process ended that may have been the last on its chip.
+    That is so after an Allocate, or after the kubelet admitted a pod whose chips are
+    not confirmed. It is also so when the last process on a chip may have ended.
+
+    Args:
+        now: The present ledger.
+        before: Ledger before the last pass.
     """
     return (
         now.sequence != before.sequence

@@ -1,4 +1,4 @@
-"""Content of a node's ConfigMap and of its Node object, computed from values; pure.
+"""Content of a node's ConfigMap and of its Node object, computed without I/O.
 
 A `NodeReport` has everything that both objects say about the chips of a node, except
 the time of the write. Two equal reports need no second write.
@@ -54,7 +54,7 @@ class NodeReport:
 
     @property
     def lines(self) -> tuple["NodeReport", ...]:
-        """Reports of all product lines of the node: this report, then `other_lines`."""
+        """Reports of all product lines of the node, this one first."""
         return self, *self.other_lines
 
 
@@ -72,11 +72,11 @@ def node_report(
     network and no other fault stays available, as in MindCluster.
 
     Args:
-        reading: Last good reading of the driver.
+        reading: Last successful reading of the driver.
         health: Conditions of the chips after that reading.
         taken: Chips that scheduler or agent gave to pods that are not Failed or
-            Succeeded, chips held or releasing, and chips with virtual devices; in any
-            order.
+            Succeeded. Also chips held or releasing, and chips with virtual devices. In
+            any order.
         affinity: Held, releasing and lost chips, for the scheduler.
         findings: Separated chips, raised fault levels and switch faults.
     """
@@ -121,9 +121,9 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 
 
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
-    """Merge the names of separated chips of all product lines into one text.
+    """Join the names of separated chips of all product lines into one text.
 
-    If every line's text equals the text read from the ConfigMap, keep that text.
+    If each line's text equals the text read from the ConfigMap, that text is kept.
     """
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
@@ -146,9 +146,10 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """Return a fault without a code for each unhealthy chip that reports no fault.
+    """Return a fault for each UNHEALTHY chip on which the reading has no fault.
 
-    Network faults of the chip do not count as reported ones.
+    These faults have no code and the level SeparateNPU. A fault of the chip's network
+    in the reading does not count.
     """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(
@@ -159,7 +160,7 @@ def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
 
 
 def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
-    """Return the data of the node's ConfigMap: all keys that this agent writes.
+    """Return the data that this agent writes into the node's ConfigMap.
 
     Args:
         report: Report of the whole node; see `merge_lines`.
@@ -192,7 +193,7 @@ class NodeMarks:
 
 
 def node_marks(report: NodeReport) -> NodeMarks:
-    """Return the labels and annotations that a node report gives the Node object.
+    """Return the labels and annotations that the Node object must have for a report.
 
     Unknown values and texts that are no valid label value are left out.
 
@@ -251,7 +252,7 @@ def _server_type(report: NodeReport) -> str:
 
 
 def addresses(reading: Reading) -> Addresses:
-    """Return the network addresses of a server and its chips from a driver reading.
+    """Return SuperPoD id, server index and chip addresses from a reading of the driver.
 
     An address that the driver does not know stays unknown.
     """
@@ -282,10 +283,10 @@ class NodePatch:
 
 
 def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
-    """Return a patch of the labels and annotations that a Node object lacks.
+    """Return a patch of the labels and annotations that a Node lacks or has wrong.
 
-    A label or annotation with a wrong value counts as lacking, except one in
-    `marks.defaults`. The patch may be empty.
+    A wrong value of a label in `marks.defaults` stays, because administrators may set
+    it. The patch may be empty.
     """
     labels = _differing(node.labels, marks.labels)
     labels |= {k: v for k, v in marks.defaults.items() if k not in node.labels}

@@ -1,8 +1,8 @@
-"""Owner of the node's ConfigMap: the agent's DaemonSet, so both are deleted together.
+"""Owner of the node's ConfigMap, so that Kubernetes deletes both together.
 
-Kubernetes deletes an object when its owner is deleted. The owner is the controller of
-the agent's pod. It must live in the namespace of the ConfigMap: with a reference into
-another namespace Kubernetes would delete the ConfigMap at once.
+The owner is the controller of the agent's pod, its DaemonSet. It must live in the
+namespace of the ConfigMap. With a reference into another namespace, Kubernetes would
+delete the ConfigMap at once.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Owner:
-    """Owner reference of the node's ConfigMap, read once from the agent's pod."""
+    """Finder of the owner reference for the node's ConfigMap, from the agent's pod."""
 
     def __init__(
         self, client: Client, *, pod: str, namespace: str, configmap_namespace: str
@@ -58,7 +58,7 @@ class Owner:
         return self._reference
 
     async def _read_controller(self) -> OwnerReference | str:
-        """Return the controller of the agent's pod, or why it cannot be the owner."""
+        """Return the controller of the agent's pod, or why it may not be the owner."""
         if not self._pod or not self._namespace:
             return "this agent was not told its pod (POD_NAME, POD_NAMESPACE)"
         if self._namespace != self._configmap_namespace:

@@ -102,7 +102,7 @@ class Reporter:
     def publish(self, report: NodeReport) -> None:
         """Set the report that ConfigMap and Node must show; `run` writes it.
 
-        Cheap if the report equals the report of the call before.
+        Cheap if the report equals that of the previous call.
         """
         before, self._report = self._report, report
         if report == before:
@@ -115,10 +115,11 @@ class Reporter:
         self._node_woken.set()
 
     def set_silent(self, *, is_silent: bool) -> None:
-        """Stop writing ConfigMap and Node, or start again.
+        """Forbid or allow writes to the node's ConfigMap and Node object.
 
         Args:
-            is_silent: True while a rival device plugin serves the node or may do so.
+            is_silent: True forbids them, because another device plugin serves the same
+                resource on this node or may do so.
         """
         self._events.put_nowait(schedule.SilenceChanged(is_silent))
         self._node_woken.set()
@@ -129,7 +130,7 @@ class Reporter:
         return self._node.internal_ip if self._node is not None else ""
 
     def problem(self) -> str | None:
-        """Return why the node's ConfigMap is not this agent's report; None if it is.
+        """Return why the ConfigMap is not this agent's node report; None if it is.
 
         The reason is another writer, or that no write has succeeded yet.
         """
@@ -151,7 +152,8 @@ class Reporter:
     def _is_ours(self) -> bool:
         """Whether this agent may write the node's ConfigMap and Node object.
 
-        It may not while a rival is known, or while `set_silent` forbids it.
+        It may not while another program writes the ConfigMap, or while `set_silent`
+        forbids it.
         """
         return not self._state.rival and not self._state.is_silent
 
@@ -166,8 +168,9 @@ class Reporter:
     async def release_configmap(self) -> None:
         """Remove this agent's name as writer from the ConfigMap.
 
-        The next agent on the node then need not wait for silence. A failure is only
-        logged. Nothing is done if this agent may not write the ConfigMap, or never did.
+        Another agent of the node that waits for this one to fall silent may then write
+        at once. A failure is only logged. Nothing is done if this agent may not write
+        the ConfigMap, or never did.
         """
         if not self._is_ours or self._state.published is None:
             return
@@ -215,9 +218,9 @@ class Reporter:
             return schedule.Tick()
 
     async def _handle(self, event: schedule.Event) -> None:
-        """Apply an event to the schedule, and carry out the effects.
+        """Apply an event to the schedule of writes, and carry out the effects.
 
-        The result of a write is the event after it, and is applied, too.
+        If an effect is a write, its result is applied as the next event.
         """
         outcome: schedule.Event | None = event
         while outcome is not None:
@@ -341,7 +344,8 @@ class Reporter:
     async def _mark_node(self) -> None:
         """Patch onto the Node object the labels and annotations that it lacks.
 
-        They are computed from the report. Nothing is done while a rival is known.
+        They are computed from the report. Nothing is done while this agent must not
+        write.
         """
         if self._node is None or self._report is None or not self._is_ours:
             return
@@ -356,7 +360,7 @@ class Reporter:
 
 
 def stored_configmap(config: ConfigMap) -> schedule.StoredConfigMap:
-    """Convert a ConfigMap of the API server for `agent.report.schedule`."""
+    """Convert a ConfigMap from the API server into a `StoredConfigMap`."""
     return schedule.StoredConfigMap(
         data=config.data or {},
         labels=config.metadata.labels or {},

@@ -44,7 +44,7 @@ SILENT_HEARTBEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConfigMap:
-    """One version of the node's ConfigMap, with the fields that are compared."""
+    """One version of the node's ConfigMap, reduced to the fields that are compared."""
 
     data: Mapping[str, str]
     labels: Mapping[str, str]
@@ -62,7 +62,7 @@ class ReportChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMapSeen:
-    """Event: the watch showed a version of the node's ConfigMap, written by anybody."""
+    """Event: the watch showed a version of the node's ConfigMap, whoever wrote it."""
 
     stored: StoredConfigMap
 
@@ -85,7 +85,7 @@ class WriteSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """Event: a `Write` of the node's ConfigMap failed, or its result is unknown.
+    """Event: a write of the node's ConfigMap failed, or its result is unknown.
 
     The next write is due after `pause_s` at the earliest.
     """
@@ -95,10 +95,10 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class SilenceChanged:
-    """Event: writes must stop, or may start again.
+    """Event: this agent must stop writing the ConfigMap, or may write it again.
 
-    They stop while a rival device plugin serves the node, and until the agent has
-    checked for one.
+    It must not write while another device plugin serves the same resource. Nor must it
+    write before it has checked for such a plugin.
     """
 
     is_silent: bool
@@ -124,7 +124,7 @@ Event = (
 class Write:
     """Effect: write this agent's keys with `report` into the node's ConfigMap.
 
-    The event after it must be `WriteSucceeded` or `WriteFailed`.
+    The next event given to `step` must be `WriteSucceeded` or `WriteFailed`.
     """
 
     report: NodeReport
@@ -137,7 +137,7 @@ class Write:
 class Restoring:
     """Effect: log that others changed this agent's keys in the ConfigMap.
 
-    The agent writes these keys again.
+    The agent will write its keys again.
     """
 
     #: the changed keys, or "deleted"
@@ -146,7 +146,7 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True)
 class RivalAppeared:
-    """Effect: announce that a rival writes the node's ConfigMap.
+    """Effect: announce that another program writes the node's ConfigMap.
 
     This agent stops writing it.
     """
@@ -156,7 +156,7 @@ class RivalAppeared:
 
 @dataclass(frozen=True, slots=True)
 class RivalVanished:
-    """Effect: announce that the rival no longer writes the node's ConfigMap.
+    """Effect: announce that the other program no longer writes the node's ConfigMap.
 
     This agent may write it again.
     """
@@ -218,7 +218,8 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
 def due_at(state: State) -> float | None:
     """Return the loop time at which `step` must get a `Tick`; None if never.
 
-    At that time a write of the ConfigMap is due, or the rival counts as gone.
+    At that time a write of the ConfigMap is due. Or another program that writes it has
+    been silent for so long that it counts as gone.
     """
     if state.rival:
         return _silent_at(state)
@@ -228,7 +229,7 @@ def due_at(state: State) -> float | None:
 
 
 def _pause_s(state: State) -> float:
-    """Return the pause between the last successful write and a new one, in seconds.
+    """Return the seconds that must pass between the last successful write and the next.
 
     It is the heartbeat if the ConfigMap is up to date.
     """
@@ -238,9 +239,9 @@ def _pause_s(state: State) -> float:
 
 
 def _is_health_new(state: State) -> bool:
-    """Whether a chip's condition differs between the new and the published report.
+    """Whether a chip's condition differs between the new report and the written one.
 
-    False if there is no new or no published report.
+    False if there is no new report, or none was written yet.
     """
     if state.report is None or state.published is None:
         return False
@@ -306,11 +307,12 @@ def _on_configmap(
 
 
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Judge a new version of the ConfigMap that names no other writer.
+    """Decide whether a person or a program changed this agent's keys in the ConfigMap.
 
-    If this agent's keys are not as written, a person edited them. The agent will
-    write them again. More than MOST_EDITS edits within EDITS_WITHIN_S come from a
-    program. The agent then leaves the ConfigMap to that program.
+    Nothing follows if the keys are as written, or if the last write's result is
+    unknown. A changed key counts as an edit by a person, and the agent writes it again.
+    More than MOST_EDITS edits within EDITS_WITHIN_S come from a program. The agent then
+    leaves the ConfigMap to that program.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -324,7 +326,7 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
-    """Whether a program other than this agent wrote the `DeviceInfoCfg` in `stored`.
+    """Whether another program, not a person, wrote `DeviceInfoCfg` in `stored`.
 
     The text must be new, with a valid CheckCode. Its update time must not be before
     that of this agent's text. False while the result of this agent's last write is
@@ -374,9 +376,9 @@ def _is_outdated(state: State) -> bool:
 def _changed_keys(state: State) -> str:
     """Return the names of this agent's entries in the ConfigMap that others changed.
 
-    Entries are data keys, labels and the writer's name. They are compared with this
-    agent's last write. The names are joined by commas. "" if all entries agree, if
-    there was no write, or if there is no ConfigMap.
+    Entries are data keys, labels and the annotation with the writer's name. They are
+    compared with this agent's last write. The names are joined by commas. The result is
+    "" if all agree, if there was no write, or if there is no ConfigMap.
     """
     if state.written is None or state.stored is None:
         return ""
@@ -392,10 +394,10 @@ def _changed_keys(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    """Return the version over which the key of separated chips must be written.
+    """Return the ConfigMap version over which `ManuallySeparateNPU` must be written.
 
-    0 if the key must not be written: it is right already, or a person has changed it
-    since the report was made.
+    Return 0 if the key is not to be written. It may be right already. Or a person has
+    changed it since the report was made.
     """
     if state.stored is None or state.report is None:
         return 0

@@ -20,7 +20,8 @@ _GAP_MOST_S = 1.0
 class Informers:
     """Watches of nodes, pods, device ConfigMaps, leaf switches and settings.
 
-    Each watch passes on its changes in the order in which the API server sent them.
+    Device ConfigMaps are the reports of the node agents. Each watch passes on its
+    changes in the order in which the API server sent them.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ def _name_watches(chosen: Iterable[bool]) -> str:
     """Return the names of the chosen watches, separated by commas; "" means none.
 
     Args:
-        chosen: Whether to name nodes, pods and device ConfigMaps, in this order.
+        chosen: Three flags: whether to name nodes, pods and device ConfigMaps.
     """
     names = ("nodes", "pods", "device ConfigMaps")
     return ", ".join(

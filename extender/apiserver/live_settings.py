@@ -1,13 +1,13 @@
 """Settings in a ConfigMap that may change while the extender runs.
 
 The keys are those of MindCluster's `init-params`, so that operators can copy them. A
-ConfigMap with an error takes no effect, not even in part. The settings before it stay
-in force, and an event on the ConfigMap names the errors and the settings in force.
+ConfigMap with an error changes nothing. The earlier settings stay in force. An event on
+the ConfigMap names the errors and the settings in force.
 
-Without a ConfigMap, the settings that the extender was started with are in force. They
-are also in force when an extender starts, or begins to lead, with a wrong ConfigMap. It
-cannot know the earlier content, and a cluster that schedules by default settings is
-better than one without scheduling.
+Without a ConfigMap, the settings that the extender was started with are in force. The
+same holds if the ConfigMap is wrong when an extender starts or begins to lead. It
+cannot read the earlier content. A cluster that schedules by default settings is better
+than one without scheduling.
 """
 
 import logging
@@ -59,7 +59,7 @@ class UnusableError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSettings:
-    """Settings of the extender that a ConfigMap may change while it runs."""
+    """Settings of the extender that a ConfigMap can change at run time."""
 
     #: True: free chips follow from inventory, health and pods; False: the list in the
     #: device ConfigMap bounds them as well
@@ -130,9 +130,9 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 
 
 class SettingsFollower:
-    """Owner of the dynamic settings in force.
+    """Owner of the dynamic settings in force, which follow a ConfigMap.
 
-    They follow the ConfigMap of settings. Without it they are the defaults.
+    If the ConfigMap does not exist, the defaults are in force.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class SettingsFollower:
     def follow(self, change: Change[ConfigMap]) -> None:
         """Put the settings of a changed ConfigMap into force if all its keys are valid.
 
-        If the ConfigMap is deleted, the defaults come into force.
+        If the change is the deletion of the ConfigMap, the defaults come into force.
         """
         match change:
             case Upserted(obj=config_map):
@@ -198,7 +198,7 @@ class SettingsFollower:
             )
 
     def _put_into_force(self, settings: DynamicSettings) -> bool:
-        """Put `settings` into force; return whether they differ from those before."""
+        """Put `settings` into force; return whether they differ from before."""
         self.is_unusable = False
         if settings == self.in_force:
             return False

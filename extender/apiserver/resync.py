@@ -1,7 +1,7 @@
 """Resync: compares watches with the API server, and the cache with the watches.
 
 Each difference is a defect in the extender, or in a component between it and etcd.
-Either a watch event is missing, or the cache has not followed one. Nothing else would
+Either a watch event is missing, or the cache has not applied one. Nothing else would
 reveal it. Until the watch breaks for another reason, a chip may look free although it
 is not. So each difference is repaired.
 """
@@ -47,10 +47,10 @@ _Comparison = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationCheck:
-    """Functions by which a resync hands over reservations that would never expire.
+    """Functions that find orphaned reservations and hand them to the binder.
 
-    Such orphaned reservations belong to no job's plan and to no component that would
-    end them.
+    An orphaned reservation belongs to no job's plan and to no component that would end
+    it. So it would never expire.
     """
 
     #: returns UIDs of pods whose reservations a component will end, besides plans
@@ -82,7 +82,7 @@ class Resync:
             cache: Compared with the watches.
             metrics: Counts comparisons and repairs.
             learn: Applies an event to the cache.
-            reservations: Finds orphaned reservations and hands them over.
+            reservations: Finds reservations that no component would end.
             every_s: Time between two comparisons, in seconds. 0 means no comparisons.
         """
         self._informers = informers
@@ -176,7 +176,7 @@ class Resync:
             self._learn(stray)
 
     def _hand_over_orphans(self) -> None:
-        """Hand each reservation without an owner to `take_up`.
+        """Hand each reservation that no component would end to `take_up`.
 
         Otherwise the reservation would never expire.
         """
@@ -191,11 +191,11 @@ class Resync:
             self._reservations.take_up(uid)
 
     def _repair(self, name: str, event: verify.Shown) -> None:
-        """Apply the event of a watched object to the cache if they differ.
+        """Apply an event from a watch to the cache if the cache differs from the event.
 
         Args:
             name: Name of the watch, for log and metrics.
-            event: The event that the object's current version gives.
+            event: The state of one object, as the watch has it now.
         """
         text = verify.find_drift(self._cache, event)
         if not text:
@@ -221,10 +221,10 @@ class Resync:
 def _slices(
     watch: ListWatch[T], translate: Callable[[T], verify.Shown | None]
 ) -> Iterator[list[verify.Shown]]:
-    """Yield the events of a watch's objects in lists of at most `_SLICE`.
+    """Yield a watch's objects as events, in lists of at most `_SLICE`.
 
-    An object is skipped if the watch has replaced or removed it since the first list.
-    The cache gets that change from the watch.
+    An object is skipped if the watch has replaced or removed it after the first list
+    was yielded. The watch itself sends that change to the cache.
     """
     objects = watch.objects()
     for start in range(0, len(objects), _SLICE):

@@ -21,7 +21,7 @@ PAUSE_S = 5.0
 
 
 class TorShareApi(Protocol):
-    """Request of `TorShareWriter` to the API server, as an interface."""
+    """The request to the API server that `TorShareWriter` needs, as an interface."""
 
     async def share(self, text: str) -> None:
         """Write `text` into the ConfigMap `tor-share-cm`, which may not exist yet."""
@@ -30,7 +30,7 @@ class TorShareApi(Protocol):
 class TorShareWriter:
     """Writes to the ConfigMap `tor-share-cm` which jobs use which leaf switches.
 
-    The source is the cache.
+    Jobs and leaf switches are read from the cache.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TorShareWriter:
     async def step(self) -> None:
         """Write the ConfigMap if its text has changed since the last successful write.
 
-        A failure is logged, and the following step tries again.
+        A failure is logged, and the following call tries again.
         """
         if self._version == self._cache.version:
             return
@@ -71,9 +71,10 @@ class TorShareWriter:
         self._version = version
 
     def render_text(self) -> str | None:
-        """Return the text for the ConfigMap under `nslb-version` 2.0.
+        """Return the text for the ConfigMap `tor-share-cm` under `nslb-version` 2.0.
 
-        Return None under another version, or if no leaf switches are known.
+        Return None under another version, or if the cluster has no list of leaf
+        switches.
         """
         network = self._networks.network(None)
         if network is None or network.version is not Version.TWO:

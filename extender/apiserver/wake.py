@@ -1,13 +1,14 @@
 """Annotates nodes so that schedulers retry refused pods when chips have become free.
 
 A scheduler retries a refused pod when it sees a change of the cluster. It sees the
-deletion of a pod, but at that moment the agent still holds the pod's chips. It does
-not see their release, which is in a ConfigMap that no scheduler watches. Nor does it
-retry when an agent confirms a claim, which changes only an annotation of a bound pod.
+deletion of a pod, but at that moment the agent still holds the pod's chips. It does not
+see when the agent releases them. The agent reports that in a ConfigMap, which
+schedulers do not watch. Nor does a scheduler retry when an agent confirms a claim,
+which changes only an annotation of a bound pod.
 
-So a node with more free chips gets an annotation if pods were refused since the last
-one. Every scheduler sees this change of a node. It comes after the extender's cache
-has the free chips.
+So a node gets an annotation when it has more free chips. It gets none if no pod was
+refused since the last annotation. Every scheduler sees an annotation of a node. The
+extender's cache has the free chips before the annotation is written.
 """
 
 import asyncio
@@ -33,10 +34,13 @@ Mark = Callable[[str], Awaitable[None]]
 
 
 class SchedulerWaker:
-    """Owner of the nodes to annotate, and of whether a refused pod waits for them."""
+    """Annotates nodes with more free chips, so that schedulers retry refused pods.
+
+    Owner of the set of nodes to annotate, and of the flag that a refused pod waits.
+    """
 
     def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
-        """Start without a waiting pod.
+        """Start with no refused pod recorded.
 
         Args:
             mark: Sets the annotation on the node of this name.
@@ -63,16 +67,16 @@ class SchedulerWaker:
             self._woken.set()
 
     def retry_all(self) -> None:
-        """If a refused pod waits, schedule an annotation of a single node.
+        """If a refused pod waits, schedule an annotation of one node, whichever it is.
 
-        It makes schedulers retry even if no node offers more chips than before.
+        The annotation makes schedulers retry, even if no node has more free chips.
         """
         name = next(iter(self._improved), None) or self._any_node()
         if name:
             self.note_improved((name,))
 
     async def run(self) -> NoReturn:
-        """Annotate scheduled nodes, and retry with back-off, until cancelled."""
+        """Annotate scheduled nodes until cancelled; retry failures with back-off."""
         backoff = Backoff()
         while True:
             await self._woken.wait()
@@ -90,13 +94,14 @@ class SchedulerWaker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Annotate up to `MARKED_MOST` of the scheduled nodes, and forget the rest.
+        """Annotate up to `MARKED_MOST` of the scheduled nodes, and forget the others.
 
         Afterwards no refused pod counts as waiting.
 
         Raises:
             KubeError: A node was not annotated. It stays scheduled, and so do the nodes
-                after it by name. The refused pod still counts as waiting.
+                behind it in the order of names. The refused pod still counts as
+                waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

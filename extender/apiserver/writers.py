@@ -131,7 +131,7 @@ class KubeTorShare:
 
 
 class KubeJobs:
-    """Requests of the planner: read a job's size, evict pods, record events, wake."""
+    """Requests for jobs: read a job's size, evict pods, record events, retry pods."""
 
     def __init__(
         self, client: Client, recorder: Recorder, waker: SchedulerWaker
@@ -148,10 +148,10 @@ class KubeJobs:
         self._waker = waker
 
     async def size(self, size_source: SizeSource) -> Size | str:
-        """Return the size of a job, or a sentence with the reason why it is unknown.
+        """Return a job's size, or a sentence that says why the size is unknown.
 
         Args:
-            size_source: Kind and API path of the workload that has the size.
+            size_source: Kind and API path of the workload whose spec has the size.
         """
         try:
             workload = await workloads.get(self._client, size_source.path)
@@ -165,7 +165,7 @@ class KubeJobs:
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod of an incomplete job with a single request; log a failure."""
+        """Evict a pod of an incomplete job by a single request; log a failure."""
         pod_name = f"{pod.namespace}/{pod.name}"
         try:
             await pods.evict(
@@ -178,10 +178,10 @@ class KubeJobs:
             )
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Log why a pod's job is held up, and record it as a warning event on the pod.
+        """Log a problem of a job, and record it as a warning event on one of its pods.
 
         Args:
-            pod: A pod of the job.
+            pod: A pod of the job, which gets the event.
             reason: Reason of the event.
             text: Message of the event and the log.
         """
@@ -193,12 +193,12 @@ class KubeJobs:
         )
 
     def wake(self) -> None:
-        """Make schedulers retry all refused pods, by an annotation on a node."""
+        """Make schedulers retry all refused pods; for that, annotate a node."""
         self._waker.retry_all()
 
 
 def pod_regarding(pod: NpuPod) -> Regarding:
-    """Return the reference to a pod that an event on the pod needs."""
+    """Return the reference to a pod for the `regarding` field of an event."""
     return Regarding(kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
 
 

@@ -1,9 +1,10 @@
 """The extender's copy of the cluster, changed by `step` for one event at a time.
 
 The cache does no I/O and reads no clock: the caller of `step` passes the time of each
-event. `step` computes only the nodes again that an event changes. Source of truth: the
-API server, through its watches. Only reservations, nominations and plans of jobs are
-made by the extender. A restart drops them and reads everything else again.
+event. After an event, free chips are computed again only for the nodes that it changes.
+Source of truth: the API server, through its watches. Only reservations, plans of jobs
+and nominations (chips that preemption frees for a pod or job) are made by the extender.
+A restart drops them and reads everything else again.
 
 Invariant: a chip is free only if no living pod claims it, no reservation has it, and
 the agent neither holds nor releases it. This is true in whatever order events arrive. A
@@ -45,11 +46,11 @@ class Cache:
         """Start with an empty cluster.
 
         Args:
-            self_maintain: True: free chips are computed from inventory, health and
-                pods. False: chips must be in the agent's list of available chips as
-                well.
+            self_maintain: True: free chips are computed from the chips of each node,
+                their health and the pods. False: a free chip must be in the agent's
+                list of available chips as well.
             agent_silent_s: An agent counts as silent if it published nothing for this
-                many seconds.
+                many seconds. Its node then gets no pods.
             limits: Time limits for jobs of several pods.
             bare_nodes: Whether a node without an agent may serve pods. Its chips are
                 then derived from its Node.
@@ -142,16 +143,15 @@ class Cache:
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
-        These nodes have a reservation or an unconfirmed claim that conflicts with the
-        shape of `pod`.
+        An Allocate call does not name its pod. The other pod has a reservation on the
+        node or an unconfirmed claim: Allocate has not given out its chips yet.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
-        """Return the nodes that a pod must not use because a job has reserved them.
+        """Return the nodes that a pod must not use because they are reserved for a job.
 
-        They are reserved for a job that does not contain the pod and has the same or a
-        higher priority.
+        That job does not contain the pod, and has the same or a higher priority.
 
         Args:
             uid: UID of the pod.
@@ -169,18 +169,19 @@ class Cache:
         )
 
     def step_gang(self, event: gang_events.Event, now_s: float) -> None:
-        """Apply an event to the jobs of several pods.
+        """Apply an event about a job of several pods to `gangs`.
 
         The effects that `permit.step` returns are appended to `effects`.
         """
         self.effects += permit.step(self.gangs, event, now_s, self.limits)
 
     def recompute(self, resource_state: ResourceState) -> None:
-        """Compute one resource of a node again, and put the result into the index.
+        """Compute the free chips of one resource of a node again, and update `cluster`.
 
-        The node is added to `improved_nodes` if it offers more chips than before, or if
-        an unconfirmed claim on it ended. A resource state that became empty is removed,
-        and so is a node entry that became empty.
+        The node is added to `improved_nodes` if more pods may fit it than before.
+        Either it offers more chips, or Allocate has fewer pods to mix up there. A
+        resource state that became empty is removed, and so is a node entry that became
+        empty.
         """
         self.version += 1
         node_info, resource = resource_state.node_info, resource_state.resource
@@ -217,8 +218,8 @@ class Cache:
         """Set how free chips are computed, and compute the chips of all nodes again.
 
         Args:
-            itself: True: from inventory, health and pods only. False: free chips must
-                be in the agents' lists of available chips as well.
+            itself: True: from the chips of each node, their health and the pods. False:
+                a free chip must be in the agent's list of available chips as well.
         """
         self._self_maintain = itself
         for resource_state in self.resource_states():
@@ -386,7 +387,7 @@ def _update_pod(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
 
 
 def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
-    """Update a pod's CPU and memory requests, its priority, and its place in a job."""
+    """Update a pod's requests and priority, and its membership in a job."""
     pod, member = change.pod, change.member
     if change.priority:
         cache.priorities[pod.uid] = change.priority
@@ -413,7 +414,7 @@ def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> Non
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
     """Remove a pod from its job.
 
-    Before that, the job gets `MemberRemoved`, which may end the job's plan.
+    Before that, `MemberRemoved` is applied to the job, which may end the job's plan.
     """
     cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)

@@ -151,14 +151,15 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 def _products(node: objects.Node) -> list[Product]:
     """Return the product row of each NPU resource that a node offers.
 
-    Candidates are the rows that the labels of the node allow. If capacity or
+    Candidates are the product rows that the labels of the node allow. If capacity or
     allocatable name NPU resources, the rows of these resources are returned. The first
-    such row always counts. A further row counts if its chips are in the agent's chip
-    list or its capacity is above 0: a removed device plugin leaves a capacity of 0.
+    of them always counts. Each further row counts if the Node's annotation lists chips
+    of it, or if its capacity is above 0. A removed device plugin leaves a capacity of
+    0.
 
-    Before the kubelet offers a resource, the chip names in the agent's list give the
-    rows. If the list has no known name, the first candidate counts. Without the
-    annotation that contains the list, the node has no row.
+    Before the kubelet offers a resource, the chip names in the annotation select the
+    rows. If no candidate has these names, the first candidate counts. Without the
+    annotation, the node has no row. The agent writes the annotation.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

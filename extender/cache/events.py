@@ -21,7 +21,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A product that a node has, and how many of its chips are allocatable."""
+    """A product row of a node, and how many chips of it the node has as allocatable."""
 
     product: Product
     #: number of chips in the Node's allocatable
@@ -30,7 +30,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUpdated:
-    """The event that a Node was added, changed or deleted.
+    """The event that a Kubernetes Node was added, changed or deleted.
 
     For a deleted Node all fields except `name` have their defaults.
     """
@@ -53,7 +53,7 @@ class NodeUpdated:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        """All products of the node, each with its number of allocatable chips."""
+        """All product rows of the node, each with its number of allocatable chips."""
         if self.product is None:
             return ()
         return Offer(
@@ -65,7 +65,7 @@ class NodeUpdated:
 class ReportUpdated:
     """The event that the ConfigMap of a node's agent was added, changed or deleted.
 
-    A text is "" if the ConfigMap does not have its key, or was deleted.
+    `device_info` or `affinity` is "" if the ConfigMap lacks that text or was deleted.
     """
 
     node: str
@@ -77,7 +77,7 @@ class ReportUpdated:
 class SwitchesUpdated:
     """The event that the ConfigMap of leaf switches was added, changed or deleted.
 
-    A text is "" if the ConfigMap does not have its key, or was deleted.
+    `tor_info` or `tor_level` is "" if the ConfigMap lacks that text or was deleted.
     """
 
     tor_info: str = ""
@@ -114,7 +114,10 @@ class OtherPodUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRead:
-    """The event that the object with a job's size was read, or could not be read."""
+    """The event that the API object with a job's size was read, or could not be read.
+
+    Such an object is a JobSet or a PodGroup, for example.
+    """
 
     job: str
     #: None: the object does not say it, or cannot be read
@@ -134,12 +137,12 @@ class PodDeleted:
 
 
 class Reservation(NamedTuple):
-    """Chips of one node that are reserved for one pod; also the event that they are.
+    """Chips of one node reserved for one pod; also the event that reserves them.
 
     A reservation ends when the watch shows the pod bound, failed, succeeded or deleted,
-    or by `Unreserved`. The cache stores it by the UID of the pod, because a later pod
-    may have the same name. It is a tuple, which is cheap to create: a plan makes one
-    for each pod of a job, and a job may have thousands.
+    or by the event `Unreserved`. The cache stores it by the UID of the pod, because a
+    later pod may have the same name. It is a tuple, which is cheap to create: a plan
+    makes one for each pod of a job, and a job may have thousands.
     """
 
     uid: str
@@ -158,9 +161,9 @@ class Reservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominated:
-    """The event that chips are nominated for a pod or a job: preemption frees them.
+    """The event that preemption starts to free chips for a pod or a job.
 
-    Until `NominationCleared` they are reserved for that pod or job.
+    Until `NominationCleared`, no other pod or job may get these chips.
     """
 
     #: UID of the pod, or the job
@@ -175,7 +178,7 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NominationCleared:
-    """The event that chips are no longer nominated for a pod or a job.
+    """The event that chips are no longer set aside by `Nominated` for a pod or a job.
 
     All pods may use these chips again.
     """
@@ -185,7 +188,7 @@ class NominationCleared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserved:
-    """The event that the reservation of a pod ends without a bind.
+    """The event that the reservation of a pod ends although the pod was not bound.
 
     It may be used only if no bind with this reservation can have succeeded.
     """

@@ -36,9 +36,9 @@ def report_of(device_info: str, affinity: str, product: Product) -> Report:
 
     Args:
         device_info: Text of the key `DeviceInfoCfg`.
-        affinity: Text of the key `AscendAffinity`. "" if another make of agent wrote
-            the ConfigMap: it publishes no holds, so no chip counts as held, releasing
-            or lost.
+        affinity: Text of the key `AscendAffinity`. "" if an agent other than ours
+            wrote the ConfigMap. Then no chip counts as held, releasing or lost. A lost
+            chip is one whose device id the kubelet lost while a pod used it.
         product: One product of the node. Chips of other products are ignored.
 
     Raises:

@@ -1,14 +1,15 @@
 """Compute the free chips of one node, and the reason why a node has none.
 
 A node may have chips of several product lines. Each line is a resource of its own and
-has a `ResourceState`. What all lines of a node share is in `NodeInfo`.
+has a `ResourceState`. Facts that all lines of a node share are in `NodeInfo`.
 
-free = chips in the inventory and healthy, without those that are claimed by living
-pods, reserved, nominated, held or releasing, and without those of removed pods that no
-report could show as held yet.
+A chip is free if the Node's annotation lists it, it is healthy, and nothing has it. A
+chip is not free if a living pod claims it, or if it is reserved, held or releasing. It
+is not free either if it is nominated: preemption frees it for a pod or job. Chips of a
+pod removed a moment ago may be held although no ConfigMap shows it. They are not free.
 
 With `self-maintain-available-card: false` a free chip must also be in the agent's list
-of available chips. Claims are subtracted in both modes, whatever their age: a list that
+of available chips. Claims are subtracted in both modes, whatever their age. A list that
 was written before a bind still has the chips of that bind. Clocks of two machines
 cannot tell which came first.
 """
@@ -54,15 +55,15 @@ class Tenant:
     def is_unconfirmed(self) -> bool:
         """Whether the pod has a readable claim that the agent has not confirmed.
 
-        Until the agent confirms the claim, Allocate may mix up the pod with another pod
-        of the node.
+        The agent confirms a claim after Allocate has given out its chips. Until then,
+        Allocate may mix up the pod with another pod of the node.
         """
         return bool(self.chips) and self.predicate_time != annotations.SERVED
 
 
 @dataclass(slots=True, kw_only=True)
 class NodeInfo:
-    """What the cache has of one node: fields of the Node, ConfigMap texts, resources.
+    """Fields of a Node, texts of its agent's ConfigMap, and the state of each resource.
 
     Owner: the cache.
     """
@@ -134,8 +135,9 @@ class ResourceState:
     def is_empty(self) -> bool:
         """Whether the state has no product, pod, reservation or nomination.
 
-        Chips of removed pods in `unshown` also make it not empty. An empty state may be
-        removed: the API server would send its remaining fields again.
+        `unshown` must be empty too: chips of removed pods that may still be held. An
+        empty state may be removed: the API server would send its remaining fields
+        again.
         """
         return (
             self.product is None
@@ -165,9 +167,10 @@ class ResourceState:
     def remove_tenant(self, uid: str, now_s: float) -> None:
         """Remove a pod that failed, succeeded or was deleted.
 
-        If the agent publishes holds, chips of the pod that its report shows as neither
-        held nor releasing stay taken for `UNSHOWN_S` seconds: a later report may show
-        them.
+        The agent may hold chips of the pod without having published it yet. These are
+        the pod's chips that the agent's ConfigMap shows as neither held nor releasing.
+        They stay taken for `UNSHOWN_S` seconds. If the agent publishes no holds, all
+        chips of the pod are given up at once.
         """
         tenant = self.tenants.pop(uid, None)
         if tenant is None:
@@ -180,9 +183,9 @@ class ResourceState:
             self.unshown[uid] = (unshown, now_s + UNSHOWN_S)
 
     def expire_unshown(self, now_s: float) -> bool:
-        """Release chips of pods that were removed at least `UNSHOWN_S` seconds ago.
+        """Give up the `unshown` chips of pods removed at least `UNSHOWN_S` seconds ago.
 
-        If the agent held these chips, a report must have shown it by now.
+        If the agent held these chips, its ConfigMap must have shown it by now.
 
         Returns:
             Whether there were such chips.
@@ -226,9 +229,9 @@ class ResourceState:
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
         """Parse the ConfigMap texts of the node, and set when its agent was last alive.
 
-        For a report that existed at start-up this is its timestamp plus `ahead_s`. A
-        later report counts as written when it arrives, by our clock. A wrong clock of a
-        node therefore does not matter.
+        A ConfigMap that existed when the extender started was written at its timestamp
+        plus `ahead_s`. A later one counts as written when it arrives, by our clock. A
+        wrong clock of a node therefore does not matter.
 
         Args:
             now_s: Seconds since the epoch.
@@ -255,8 +258,8 @@ class ResourceState:
     def has_nothing_to_expire(self, heard_s: float) -> bool:
         """Whether a tick of the clock cannot change this state.
 
-        This is so if the agent published at `heard_s` or later and does not count as
-        silent, and no chips of removed pods wait for their release.
+        This is so if the agent published at `heard_s` or later, `is_silent` is False,
+        and `unshown` is empty.
         """
         return (
             self.alive_s >= heard_s
@@ -266,9 +269,10 @@ class ResourceState:
         )
 
     def is_agent_silent(self, now_s: float, silent_s: float) -> bool:
-        """Whether the node's agent never published, or last did over `silent_s` ago.
+        """Whether the agent of the node published nothing for over `silent_s` seconds.
 
-        Always False for a node that serves pods without an agent.
+        True if the agent never published. Always False for a node that serves pods
+        without an agent.
         """
         if self.report is None:
             return True
@@ -277,11 +281,12 @@ class ResourceState:
     def _listed_chips(self, product: Product) -> int | None:
         """Return the mask of all chips of the node; None if they are not known.
 
-        With an agent these are the chips in the Node's annotation. The mask is 0
-        without the annotation, and None if it is unreadable.
+        With an agent these are the chips that the Node's annotation lists. The mask is
+        0 without the annotation, and None if it is unreadable.
 
         Without an agent these are the same chips, or all chips of the product if there
-        is no annotation. The mask is None unless as many chips are allocatable.
+        is no annotation. The mask is None if their number is not the allocatable
+        number.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -292,18 +297,18 @@ class ResourceState:
         return mask if is_whole else None
 
     def next_time(self, now_ns: int) -> int:
-        """Return the predicate-time for a new claim on the node.
+        """Return the annotation `predicate-time` for a new claim on the node.
 
-        It is `now_ns`, or 1 more than the newest predicate-time of the node if that is
-        later.
+        Claims of a node are ordered by it. It is `now_ns`, or 1 more than the newest
+        value of the node if that is later.
         """
         return max(now_ns, self.last_time + 1)
 
     def unconfirmed(self) -> frozenset[Shape]:
         """Return the shapes of pods with a reservation or an unconfirmed claim.
 
-        A node without an agent has none: nothing there confirms claims or mixes them
-        up.
+        A claim is unconfirmed until the agent has given out its chips. A node without
+        an agent has no such shapes: nothing there confirms claims or mixes them up.
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
@@ -320,7 +325,10 @@ class ResourceState:
         )
 
     def is_cleared(self, owner: str) -> bool:
-        """Whether the chips nominated for `owner` are free but for that nomination.
+        """Whether `owner` could be given now all chips that preemption frees for it.
+
+        They must be healthy, and neither held, releasing nor taken by another pod or
+        job.
 
         Args:
             owner: UID of a pod, or a job.
@@ -334,7 +342,8 @@ class ResourceState:
     def taken(self, *, but: str = "") -> int:
         """Return the mask of chips that are claimed, reserved or nominated.
 
-        Chips of removed pods that are in `unshown` are included.
+        Nominated chips are those that preemption frees for a pod or a job. Chips of
+        removed pods that are in `unshown` are included.
 
         Args:
             but: UID of a pod, or a job, whose nominated chips do not count.
@@ -370,7 +379,7 @@ class ResourceState:
         )
 
     def state(self, *, self_maintain: bool) -> NodeState | None:
-        """Return the node as the index of `scheduler_core` needs it.
+        """Return the chips of this resource as a `NodeState`, for the index `Cluster`.
 
         None if the node offers no chips of this resource.
 
@@ -430,18 +439,18 @@ class ResourceState:
 
 
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
-    """Return how many seconds ago the newest report of all nodes was written.
+    """Return how many seconds ago the newest ConfigMap of all agents was written.
 
-    Timestamps come from the nodes' clocks. So the age of a report that existed at
-    start-up is measured against the newest report, not against our clock. A living
-    agent writes at least every 5 min.
+    Timestamps come from the nodes' clocks. So the age of a ConfigMap that existed when
+    the extender started is measured against the newest one, not against our clock. A
+    living agent writes at least every 5 min.
 
     Args:
         resource_states: Those of all nodes, after the first full list.
         now_s: Seconds since the epoch.
 
     Returns:
-        Seconds, at least 0. 0 if there is no report.
+        Seconds, at least 0. 0 if there is no ConfigMap of an agent.
     """
     reports = [
         resource_state.report
@@ -455,7 +464,7 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
 def apply_report_age(
     resource_state: ResourceState, ahead_s: float, now_s: float, silent_s: float
 ) -> bool:
-    """Set when the agent was last alive, from its report, and whether it is silent.
+    """Set when the agent was last alive, by its ConfigMap, and whether it is silent.
 
     Args:
         resource_state: Changed in place.
@@ -486,7 +495,7 @@ def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
 
 
 def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
-    """Return the pod with the chips that its annotations claim.
+    """Return the pod as a tenant of its node, with the chips its annotations claim.
 
     A chip that an unreadable annotation names counts as taken: giving it to another pod
     would be the worse mistake. Allocate cannot mix up such a claim with another one,
@@ -512,7 +521,7 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
 # Needed at each change of a node, but the text changes only when its agent starts.
 @lru_cache(maxsize=16_384)
 def _inventory(text: str, product_key: str) -> int | None:
-    """Return the mask of chips in the text of a Node's annotation that lists its chips.
+    """Return the mask of the chips that a Node's annotation lists in `text`.
 
     0 if the text is "", None if it is unreadable.
     """

@@ -1,9 +1,9 @@
 """Back-off for controllers whose pods the kubelet keeps rejecting.
 
 A controller that replaces a rejected pod at once repeats create, bind and reject many
-times a second. After the third consecutive rejection the pods of that controller wait,
-each time twice as long, for at most 5 min. Rejections more than a minute plus that wait
-apart are not consecutive.
+times a second. From the third consecutive rejection on, the pods of that controller
+wait. The wait doubles with each rejection, up to 5 min. If a minute passes after a
+rejection and its wait, the next rejection counts as the first again.
 
 Owner: the cache. Source of truth: the phases of pods in the pod watch. A restart
 forgets the counts; the next rejections are counted from one.
@@ -39,7 +39,10 @@ class _Row:
 
 
 class OwnerBackoff:
-    """Consecutive rejections of each controller's pods, and how long its pods wait."""
+    """Consecutive rejections of each controller's pods, and how long its pods wait.
+
+    In all methods, an owner is the controller of a pod.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
@@ -66,7 +69,7 @@ class OwnerBackoff:
         )
 
     def has_ended(self, since_s: float, now_s: float) -> bool:
-        """Whether the wait of any owner ended after `since_s` and not after `now_s`."""
+        """Whether any owner's wait ended after `since_s` and no later than `now_s`."""
         return any(
             row.wait_s and since_s < row.last_s + row.wait_s <= now_s
             for row in self._rows.values()

@@ -1,9 +1,9 @@
-"""CPU, memory and pod slots: what pods request, and what nodes can still serve.
+"""CPU, memory and pod slots: requested by pods, and still available on nodes.
 
-A plan puts several pods on one node, but the scheduler checked CPU and memory for one
-pod at a time. The request of a pod is computed as the scheduler does. It is the larger
-of two amounts: all app containers and sidecars together, or any init container together
-with the sidecars before it.
+The plan of a job puts several pods on one node. The scheduler checked CPU and memory
+for one pod at a time. The request of a pod is computed as the scheduler does. It is the
+larger of two amounts: all app containers and sidecars together, or any init container
+together with the sidecars before it.
 """
 
 import math
@@ -139,7 +139,7 @@ class RequestedResources:
             self._nodes[node] = self._nodes.get(node, NOTHING).plus(ask)
 
     def drop(self, uid: str) -> None:
-        """Remove a pod that failed, succeeded or was deleted; ignore an unknown pod."""
+        """Remove a pod that failed, succeeded or was deleted, if it is stored."""
         node, ask = self._pods.pop(uid, ("", NOTHING))
         if node:
             self.version += 1
@@ -150,11 +150,11 @@ class RequestedResources:
                 self._nodes[node] = remaining
 
     def ask(self, uid: str) -> Resources:
-        """Return the requests of a pod; `ONE_POD` if the pod is unknown."""
+        """Return the requests of a pod; `ONE_POD` if the pod is not stored."""
         return self._pods.get(uid, ("", ONE_POD))[1]
 
     def at(self, uid: str) -> tuple[str, Resources] | None:
-        """Return (node, requests) of a pod; None if the pod is unknown."""
+        """Return (node, requests) of a pod; None if no such pod is stored."""
         return self._pods.get(uid)
 
     def uids(self) -> KeysView[str]:

@@ -1,4 +1,4 @@
-"""Remove fields that the extender does not read from pods, and share equal parts.
+"""Remove fields of pods that the extender does not read, and share equal parts.
 
 Pods of a cluster come from few templates, so most of their labels and containers are
 equal. Most environment variables of containers are never read. With 40,000 pods this
@@ -42,13 +42,13 @@ class _Once(Generic[T]):
 
 
 class PodTrimmer:
-    """Tables of labels, owners and containers that trimmed pods share."""
+    """A reducer of pods, with tables of labels, owners and containers to share."""
 
     def __init__(self, *, most: int = _MOST) -> None:
         """Start with empty tables.
 
         Args:
-            most: Most values that each of the three tables keeps. A full table is
+            most: Largest number of values in each of the three tables. A full table is
                 emptied.
         """
         self._labels: _Once[dict[str, str]] = _Once(most)

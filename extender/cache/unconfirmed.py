@@ -1,4 +1,8 @@
-"""Index of unconfirmed claims, to find nodes where Allocate could mix up two pods."""
+"""Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
+
+A claim is unconfirmed until the agent has given out its chips. An Allocate call does
+not name its pod, so the agent tells unconfirmed claims apart by chip count only.
+"""
 
 from scheduler_core.wire import shapes
 from scheduler_core.wire.shapes import Shape
@@ -7,10 +11,10 @@ _NONE: frozenset[Shape] = frozenset()
 
 
 class UnconfirmedClaims:
-    """Shapes of claims without a confirmed Allocate, and the nodes with such claims.
+    """Shapes of pods whose chips Allocate has not given out yet, and their nodes.
 
-    A reservation counts as such a claim. Invariant: `_nodes` and `_at` contain the same
-    pairs of node and shape.
+    A shape decides which pods Allocate could mix up. Reservations count like claims.
+    Invariant: `_nodes` and `_at` contain the same pairs of node and shape.
     """
 
     def __init__(self) -> None:
@@ -25,7 +29,7 @@ class UnconfirmedClaims:
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
         """Replace the shapes of unconfirmed claims on one resource of a node.
 
-        Return whether a shape was removed, since the node may then fit more pods.
+        Return whether a shape was removed, since more pods may then fit the node.
 
         Args:
             node: Name of the node.

@@ -1,7 +1,7 @@
-"""Compare the cache with the objects that the watches hold, and find differences.
+"""Compare the cache with the objects that the watches have stored.
 
-A watch and the cache change in the same step of the event loop. So the event for an
-object that a watch holds must change nothing if it is applied to the cache now.
+A watch and the cache change in the same turn of the event loop. So the event for a
+stored object must change nothing if it is applied to the cache now.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -34,7 +34,7 @@ Shown = (
 
 
 def find_drift(cache: Cache, change: Shown) -> str:
-    """Return how the cache differs from an object that a watch holds; "" if equal.
+    """Return how the cache differs from an object stored by a watch; "" if equal.
 
     Args:
         cache: Compared, not changed.
@@ -54,13 +54,13 @@ def find_strays(
     pods: Collection[str],
     reports: Collection[str],
 ) -> list[Change]:
-    """Return events that remove from the cache the objects that no watch holds.
+    """Return events that remove from the cache the objects that no watch has stored.
 
     Args:
         cache: Compared, not changed.
-        nodes: Names of all nodes that the node watch holds.
-        pods: UIDs of all pods that the pod watch holds.
-        reports: Names of the nodes whose agent's ConfigMap a watch holds.
+        nodes: Names of all nodes that the node watch has stored.
+        pods: UIDs of all pods that the pod watch has stored.
+        reports: Names of the nodes whose agent's ConfigMap a watch has stored.
     """
     held = cache.pods.keys() | cache.requested_resources.uids()
     changes: list[Change] = [PodDeleted(uid=uid) for uid in sorted(held - set(pods))]
@@ -76,14 +76,11 @@ def find_strays(
 
 
 def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
-    """Return the UIDs of pods with a reservation that nothing would ever end.
-
-    Such a reservation is in no job's plan, and its pod is not in `known`.
+    """Return UIDs of pods whose reservation no plan, bind or preemption would ever end.
 
     Args:
         cache: Compared, not changed.
-        known: UIDs of pods whose reservations are ended by something other than a job's
-            plan: a bind or preemption.
+        known: UIDs of pods whose reservation a bind or preemption will end.
     """
     places = {uid for gang in cache.gangs.jobs.values() for uid in gang.places}
     return sorted(cache.reservations.keys() - places.union(known))

@@ -28,7 +28,7 @@ _ROUNDS_MOST = 4
 
 
 class LeaseApi(Protocol):
-    """Requests of `Election` on its Lease, as an interface."""
+    """The requests on the Lease that `Election` needs, as an interface."""
 
     async def get(self) -> Lease:
         """Read the Lease from the API server."""
@@ -37,7 +37,9 @@ class LeaseApi(Protocol):
         """Create the Lease with this spec, and return it."""
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the Lease if its resourceVersion is still `current`'s.
+        """Replace the spec of the Lease if the Lease is unchanged since `current`.
+
+        It is unchanged if its resourceVersion is the same.
 
         Returns:
             The Lease as written.
@@ -68,7 +70,9 @@ class KubeLease:
         )
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the Lease if its resourceVersion is still `current`'s.
+        """Replace the spec of the Lease if the Lease is unchanged since `current`.
+
+        It is unchanged if its resourceVersion is the same.
 
         Returns:
             The Lease as written.
@@ -79,7 +83,7 @@ class KubeLease:
 
 
 class Election:
-    """One extender's part in the election. Owner of the election's state machine."""
+    """This extender's part in the election. Owner of the Lease's state machine."""
 
     def __init__(
         self,
@@ -127,7 +131,7 @@ class Election:
             await asyncio.sleep(self._config.retry_s)
 
     async def tick(self) -> None:
-        """Read the Lease once if this extender is WAITING; otherwise renew it once.
+        """Read the Lease if this extender is WAITING; otherwise renew the Lease.
 
         Then send the requests that follow from the API server's answers, in at most
         `_ROUNDS_MOST` rounds.
@@ -155,7 +159,7 @@ class Election:
         """If this extender leads, write the Lease without a holder.
 
         Another extender can then take the Lease before it expires. A failure is only
-        logged. Call this only when no bind of this extender is in flight any more.
+        logged. Call this only after all bind requests of this extender are finished.
         """
         state = self._state
         if (

@@ -53,7 +53,7 @@ class LeaseConfig:
 
     @property
     def stop_s(self) -> float:
-        """Seconds in which a holder may decide after its last successful write.
+        """Seconds for which a holder may decide after its last successful write.
 
         They count from the time at which that write was sent.
         """
@@ -79,7 +79,11 @@ def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
 
 
 class Phase(StrEnum):
-    """Phase of this extender in the election; logs show the value."""
+    """Phase of this extender in the election; logs show the value.
+
+    WAITING extenders do not hold the Lease. A SETTLING one holds it, and waits until no
+    bind of an earlier holder can arrive. A LEADING one decides.
+    """
 
     WAITING = "waiting"
     SETTLING = "settling"
@@ -288,12 +292,12 @@ def _on_read_while_waiting(
 def _on_read_while_holding(
     state: State, lease: Lease | None, now_s: float, identity: str
 ) -> _Next:
-    """Return the next state of an extender that is settling or leading.
+    """Return the next state of a settling or leading extender, after a read.
 
-    If the Lease is still this extender's, it is renewed. Otherwise the extender
-    waits again, and stops to lead if it was leading. The Lease is lost if another
-    extender holds it, or held it in between. A deleted Lease is lost once the time
-    has passed for which this extender may decide.
+    If this extender still holds the Lease, the Lease is renewed. Otherwise the extender
+    becomes WAITING, and stops leading if it was leading. The Lease is lost if another
+    extender holds it, or held it in between. A deleted Lease is lost once this extender
+    may no longer decide.
     """
     if lease is None:
         is_ours = (

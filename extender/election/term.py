@@ -31,11 +31,14 @@ class LeadershipTerm(Protocol):
         """Return the reason why this extender cannot answer now; None if it can."""
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled, then finish or abort open requests."""
+        """Watch the cluster until cancelled, then finish or abort open requests."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no bind that this extender sent can still take effect."""
+        """Whether all bind requests that this extender sent are finished.
+
+        Then none of them can take effect later.
+        """
 
 
 class Leadership:
@@ -78,7 +81,8 @@ class Leadership:
     async def run(self) -> None:
         """Run the current extender whenever this replica leads, until cancelled.
 
-        At the end the Lease is released, if no bind can still take effect.
+        At the end the Lease is released if all bind requests of this replica are
+        finished.
         """
         election = self._election
         if election is None:

@@ -1,7 +1,7 @@
-"""Which pods form one job, and when the waiting binds of a job are released.
+"""Which pods form one job, and when the bind calls of a job may be carried out.
 
 Begin with `membership` (which job a pod is of), `size` (how many pods a job has),
-`gangs` (all jobs) and `permit` (when waiting binds are released, a state machine).
+`gangs` (all jobs) and `permit` (when waiting bind calls go on, a state machine).
 `events` has the events and effects of that state machine. `waiting_binds` holds the
 bind calls that wait.
 

@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller of bind for one pod and node, which may have to wait for an answer."""
+    """The client of one bind call, which may have to wait for the answer."""
 
     uid: str
     node: str
@@ -91,7 +91,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindFailed:
-    """The event that a released bind ended and, as far as is known, bound no pod."""
+    """The event that a bind was attempted and is not known to have bound the pod.
+
+    The bind call did not have to wait for other pods of the job any more.
+    """
 
     uid: str
 
@@ -122,7 +125,7 @@ class MemberRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNotOffered:
-    """The event that the scheduler does not offer a pod its planned node."""
+    """The event that a filter call for a pod did not list the pod's planned node."""
 
     uid: str
     #: whether it offered a single node, as for a pod with a nominated node
@@ -160,7 +163,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseBinds:
-    """The effect that waiting bind calls of a job are carried out.
+    """The effect that bind calls of a job stop waiting and are carried out.
 
     `calls` is {UID of the pod: number of the call}.
     """

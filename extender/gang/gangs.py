@@ -100,8 +100,8 @@ class Gang:
     def is_several(self) -> bool:
         """Whether the pods of the job are planned together.
 
-        They are if the size is unknown or above 1. A job of one pod is planned in the
-        same way if it asks for switch affinity: its leaf switch depends on other jobs.
+        They are if the size is unknown or above 1. A job of one pod is planned too if
+        it has the label `tor-affinity`. Its leaf switch depends on other jobs.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
@@ -138,7 +138,8 @@ class Gang:
     def may_bind(self, uid: str) -> bool:
         """Whether a pod may be bound without waiting for binds of the job's other pods.
 
-        The pod must have a planned node. The job must be BINDING or have a bound pod.
+        The pod must have a planned node. The job must be in the phase BINDING or have a
+        bound pod.
         """
         return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
 
@@ -155,10 +156,10 @@ class Gang:
         return 1 << 30, member.membership.order, member.name
 
     def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
-        """Return the key by which jobs are sorted: priority, age and UID of a member.
+        """Return the key by which this job is sorted among all jobs.
 
-        It is the key of the member with the highest priority; among those, of the
-        oldest.
+        It has the priority, creation time and UID of the member with the highest
+        priority. Of several such members, the oldest counts.
 
         Args:
             pods: {UID: pod} of the cache.
@@ -201,7 +202,7 @@ class Gang:
 
 
 class Gangs:
-    """All jobs whose pods belong together, and the job of each pod.
+    """All jobs with their pods, and the job of each pod.
 
     Invariant: `job_of` has exactly the pods in `members` and `others` of all jobs. A
     job without pods is removed.
@@ -215,9 +216,9 @@ class Gangs:
         self.changed: set[str] = set()
 
     def gang_of(self, uid: str) -> Gang | None:
-        """Return the job of a pod.
+        """Return the job of a pod if the pods of that job are planned together.
 
-        None for a pod that is planned by itself or unknown.
+        None for any other pod, and for a pod that is not in the cache.
         """
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
@@ -276,10 +277,10 @@ class Gangs:
             del self.jobs[job]
 
     def set_size(self, job: str, size: Size | None, problem: str) -> None:
-        """Set the size of a job after the object that states it was read.
+        """Set the size of a job after the API object that states it was read.
 
-        If the object states no size, a size that the job's pods state is used. An
-        unknown job is ignored.
+        If that object states no size, a size that the job's pods state is used. A job
+        that is not in `jobs` is ignored.
 
         Args:
             job: Key of the job.

@@ -1,13 +1,13 @@
-"""Which job a pod is of, how many pods that job has, and which place the pod has in it.
+"""Which job a pod is of, how many pods that job has, and the pod's rank or order in it.
 
 Each controller marks the pods of a job in a different way. Each way is a row of `ROWS`.
 The first row that matches a pod decides. The order is: annotations that a user wrote
-for us, then controllers that say most about a job, then groups of pods that state a
-number only.
+for us, then controllers that say most about a job, then PodGroups, which state a number
+only.
 
 A pod without a matching row is a job by itself, such as pods of a ReplicaSet or of a
-Job without completion indexes. With switch affinity it is planned as a job of one pod,
-because its leaf switch depends on other jobs. Pure: reads one pod.
+Job without completion indexes. With the label `tor-affinity` it is planned as a job of
+one pod, because its leaf switch depends on other jobs. Pure: reads one pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +51,7 @@ Order = tuple[int, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """The job of a pod, the job size that the pod states, and the pod's place in it."""
+    """The job of a pod, the job size that it states, and its rank or order there."""
 
     #: "kind/namespace/name", equal for all its pods
     job: str
@@ -84,7 +84,8 @@ class Member:
 def member(pod: Pod) -> Member | None:
     """Return the pod as a member of its job; None for a pod that needs no plan.
 
-    A pod needs none if it is a job by itself and has no switch affinity.
+    A pod needs no plan if it is a job by itself and lacks the label `tor-affinity`. The
+    label asks for rules about leaf switches.
     """
     place = planned_membership(pod)
     if place is None:
@@ -295,7 +296,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def membership(pod: Pod) -> Membership | None:
-    """Return a pod's place in its job; None for a pod that is a job by itself.
+    """Return the job of a pod and its rank; None for a pod that is a job by itself.
 
     A pod that states a job size below 2 is a job by itself.
     """
@@ -320,9 +321,10 @@ def membership(pod: Pod) -> Membership | None:
 
 
 def planned_membership(pod: Pod) -> Membership | None:
-    """Return a pod's place in a job that is planned as a whole; None if there is none.
+    """Return the planned job of a pod and its rank; None for a pod without a plan.
 
-    A pod with switch affinity that is a job by itself is planned as a job of one pod.
+    A pod that is a job by itself is planned only if it has the label `tor-affinity`.
+    The label asks for rules about leaf switches.
     """
     place, meta = membership(pod), pod.metadata
     if place is None and asks_leaves(meta.labels or {}):

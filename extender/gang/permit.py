@@ -1,9 +1,9 @@
-"""Decide when the binds of a planned job are released: all of them, or none.
+"""Decide when the bind calls of a planned job go on: all of them, or none.
 
 kube-scheduler sends one bind call for each pod. The calls wait until those of all pods
-of the job have arrived; then all are released. If one is late, all are refused and all
-reservations of the job end. So no pod of a job runs while another pod of it is stuck on
-CPU, a volume or a quota, which the extender does not know.
+of the job have arrived; then all are released (carried out). If one is late, all are
+refused and all reservations of the job end. So no pod of a job runs while another pod
+of it is stuck on CPU, a volume or a quota, which the extender does not know.
 
 The table gives for each phase and event the next phase and the effects:
 
@@ -17,7 +17,7 @@ The table gives for each phase and event the next phase and the effects:
                MemberRemoved; PlanBroken                 all reservations end
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
-    RESERVED   Allocated, the first                      BINDING: Volcano gates itself
+    RESERVED   Allocated, the first                      BINDING: no bind waits here
     BINDING    Returned, the last                        GATHERING, the rest unreserved
     BINDING    Bound, the last                           GATHERING, nothing to wait for
     BINDING    Ticked, after `partial_s`                 an event on the waiting pods
@@ -25,8 +25,8 @@ The table gives for each phase and event the next phase and the effects:
                                                          bound pods evicted, if so set
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
-A bind call is known by its number. A call whose caller closed its connection no longer
-waits.
+A bind call is identified by its number. A call whose caller closed its connection no
+longer waits.
 """
 
 import zlib
@@ -215,7 +215,7 @@ def _bind_member(gang: Gang, uid: str) -> None:
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:
-    """Release all waiting binds of a job, because one of its pods is bound.
+    """Let all waiting bind calls of a job go on, because one of its pods is bound.
 
     A bound pod already runs, so the binds no longer wait for each other.
     """
@@ -321,7 +321,7 @@ def _open(gang: Gang, now_s: float) -> None:
 
 
 def _close(gang: Gang) -> None:
-    """Return a job to GATHERING, because none of its planned pods is left to bind.
+    """Return a job to the phase GATHERING: none of its planned pods is left to bind.
 
     The failures of earlier plans no longer count.
     """

@@ -2,7 +2,7 @@
 
 Objects of training operators, JobSets, LeaderWorkerSets and Volcano contain the pod
 templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left out.
-Groups of pods state a number only; that number includes pods without NPUs.
+PodGroups state a number only; that number includes pods without NPUs.
 
 Pure. A missing or malformed field means that the size is unknown. It is not an error,
 since these objects belong to other programs.

@@ -1,7 +1,7 @@
 """Bind calls that wait for the other pods of their job, by call number.
 
 `Planner.wait` in `planning.planner` adds a call. `permit.step` returns the effects
-`ReleaseBinds` and `RefuseBind`, by which the planner releases or refuses calls.
+`ReleaseBinds` and `RefuseBind`, by which the planner lets calls go on or refuses them.
 """
 
 import asyncio

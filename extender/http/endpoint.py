@@ -26,7 +26,7 @@ _JSON = "application/json"
 
 
 class VerbHandlers:
-    """aiohttp handlers made from verbs. A failing verb gets a response too."""
+    """aiohttp handlers of scheduler verbs; a verb that fails gets a response too."""
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]

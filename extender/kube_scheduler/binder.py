@@ -1,10 +1,9 @@
 """Bind a pod: one API call that sets its node and writes its claim.
 
-Chips are reserved before the first await, so two binds at once never share a chip. A
-reservation ends only if its bind certainly did not happen and never will. The API
-server may still execute a call after the extender stopped waiting for the answer. Until
-the outcome is known, the chips stay reserved. Until then only the same bind, with the
-same node and chips, may be sent again.
+Chips are reserved before the first await, so two binds at once never share a chip. The
+API server may execute a bind even if the extender got no answer to it. Until the
+outcome is known, the chips stay reserved. Until then only the same bind, with the same
+node and chips, may be sent again.
 """
 
 import asyncio
@@ -76,7 +75,8 @@ class PodApi(Protocol):
 
         Args:
             args: The pod, with its UID, and the node.
-            annotations: Claim and marks of the pod; empty for a pod without NPUs.
+            annotations: Claim of the pod and annotations about its job; empty for a pod
+                without NPUs.
         """
 
 
@@ -94,7 +94,7 @@ class Permit(Protocol):
         """
 
     def record_bind_outcome(self, uid: str, text: str) -> None:
-        """Record whether a permitted bind has bound its pod.
+        """Record whether a bind that `wait` permitted has bound its pod.
 
         Args:
             uid: UID of the pod.
@@ -115,7 +115,7 @@ class Permit(Protocol):
 
 @dataclass(slots=True)
 class _OpenBind:
-    """A bind whose outcome is unknown: the API server may or may not execute it."""
+    """A bind with an unknown outcome, which the API server may still execute."""
 
     args: BindArgs
     #: answer if the bind turns out not to have happened
@@ -126,9 +126,10 @@ class _OpenBind:
 
 
 class Binder:
-    """Sender of binds for kube-scheduler, which keeps track of unclear outcomes.
+    """Sender of binds for kube-scheduler, which finds out the outcome of each bind.
 
-    Owner of the reservations in the cache whose bind has begun.
+    Only the binder ends a reservation whose bind has begun, except when the pod watch
+    shows the outcome.
     """
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
@@ -150,7 +151,7 @@ class Binder:
             cache: Chips are chosen from it; reservations are written into it.
             api: Reads pods and sends binds.
             permits: Holds the binds of a job until all its members have arrived.
-            clock: Source of predicate-times.
+            clock: Source of the times in claims and reservations.
             metrics: Counts binds, refusals and failures.
             on_bound: Called with each bound pod and its chips.
             why_not_leading: Returns why this extender may not bind now, or None. Called
@@ -182,10 +183,10 @@ class Binder:
     async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
         """Bind a pod to a node. Return "" if it is bound, else why it is not.
 
-        A call that was sent goes on when its caller disconnects, since a cancelled call
-        would have an unclear outcome. While a pod waits for the members of its job, no
-        call has been sent. A caller that disconnects then counts as if it had never
-        called.
+        A bind that was sent goes on when its caller disconnects, since a cancelled call
+        would have an unknown outcome. No bind is sent while the pod waits for the other
+        members of its job. A caller that disconnects during that wait counts as if it
+        had never called.
 
         Args:
             args: The pod and the node.
@@ -210,8 +211,8 @@ class Binder:
     async def audit(self, *, after_s: float = UNSEEN_S) -> None:
         """Read bound pods that the pod watch has not shown since their bind.
 
-        A pod that was bound and then deleted while the watch was down is never shown.
-        Its reservation ends here.
+        If a pod was deleted while the watch was down, the watch never shows it. Its
+        reservation ends here.
 
         Args:
             after_s: Seconds from the bind or the latest read until a pod is read.
@@ -226,19 +227,17 @@ class Binder:
 
     @property
     def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of pods whose reservations belong to the binder.
+        """Return the UIDs of pods whose reservations the binder has to end.
 
-        Their binds are under way, have no clear outcome, or are not shown by the pod
-        watch.
+        Their binds have begun, and the pod watch has not shown the pods bound yet.
         """
         return self._under_way | self._open_binds.keys() | self._unconfirmed.keys()
 
     def take_up(self, uid: str) -> None:
-        """Take over a reservation that has no owner, and find out whether it was bound.
+        """Take over a reservation that no other part of the extender will end.
 
-        Such a reservation would never expire. If it comes from a plan, no bind was sent
-        and it ends at once. Else the pod is read until the outcome of its bind is
-        known.
+        If it comes from a plan, no bind was sent, and it ends at once. Else the pod is
+        read again and again until the outcome of its bind is known.
 
         Args:
             uid: UID of the pod. The cache has a reservation for it.
@@ -261,9 +260,9 @@ class Binder:
     async def stop(self) -> None:
         """Refuse new binds, and wait up to `STOP_S` for the binds that were sent.
 
-        Binds without an answer by then are cut off, and `is_quiet` stays False: the API
-        server may still execute them. The next leader may have read the pods before
-        that, and given the chips to another pod.
+        Binds without an answer by then are cancelled, and `is_quiet` stays False. The
+        API server may still execute them. The next leader may by then have given the
+        same chips to another pod.
         """
         self._is_stopping = True
         if self._binds:
@@ -324,8 +323,8 @@ class Binder:
     def _permit_refusal(self, uid: str) -> str | None:
         """Return why the job of a pod no longer permits its bind; None if it does.
 
-        The bind may have waited for one of the `at_once` places. Meanwhile the job may
-        have lost its plan.
+        At most `at_once` binds are sent at the same time, and others wait. During that
+        wait the job may have lost its plan.
         """
         gang, reservation = (
             self._cache.gangs.gang_of(uid),
@@ -367,10 +366,11 @@ class Binder:
         return ""
 
     async def _resolve_unclear(self, args: BindArgs, error: KubeError) -> str:
-        """Read a pod whose bind failed in an unclear way, to learn the outcome.
+        """Read a pod after its bind call failed, to learn whether the pod is bound.
 
-        If the outcome stays unknown, polling of the pod is started. Returns "" if the
-        pod is bound, else why it is not, or that the outcome is unknown.
+        If that stays unknown, a task is started that reads the pod at regular
+        intervals. Returns "" if the pod is bound, else why it is not, or that the
+        outcome is unknown.
 
         Args:
             args: The pod and the node of the bind.
@@ -405,7 +405,7 @@ class Binder:
     async def _poll_outcome(self, open_bind: _OpenBind) -> None:
         """Read a pod at regular intervals until the outcome of its bind is known.
 
-        After `open_bind.ends_s` a pod without a node counts as not bound.
+        If the pod has no node after `open_bind.ends_s`, it counts as not bound.
         """
         uid = open_bind.args.uid
         loop = asyncio.get_running_loop()
@@ -420,7 +420,7 @@ class Binder:
                 self._void(uid, open_bind.failure)
 
     async def _read_outcome(self, open_bind: _OpenBind) -> str | None:
-        """Read a pod, and record the outcome of its bind.
+        """Read a pod from the API server, and record whether its bind has happened.
 
         Returns "" if the pod is bound to the node of the bind. Returns why not if it is
         deleted or on another node. Returns None if it has no node yet or cannot be
@@ -440,7 +440,7 @@ class Binder:
         return self._record_bound(args, pod)
 
     def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
-        """Record that a pod, read from the API server, has a node.
+        """Record the node that a pod has according to the API server.
 
         Returns "" if it is the node in `args`. Else the reserved chips are given back,
         and the result says which node the pod is bound to.

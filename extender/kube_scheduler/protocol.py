@@ -22,7 +22,7 @@ MAX_SCORE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Candidate nodes of a filter or prioritize request: names, or whole objects.
+    """Names or whole objects of the candidate nodes of a filter or prioritize request.
 
     The answer of filter has names if the request had names, and else objects.
     """
@@ -35,7 +35,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesArgs:
-    """Body of a filter or prioritize request: a pod and its candidate nodes."""
+    """Body of a filter or prioritize request, with a pod and its candidate nodes."""
 
     pod: objects.Pod
     candidates: Candidates
@@ -43,7 +43,7 @@ class NodesArgs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindArgs:
-    """Body of a bind request: a pod, and the node to bind it to."""
+    """Body of a bind request, with a pod and the node to bind it to."""
 
     namespace: str
     name: str
@@ -62,7 +62,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptArgs:
-    """Body of a preempt request: a pod, and proposed victims on each node."""
+    """Body of a preempt request, with a pod and the proposed victims on each node."""
 
     pod: objects.Pod
     #: {node: pods that the scheduler would evict there}
@@ -99,7 +99,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 def nodes_args(body: bytes) -> NodesArgs:
-    """Decode the body of a filter or prioritize request: a pod and candidate nodes.
+    """Decode the pod and the candidate nodes of a filter or prioritize request.
 
     Raises:
         BodyError: The body is malformed; the message names the malformed key.
@@ -116,7 +116,7 @@ def nodes_args(body: bytes) -> NodesArgs:
 
 
 def preempt_args(body: bytes) -> PreemptArgs:
-    """Decode the body of a preempt request: a pod, and proposed victims on each node.
+    """Decode the pod of a preempt request, and the proposed victims on each node.
 
     The victims may be whole pods or only their UIDs.
 
@@ -144,7 +144,7 @@ def preempt_args(body: bytes) -> PreemptArgs:
 
 
 def bind_args(body: bytes) -> BindArgs:
-    """Decode the body of a bind request: a pod, and the node to bind it to.
+    """Decode the pod of a bind request, and the node to bind it to.
 
     Raises:
         BodyError: The body is malformed; the message names the malformed key.
@@ -172,7 +172,7 @@ def filter_answer(
     failed: Mapping[str, str],
     unresolvable: Mapping[str, str],
 ) -> bytes:
-    """Encode the answer of filter: fitting nodes, and refusals of the others.
+    """Encode the answer of filter, with fitting nodes and refusals of the others.
 
     Fitting nodes are given as names if the request gave names, else as node objects.
 
@@ -213,7 +213,8 @@ def preempt_answer(victims: Mapping[str, Victims]) -> bytes:
 def error_answer(text: str) -> bytes:
     """Encode an answer of filter or bind that has only an error text.
 
-    For bind, an empty text means that the pod is bound.
+    Args:
+        text: The error. In an answer of bind, "" means that the pod is bound.
     """
     return _ENCODE.encode({"Error": text})
 

@@ -1,7 +1,7 @@
 """Answer the four verbs of kube-scheduler over HTTP: filter, prioritize, preempt, bind.
 
-`http.endpoint` turns errors into answers. Each verb passes it a function that encodes
-an error as an answer of that verb.
+`http.endpoint` catches the errors of a verb. Each verb passes it a function that
+encodes an error as an answer of that verb.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -49,7 +49,7 @@ class KubeSchedulerVerbs:
         on_refused: Callable[[], None],
         preemptor: Preemptor | None = None,
     ) -> None:
-        """Connect the handlers to the parts that decide. The caller owns all parts.
+        """Connect the handlers to the objects that decide, which the caller owns.
 
         Args:
             cache: Read here; changed only through planner, binder and preemptor.
@@ -59,8 +59,8 @@ class KubeSchedulerVerbs:
             metrics: Counts decisions and refusals.
             clock: Source of all times.
             why_not_ready: Returns why no verb may be answered now, or None. Called
-                before each verb. While the cache has only a part of the cluster, used
-                chips may look free.
+                before each verb. While the cache does not yet know all pods, used chips
+                may look free.
             on_refused: Called when a pod finds no node.
             preemptor: Evicts for refused pods. If None, only kube-scheduler evicts.
         """
@@ -111,11 +111,10 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Report a pod that fits no node to the preemptor.
+        """Report a pod that fits no node to the preemptor, and return the result.
 
-        Returns the filter result. In it, nodes where the preemptor frees chips for the
-        pod are refused with that reason. A pod with preemptionPolicy `Never` is not
-        reported.
+        If the preemptor is freeing chips for the pod, the refusals of nodes with these
+        chips say so. A pod with preemptionPolicy `Never` is not reported.
         """
         if filter_result.fitting:
             return filter_result
@@ -132,8 +131,8 @@ class KubeSchedulerVerbs:
     ) -> FilterResult:
         """Return the nodes that fit a pod, by the plan of its job or for the pod alone.
 
-        Chips that the preemptor has freed for the pod are given to it first. A member
-        of a job that the pod watch has not shown yet is refused on all nodes.
+        Chips that evictions have freed for the pod are given to it first. A pod of a
+        job of several pods is refused on all nodes until the pod watch has shown it.
         """
         if pod.uid not in self._cache.pods and self._is_one_of_several(pod_object):
             return FilterResult(fitting=(), refused=((node_filter.UNSEEN, names),))
@@ -154,11 +153,12 @@ class KubeSchedulerVerbs:
         return protocol.scores_answer(scores.items())
 
     async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
-        """Return the scheduler's victims on nodes where evicting them lets a pod fit.
+        """Return those of kube-scheduler's victims whose eviction lets a pod fit.
 
-        For a member of a job no pod is evicted: the job would still not fit. If there
-        is a preemptor, the scheduler evicts no pod either. The nodes that the scheduler
-        proposes then tell the preemptor where only pods are in the way.
+        None are returned for a pod of a larger job: the job would still not fit. If
+        there is a preemptor, none are returned either, since it evicts instead. It then
+        records the nodes that kube-scheduler proposes and that lack resources for the
+        pod.
         """
         args = protocol.preempt_args(body)
         pod = decode.npu_pod(args.pod)

@@ -1,4 +1,4 @@
-"""Plans of whole jobs: candidate nodes, topology, reservations of all members.
+"""Plans of whole jobs, with their candidate nodes, topology and reservations.
 
 Begin with `planner`: filter calls for jobs, binds that wait, effects of job events.
 Then read `plan`: it returns a reservation for each member, or why the job does not fit.

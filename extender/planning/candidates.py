@@ -1,8 +1,8 @@
 """Candidate nodes of waiting jobs, and refusals that need not be computed again.
 
-Many pods that ask for leaf switches may wait at the same time. Each is a job by itself,
-and many ask for exactly the same. A refusal of one of them holds for all equal ones
-until the cache changes.
+Many one-pod jobs that ask for leaf switches may wait at the same time. Many of them ask
+for exactly the same. If one of them is refused, the others would be refused too, until
+the cache changes.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,10 @@ Version = tuple[int, int]
 
 
 class Question(NamedTuple):
-    """Everything besides the cache that decides whether a one-pod job fits."""
+    """Everything besides the cache that decides whether a one-pod job fits.
+
+    Jobs with equal questions get the same answer.
+    """
 
     names: Sequence[str]
     shape: Shape
@@ -30,7 +33,7 @@ class Question(NamedTuple):
 def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[str, ...]:
     """Return the node names in `names` that are not in `excluded`, in the same order.
 
-    Returns the very object `names` if `excluded` is empty, which is the common case.
+    Returns `names` itself, not a copy, if `excluded` is empty.
     """
     return (
         tuple([name for name in names if name not in excluded]) if excluded else names
@@ -40,8 +43,9 @@ def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[st
 class CandidateNodes:
     """Nodes that the scheduler offered to each waiting job, and refusals of these jobs.
 
-    Owner: the planner. A refusal holds for one version of the cache. The first refusal
-    recorded on a different version removes all refusals recorded before.
+    Only the planner uses it. Each change of the cache gives the cache a new version. A
+    refusal holds for one version. The first refusal recorded on a different version
+    removes the refusals recorded before.
     """
 
     def __init__(self) -> None:
@@ -87,8 +91,8 @@ class CandidateNodes:
 
         Args:
             job: Key of the job.
-            question: Question of a one-pod job: the refusal holds for every job with an
-                equal question. If None, the refusal holds for this job only.
+            question: What a one-pod job asks for. The refusal then holds for every job
+                that asks for the same. If None, the refusal holds for this job only.
             text: Sentence that says why the job does not fit.
             version: Version of the cache on which the job was planned.
         """
@@ -106,18 +110,19 @@ class CandidateNodes:
     def known_refusal(self, question: Question, version: Version) -> str | None:
         """Return why a job with an equal question did not fit on this version.
 
-        None if no such refusal is recorded.
+        Equal questions ask for the same. None if no such refusal is recorded.
 
         Args:
-            question: Question of the one-pod job that is to be planned.
+            question: What the one-pod job asks for that is to be planned.
             version: Present version of the cache.
         """
         return self._refusals.get(question) if version == self._version else None
 
     def retain(self, jobs: Collection[str]) -> None:
-        """Remove candidate nodes and refusals of all jobs except `jobs`.
+        """Remove the candidate nodes of all jobs except `jobs`.
 
-        Refusals that are stored by question stay.
+        Refusals of a single job are removed too. Those that hold for all jobs with an
+        equal question stay.
         """
         self._names = {job: n for job, n in self._names.items() if job in jobs}
         self._refused_at = {

@@ -1,9 +1,11 @@
 """Plan a job: a node and chips for each of its pods, or the reason why it does not fit.
 
 `scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
-CPU, memory and pod slots, which a scheduler's filters check pod by pod (`capacity`).
+CPU, memory and pod slots (`capacity`). A scheduler would check these for one pod at a
+time only.
 
-A plan changes the index of the cache during the call and restores it before it returns.
+A plan changes free chips in the cache during the call, and restores them before it
+returns.
 """
 
 from collections import defaultdict
@@ -43,7 +45,7 @@ _SUPERPOD_AFFINITY = "super-pod-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySnapshot:
-    """Leaf switches, SuperPoDs and job rules of one moment, read by one plan."""
+    """Leaf switches, SuperPoDs and job rules, as they are when one job is planned."""
 
     profile: Profile = Profile.SEED
     #: number of nodes in a physical SuperPoD
@@ -58,7 +60,7 @@ PLAIN = TopologySnapshot()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanInput:
-    """A job, its pods and their requests, as one call of `plan` reads them."""
+    """A job, its pods and the resources they request, for one call of `plan`."""
 
     cache: Cache
     gang: Gang
@@ -84,14 +86,16 @@ def plan(
     """Return a reservation for each unbound pod of a job, or why not all pods fit.
 
     Args:
-        cache: The index is changed during the call and restored.
+        cache: Free chips are changed during the call and restored.
         gang: The job. All its pods exist.
         names: Candidate nodes.
-        now_ns: Lower bound of predicate-times, in nanoseconds since the epoch.
-        topology: Networks and rules for this job.
+        now_ns: Present time in nanoseconds since the epoch. No reservation gets an
+            earlier time.
+        topology: Leaf switches, SuperPoDs and job rules for this job.
 
     Returns:
-        Reservations ordered by the rank of their pods; or a sentence for people.
+        Reservations ordered by the rank of their pods. If not all pods fit, a sentence
+        for people.
     """
     members = (cache.pods.get(uid) for uid in _uids_by_rank(gang))
     pods = [pod for pod in members if pod is not None and not pod.terminal]
@@ -123,9 +127,9 @@ def plan(
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
     """Return everything besides the cache that decides whether a one-pod job fits.
 
-    Jobs with equal questions get the same answer on the same version of the cache. An
-    answer that names a pod holds for that pod only. Returns None for a job of several
-    pods, and for a job whose pod is bound.
+    Jobs with equal results get the same plan or refusal while the cache does not
+    change. A refusal that names a pod holds for that pod only. Returns None for a job
+    of several pods, and for a job whose pod is bound.
     """
     uid = next(iter(gang.members), "")
     pod = cache.pods.get(uid)
@@ -160,8 +164,8 @@ def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
 def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     """Return the product rows that may serve a job, in the order in which to try them.
 
-    If the pods ask for a row, it is that row. Else they are the rows of the nodes in
-    `names`, by key. Empty if no product serves what the pods ask for.
+    If the pods ask for one row, only that row. Else the rows of the nodes in `names`,
+    sorted by their keys. Empty if no product serves what the pods ask for.
     """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
@@ -176,10 +180,11 @@ def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
 def _place_by_row(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> tuple[Placement, ...] | str:
-    """Return places for all pods of a job by one product row, or why they do not fit.
+    """Return node and chips for all pods of a job, or why the pods do not fit.
 
-    Chips, CPU or memory may not suffice for all pods planned on a node. Then fewer
-    chips count as free there and the job is placed again, up to `_TRIES` times.
+    Uses the nodes of one product row. Several pods planned on the same node may not fit
+    there together. Then fewer chips count as free on that node, and the job is planned
+    again, up to `_TRIES` times.
     """
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
@@ -205,7 +210,10 @@ def _place_by_row(
 
 
 def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
-    """Return one pod of each shape that occurs among `pods`."""
+    """Return one of the pods for each shape that they have.
+
+    Pods of the same shape ask for the same chips.
+    """
     return list({pod.shape: pod for pod in pods}.values())
 
 
@@ -254,9 +262,9 @@ def _place_in_core(
 def _place_unbound(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> JobPlacement | Rejection:
-    """Return places for the pods of a job that have no node.
+    """Return node and chips for each pod of a job that has no node.
 
-    The bound pods of the job keep their chips and have no place in the result.
+    The bound pods of the job keep their chips and are not in the result.
     """
     members = [
         gang_placement.Member(name=pod.name, chips=pod.total, rank=rank)
@@ -269,9 +277,10 @@ def _place_unbound(
 
 
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
-    """Return {name of an unbound pod: empty place}.
+    """Return {name of an unbound pod: placement without node and chips}.
 
-    The core takes such a pod as the replacement of a member that ended, and places it.
+    `core.place_job` takes such a pod as the replacement of a member that ended. So it
+    chooses a node and chips for the pod.
     """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
@@ -287,7 +296,7 @@ def resource_of(cache: Cache, gang: Gang) -> str:
 
 @contextmanager
 def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
-    """Put node states into the index, and restore the original states afterwards.
+    """Put node states into the cache, and restore the original states afterwards.
 
     They are restored when the `with` block ends, also by an exception.
     """
@@ -305,14 +314,14 @@ def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None
 def _overfull_nodes(
     job: _PlanInput, row: Product, placement: JobPlacement
 ) -> dict[str, NodeState]:
-    """Return {node: limited state} of nodes whose unbound pods do not fit it together.
+    """Return {node: node state} of nodes where the planned pods do not fit together.
 
-    In a limited state only the chips of those pods that fit together are free.
+    In such a state fewer chips are free: only those of the pods that do fit together.
 
     Args:
         job: The job.
-        row: Product row by which the job was placed.
-        placement: Places of the pods of the job.
+        row: Product row by which the job was planned.
+        placement: Planned node and chips of each pod.
     """
     by_name = {pod.name: pod for pod in job.unbound}
     places_on: defaultdict[str, list[Placement]] = defaultdict(list)
@@ -376,17 +385,17 @@ def _annotations(
     leaf: LeafMark | None,
     texts: dict[object, Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """Return the annotations that bind writes on a pod of a job, besides its chips.
+    """Return the annotations that bind writes on a pod of a job, apart from its chips.
 
     Members with equal values share one mapping, which is stored in `texts`.
 
     Args:
         job: The planned job.
         pod: An unbound pod of the job.
-        place: The planned place of the pod.
-        leaf: Use of the pod's leaf switch by the job. If None, no annotation is about
+        place: The planned node and chips of the pod.
+        leaf: How the job uses the pod's leaf switch. If None, no annotation is about
             leaf switches.
-        texts: {values: mapping} of members rendered before. Changed.
+        texts: {values: mapping} of members handled before. Changed.
     """
     if job.is_one:
         resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)
@@ -417,13 +426,14 @@ def _annotations(
 def _leaf_mark(
     job: _PlanInput, place: Placement, *, is_of_one_leaf: bool
 ) -> LeafMark | None:
-    """Return how a job uses the leaf switch above a placed pod.
+    """Return how a job uses the leaf switch above the node planned for a pod.
 
-    None if the pod was placed without leaf switches, or if their version is not 2.0.
+    None if the pod was planned without leaf switches. Also None unless the cluster
+    follows version 2.0 of the rules for leaf switches.
 
     Args:
         job: The planned job.
-        place: The planned place of the pod.
+        place: The planned node and chips of the pod.
         is_of_one_leaf: Whether all pods of the job are below the same leaf switch.
     """
     network = job.topology.network

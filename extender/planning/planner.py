@@ -1,9 +1,9 @@
 """Plan jobs of several pods at filter, and hold their binds until all members arrive.
 
-`plan` chooses nodes and chips; `gang.permit` decides when binds are released. This
-module carries both out: it reserves chips in the cache, unreserves them, and keeps bind
-calls waiting in futures. No await stands between a plan and its reservations, so no
-other plan can take the same chips.
+`plan` chooses nodes and chips. `gang.permit` decides when the bind calls of a job may
+go on. This module carries both out. It reserves and unreserves chips in the cache, and
+lets each bind call wait for a future. No await stands between a plan and its
+reservations, so no other plan can take the same chips.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _STOPPING = "the extender is stopping"
 
 
 class JobsApi(Protocol):
-    """Calls of the planner to the API server and the scheduler.
+    """Calls of the planner to the API server, about the pods of jobs.
 
     No plan waits for an answer of these calls.
     """
@@ -51,14 +51,14 @@ class JobsApi(Protocol):
     async def size(self, source: SizeSource) -> Size | str:
         """Read from the API server how many pods a job needs.
 
-        Returns a text instead if the object with the number cannot be read.
+        If that fails, returns a text that says why.
 
         Args:
-            source: Names the object with the number.
+            source: Names the Kubernetes object that has the number.
         """
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod of a job that stayed partly bound for too long."""
+        """Evict a pod whose job has had only some of its pods bound for too long."""
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
         """Emit a Kubernetes event on a pod about the pod's job.
@@ -70,13 +70,14 @@ class JobsApi(Protocol):
         """
 
     def wake(self) -> None:
-        """Make the scheduler try all pending pods again."""
+        """Make schedulers try all refused pods again."""
 
 
 class Planner:
     """Planner of jobs with several pods, which also holds their bind calls.
 
-    It owns the reservations in the cache that come from plans and have no bind yet.
+    A bind call is held until the calls for all members have arrived. Only the planner
+    ends reservations that come from a plan and have no bind yet.
     """
 
     def __init__(
@@ -88,13 +89,14 @@ class Planner:
         topology: Callable[[Gang], TopologySnapshot] = lambda _gang: plan.PLAIN,
         metrics: Metrics | None = None,
     ) -> None:
-        """Start without plans and without waiting binds.
+        """Start without plans and without waiting bind calls.
 
         Args:
             cache: Plans read it; the planner writes reservations into it.
-            api: Calls to the API server and the scheduler.
+            api: Calls to the API server.
             clock: Source of all times.
-            topology: Returns networks and rules for a job; called once for each plan.
+            topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
+                once for each plan.
             metrics: If None, counts are dropped.
         """
         self._cache = cache
@@ -116,7 +118,8 @@ class Planner:
     def largest(self) -> int:
         """Return the largest number of pods that a job may bind at once.
 
-        It is `PODS_PER_S` times `gate_s`, the longest wait of a bind call.
+        In `gate_s`, the longest wait of a bind call, kube-scheduler sends at least so
+        many pods to bind.
         """
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
@@ -125,8 +128,9 @@ class Planner:
     def filter_nodes(self, pod: NpuPod, names: Sequence[str]) -> FilterResult | None:
         """Return which nodes a pod may go to by the plan of its job.
 
-        First plans the job, if no node among `names` is planned for the pod. Returns
-        None for a one-pod job without switch affinity: its pod is filtered alone.
+        If no node among `names` is planned for the pod, its job is planned first.
+        Returns None for a one-pod job that asks for no leaf switches. Such a pod needs
+        no plan.
 
         Args:
             pod: Asks for NPUs.
@@ -152,8 +156,8 @@ class Planner:
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
         """Plan the job of a pod if no node among `names` is planned for the pod.
 
-        A planned node missing in `names` is first reported to the job
-        (`NodeNotOffered`).
+        If its planned node is missing in `names`, the job first gets the event
+        `NodeNotOffered`.
         """
         reservation = self._cache.reservations.get(pod.uid)
         if reservation is not None and reservation.node not in names:
@@ -164,10 +168,14 @@ class Planner:
             self.offer(gang, names)
 
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
-        """Plan a job on these nodes, after the jobs before it in the queue.
+        """Plan the waiting jobs that precede a job in the queue, then the job itself.
 
-        Does nothing unless the job is due: all members exist, it has no plan, and no
-        back-off runs. A job too large to be bound together is never due.
+        Does nothing unless all its pods exist, it has no plan, and it is not in
+        back-off. Does nothing for a job with more unbound pods than `largest`.
+
+        Args:
+            gang: The job.
+            names: Candidate nodes of the job.
         """
         if self._is_due(gang):
             self._candidates.put(gang.job, names)
@@ -176,7 +184,7 @@ class Planner:
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> str:
         """Return why the unbound pods of a job do not fit these nodes; "" if they fit.
 
-        Leaves out nodes that are reserved for a different job. Reserves nothing.
+        Nodes that are reserved for a different job do not count. Reserves nothing.
         """
         reserved_nodes = self._cache.nodes_reserved_from(next(iter(gang.members), ""))
         free_names = [name for name in names if name not in reserved_nodes]
@@ -186,7 +194,8 @@ class Planner:
     def why_wait(self, gang: Gang) -> Refusal | None:
         """Return why no node at all can serve a job now; None if some node may.
 
-        Starts to read the size of the job from the API server if the size is unknown.
+        If the size of the job is unknown, a task is started to read it from the API
+        server.
         """
         if gang.size is None:
             self._request_size(gang)
@@ -207,7 +216,7 @@ class Planner:
     def _plan_in_order(self, gang: Gang) -> None:
         """Plan the waiting jobs that precede this job in the queue, then this job.
 
-        A waiting job that was refused on the present version of the cache is skipped.
+        A waiting job is skipped if it was refused and the cache has not changed since.
         """
         pods = self._cache.pods
         waiting_gangs = [
@@ -244,9 +253,9 @@ class Planner:
     def _plan(self, gang: Gang) -> None:
         """Plan a job on its candidate nodes, and reserve the chips of the plan.
 
-        No await stands between plan and reservations. While a member has a bind without
-        an outcome, the job is only marked as postponed. If the job does not fit, the
-        refusal is recorded, and nodes may be reserved for the job.
+        No await stands between plan and reservations. The plan is postponed while a
+        bind was sent for a member and its outcome is unknown. If the job does not fit,
+        the refusal is recorded, and nodes may be reserved for the job.
         """
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
@@ -279,14 +288,14 @@ class Planner:
     ) -> tuple[events.Reservation, ...] | str:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
-        If a refusal of an equal question is recorded, it is returned without planning.
-        Nodes that refused a pod of the job lately are used only if the job does not fit
-        without them.
+        If a job with an equal question was refused on this version of the cache,
+        returns that refusal. Nodes that refused a pod of the job lately are used only
+        if the job does not fit without them.
 
         Args:
             gang: The job.
             names: Candidate nodes of the job.
-            question: Question of a one-pod job; None for a job of several pods.
+            question: What a one-pod job asks for; None for a job of several pods.
         """
         if question is not None:
             text = self._candidates.known_refusal(question, self._version)
@@ -301,11 +310,14 @@ class Planner:
 
     @property
     def _version(self) -> Version:
-        """Return the version of the cache, and that of its requested resources."""
+        """Return the version numbers of the cache and of the requests in it.
+
+        Each grows with every change.
+        """
         return self._cache.version, self._cache.requested_resources.version
 
     def _has_open_bind(self, gang: Gang) -> bool:
-        """Return whether an unbound member of a job has a bind without an outcome.
+        """Return whether an unbound member has a bind whose outcome is not known yet.
 
         The member may still be bound to a node that a new plan would not give it.
         """
@@ -317,8 +329,9 @@ class Planner:
         """Hold a bind call until the job of its pod permits the bind.
 
         A job permits binds once bind calls for all its unbound members have arrived, or
-        a member is bound. Returns None if the bind may be sent, else why it is refused.
-        A pod that is a job by itself does not wait, nor a pod whose bind has begun.
+        a member is bound. A pod that is a job by itself does not wait. Neither does a
+        pod whose bind has begun. Returns None if the bind may be sent, else why it is
+        refused.
 
         Args:
             caller: Pod and node of the call, and whether its caller is still connected.
@@ -344,7 +357,7 @@ class Planner:
             self.apply_event(gang_events.BindAbandoned(uid=caller.uid, call=number))
 
     def record_bind_outcome(self, uid: str, text: str) -> None:
-        """Record whether a bind that the planner had permitted has bound the pod.
+        """Record whether a bind that `wait` had permitted has bound its pod.
 
         Args:
             uid: UID of the pod.
@@ -393,10 +406,10 @@ class Planner:
     # -- changes, ticks, stop -------------------------------------------------
 
     def carry_out_effects(self) -> None:
-        """Carry out the effects on jobs that changes of the cache have produced.
+        """Carry out the effects that changes of the cache have left in `cache.effects`.
 
-        Wakes the scheduler if members or size of a job changed. Code that steps the
-        cache has to call this after each change.
+        Wakes the scheduler if members or size of a job changed. Has to be called after
+        each change of the cache by `step`.
         """
         if self._cache.gangs.changed:
             self._cache.gangs.changed.clear()
@@ -406,9 +419,10 @@ class Planner:
     def tick(self) -> None:
         """Drop abandoned bind calls, and wake the scheduler if a job can go on.
 
-        A postponed job can go on when its open binds have got their outcomes. Any job
-        may go on when nodes are no longer reserved for a different job. Also forgets
-        the candidate nodes of jobs that no longer exist.
+        A call is abandoned if its caller has disconnected. A job can go on if its plan
+        was postponed and the outcomes of its binds are known now. Any job can go on if
+        a node reservation ended. Also forgets the candidate nodes of jobs that no
+        longer exist.
         """
         gangs = self._cache.gangs.jobs
         for gang in gangs.values():
@@ -428,7 +442,7 @@ class Planner:
         self._candidates.retain(gangs)
 
     async def stop(self) -> None:
-        """Refuse all waiting and later bind calls, and cancel the planner's tasks."""
+        """Refuse waiting and later bind calls, and cancel calls to the API server."""
         self._is_stopping = True
         self._waiting_binds.answer_all(_STOPPING)
         for task in self._tasks:
@@ -438,7 +452,7 @@ class Planner:
     # -- effects ---------------------------------------------------------------
 
     def apply_event(self, event: gang_events.Event) -> None:
-        """Apply an event to the jobs in the cache, and carry out its effects."""
+        """Apply an event to the jobs in the cache, and carry out the effects it has."""
         self._cache.step_gang(event, self._clock.now_s())
         self._carry_out()
 
@@ -475,10 +489,10 @@ class Planner:
                 self._start_task(self._api.remove(pod))
 
     def _release_binds(self, job: str, numbers: Sequence[int]) -> None:
-        """Release the waiting bind calls of a job, or refuse them all.
+        """Let the waiting bind calls of a job go on, or refuse them all.
 
         They are refused if one unbound pod can no longer get its reserved chips. The
-        plan of the job ends then.
+        job then loses its plan.
 
         Args:
             job: Key of the job.

@@ -7,7 +7,8 @@ nodes are those that need the fewest chips freed until the job fits. Pods of dif
 jobs get no chips there, unless their priority is higher than that of the job. A node
 reservation lasts `reserve_for_s`. For the same time after it the job gets no new one.
 
-Changes the index during a call and restores it before the call returns.
+The choice of nodes changes free chips in the cache, and restores them before it
+returns.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from extender.planning.plan import TopologySnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReservation:
-    """Nodes with one resource that are reserved for a job until a time."""
+    """Nodes with one resource that are reserved for a job until a certain time."""
 
     job: str
     #: highest of its pods; pods with a higher one may use the nodes
@@ -39,10 +40,10 @@ def choose_nodes(
     needs. So few chips are reserved, and the nodes become free soon.
 
     Args:
-        cache: The index is changed during the call and restored.
+        cache: Free chips are changed during the call and restored.
         gang: A job that does not fit now.
         names: Candidate nodes of the job.
-        topology: Networks and rules for this job.
+        topology: Leaf switches, SuperPoDs and job rules for this job.
 
     Returns:
         Empty if the job would not fit on all candidate nodes together.
@@ -77,7 +78,7 @@ def choose_nodes(
 class NodeReservations:
     """Node reservations of all jobs, at most one for each resource.
 
-    Owner of `reserved_nodes` in the cache.
+    Nothing else writes `reserved_nodes` of the cache.
     """
 
     def __init__(
@@ -87,8 +88,8 @@ class NodeReservations:
 
         Args:
             cache: Plans read it; `reserved_nodes` is written into it.
-            topology: Returns networks and rules for a job; called before each choice of
-                nodes.
+            topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
+                before each choice of nodes.
         """
         self._cache = cache
         self._topology = topology
@@ -98,11 +99,10 @@ class NodeReservations:
         self._next_allowed_s: dict[str, float] = {}
 
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
-        """Reserve nodes for a job whose plan failed and that has waited long enough.
+        """Reserve nodes for a job that did not fit and has waited long enough.
 
-        Long enough is `reserve_after_s`. A job of one pod gets no nodes reserved: each
-        resource has one node reservation only, and pods that ask for leaf switches may
-        be many.
+        Long enough is `reserve_after_s`. A job of one pod gets no nodes reserved. Many
+        such jobs may wait, but each resource has only one node reservation.
 
         Args:
             gang: The job.

@@ -1,9 +1,9 @@
 """Leaf switches and SuperPoDs at the time when a job is planned.
 
-The ConfigMap `basic-tor-node-cm` has the leaf switches and the addresses of the servers
-on their ports. The address of a server identifies its node. The annotations of running
-and planned pods say how jobs use each leaf switch. The reports of the agents say which
-SuperPoD each node belongs to.
+The ConfigMap `basic-tor-node-cm` lists the leaf switches. For each switch it has the
+addresses of the servers on its ports. The address of a server identifies its node. The
+annotations of running and planned pods say how jobs use each leaf switch. The reports
+of the node agents say which SuperPoD each node belongs to.
 """
 
 import logging
@@ -45,7 +45,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """Inputs from which the leaf switches are parsed; compared to find changes."""
+    """What the leaf switches are parsed from. They are parsed again if it changes."""
 
     #: (tor_info, tor_level)
     texts: tuple[str, str]
@@ -56,7 +56,7 @@ class _Source:
 
 
 class NetworkTopology:
-    """Source of topology snapshots for plans.
+    """Source of the leaf switches, SuperPoDs and job rules that a plan reads.
 
     It parses the leaf switches again only if the ConfigMap, an address or a rule
     changed.
@@ -73,18 +73,19 @@ class NetworkTopology:
 
     @property
     def rules(self) -> Rules:
-        """Return the operator's rules that new snapshots follow."""
+        """Return the operator's settings that new plans follow."""
         return self._rules
 
     def set_rules(self, rules: Rules) -> None:
-        """Replace the operator's rules for new snapshots. Plans made before stay."""
+        """Replace the operator's settings for new plans. Existing plans stay."""
         self._rules = rules
         self._superpods_version = -1
 
     def snapshot(self, gang: Gang) -> TopologySnapshot:
         """Return leaf switches, SuperPoDs and rules for a plan of this job.
 
-        Leaf switches are left out if the job asks for no switch affinity.
+        Leaf switches are left out if no label of the job asks for nodes below certain
+        leaf switches.
         """
         rules = self._rules
         return TopologySnapshot(
@@ -108,7 +109,7 @@ class NetworkTopology:
         return self._superpod_nodes
 
     def network(self, gang: Gang | None) -> Network | None:
-        """Return all leaf switches with their use by jobs other than `gang`.
+        """Return all leaf switches, and how jobs other than `gang` use them.
 
         None if the ConfigMap with the switches is absent or malformed.
 
@@ -129,8 +130,7 @@ class NetworkTopology:
     def _read_leaves(self) -> Network | None:
         """Return the leaf switches of the ConfigMap, without their use by jobs.
 
-        Parses them again if an input has changed. None if the ConfigMap is absent or
-        malformed.
+        None if the ConfigMap is absent or malformed.
         """
         node_infos = self._cache.nodes.values()
         nodes = {
@@ -166,10 +166,10 @@ class NetworkTopology:
         return "" if pod is None or pod.terminal else pod.node
 
     def _leaf_uses(self, gangs: list[Gang]) -> dict[str, tuple[LeafUse, bool]]:
-        """Return {node: use and health} of the leaf switch above each node.
+        """Return how these jobs use the leaf switch above each of their nodes.
 
-        The values come from annotations on the pods of these jobs, or in their
-        reservations. Health says whether the leaf switch is healthy.
+        The result is {node: (use, whether the leaf switch is healthy)}. Both are read
+        from annotations of the pods, or from annotations that a reservation will write.
         """
         uses: dict[str, tuple[LeafUse, bool]] = {}
         for gang in gangs:
@@ -208,10 +208,10 @@ def _parse(source: _Source) -> Network | None:
 
 
 def schema_of(gang: Gang) -> Schema | None:
-    """Return the switch schema that the label of a job's pods asks for.
+    """Return the leaf switch schema that a label on the pods of a job asks for.
 
-    None if the label asks for none or is malformed. `plan` refuses a job with a
-    malformed label.
+    The schema says how the job may be spread over leaf switches. None if the label is
+    absent, asks for none or is malformed. `plan` refuses a job with a malformed label.
     """
     for member in gang.members.values():
         try:
@@ -222,11 +222,13 @@ def schema_of(gang: Gang) -> Schema | None:
 
 
 def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
-    """Return `leaf` with the use and health that jobs recorded for its nodes.
+    """Return `leaf` with the use and health that `leaf_uses` has for its nodes.
+
+    It is unhealthy if `leaf` is, or if one of its nodes has an unhealthy entry.
 
     Args:
         leaf: A leaf switch without its use by jobs.
-        leaf_uses: {node: use and health of the leaf switch above the node}.
+        leaf_uses: {node: (use, whether healthy)} of the leaf switch above the node.
     """
     uses = [leaf_uses[node] for node in leaf.nodes if node in leaf_uses]
     if not uses:

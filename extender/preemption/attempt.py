@@ -2,8 +2,8 @@
 
 The pod or job that the chips are freed for is the owner of the attempt. No victim is
 evicted before a dry run of the API server permits all evictions. From the start the
-chips are nominated: reserved for the owner until it is placed or a time limit ends the
-attempt.
+chips are nominated, which means reserved for the owner. That ends when the owner is
+placed or a time limit ends the attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
@@ -51,7 +51,7 @@ class Limits:
 
 
 class Phase(StrEnum):
-    """Phase of an attempt. The values are shown to people."""
+    """Phase of an attempt. The values appear in texts for people."""
 
     ASKING = "asked for"
     LEAVING = "being freed"
@@ -107,7 +107,7 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """Return a sentence with the nominated chips and the pods to evict."""
+        """Return a sentence that names the chips to free and the pods to evict."""
         listed = ", ".join(
             f"{','.join(map(str, chips.ids_of(mask)))} of {node}"
             for node, mask in sorted(self.chips.items())
@@ -120,7 +120,7 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class RunningAttempt:
-    """Attempt that has started and not ended, with phase, deadline and open calls."""
+    """Attempt that has started and not ended, with phase and unanswered evictions."""
 
     attempt: Attempt
     phase: Phase
@@ -133,9 +133,10 @@ class RunningAttempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """All running attempts, protected pods, and owners in back-off.
+    """All running attempts, pods that may not be evicted, and owners in back-off.
 
-    Protection and back-off come from attempts that ended.
+    Such a pod was protected by a PodDisruptionBudget in an attempt that ended. An owner
+    in back-off gets no new attempt for a while.
     """
 
     #: {owner: its attempt}
@@ -164,7 +165,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipsFree:
-    """No pod has the chips of an attempt; only the nomination still reserves them."""
+    """No pod occupies the chips of an attempt; only the attempt reserves them."""
 
     owner: str
 
@@ -178,7 +179,7 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed: limits and pauses may have run out."""
+    """Time has passed, so that limits and pauses may have run out."""
 
 
 Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
@@ -186,14 +187,14 @@ Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominate:
-    """Reserve the chips of an attempt for its owner."""
+    """Reserve the chips of an attempt for the pod or job that they are freed for."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearNomination:
-    """Stop reserving the chips that were nominated for an owner."""
+    """Stop reserving the chips of an attempt that has ended."""
 
     owner: str
 
@@ -209,14 +210,14 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Emit an event on the pods of the owner: the evictions have begun."""
+    """Emit an event on the pods of the owner, to say that evictions have begun."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyVictim:
-    """Emit an event on a victim that says for which pod or job it is evicted."""
+    """Emit an event on a victim, to say for which pod or job it is evicted."""
 
     attempt: Attempt
     victim: Victim
@@ -224,14 +225,14 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """Emit an event on the pods of the owner: the chips were not free in time."""
+    """Emit an event on the pods of the owner, to say that time has run out."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
-    """Make the scheduler try all pending pods again."""
+    """Make schedulers try all refused pods again."""
 
 
 Effect = (

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class KubeEvictions:
-    """The preemptor's `EvictionApi`, carried out through a Kubernetes client."""
+    """Sender of the preemptor's evictions, through a Kubernetes client."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class KubeEvictions:
         tell: Callable[[NpuPod, str, str], None],
         wake: Callable[[], None],
     ) -> None:
-        """Use an open client.
+        """Send evictions through an open client.
 
         Args:
-            client: Owned by the caller.
+            client: Owned by the caller, who closes it.
             metrics: Counts evictions, but no dry runs.
             tell: Emits an event on a pod, given the reason and the message.
-            wake: Makes the scheduler try all pending pods again.
+            wake: Makes schedulers try all refused pods again.
         """
         self._client = client
         self._metrics = metrics
@@ -52,7 +52,7 @@ class KubeEvictions:
         Args:
             victim: The pod. If it does not exist or has a different UID, the result is
                 GONE.
-            rehearse: Whether to send only a dry run.
+            rehearse: If true, send only a dry run, which evicts nothing.
         """
         outcome = await self._evict(victim, rehearse=rehearse)
         if not rehearse:

@@ -1,10 +1,10 @@
 """Free chips for pods and jobs of higher priority by eviction.
 
-kube-scheduler evicts by the number of chips. It finds no victim if the number of free
-chips suffices but they form no ring. Filter reports refused pods to the preemptor. Once
-a second the preemptor chooses victims (`victims`) and evicts them (`attempt`). The
-chips are freed for one pod or job, the owner of the attempt. The cache reserves them
-until filter is called for that owner again.
+kube-scheduler itself only counts chips. If enough are free but they form no ring, it
+evicts no pod. So filter reports refused pods to the preemptor. Once a second the
+preemptor chooses pods to evict (`victims`) and evicts them (`attempt`). The chips are
+freed for one pod or job, the owner of the attempt. They are nominated: reserved for the
+owner until filter is called for it again.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ _AT_ONCE = 2
 
 
 class EvictionApi(Protocol):
-    """Calls of the preemptor to the API server and the scheduler."""
+    """Calls of the preemptor to the API server, for evictions and events."""
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
         """Evict a pod, and return whether the API server did it or why not.
 
         Args:
             victim: The pod.
-            rehearse: Whether to send only a dry run.
+            rehearse: If true, send only a dry run, which evicts nothing.
         """
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit a Kubernetes event on a victim, or on a pod that chips are freed for.
+        """Emit a Kubernetes event on an evicted pod, or on a pod that gets its chips.
 
         Args:
             pod: The pod that the event is shown on.
@@ -53,14 +53,15 @@ class EvictionApi(Protocol):
         """
 
     def wake(self) -> None:
-        """Make the scheduler try all pending pods again."""
+        """Make schedulers try all refused pods again."""
 
 
 class Preemptor:
-    """Chooser of victims, which evicts them for refused pods and jobs.
+    """Chooser of pods to evict for refused pods and jobs of higher priority.
 
-    Owner of the nominations in the cache. The parameter `owner` of its methods is the
-    UID of a pod that is a job by itself, or the key of a job.
+    Only the preemptor nominates chips in the cache. It reserves them for a pod or job
+    while they are being freed. The parameter `owner` of its methods names that pod or
+    job. It is the key of a job, or the UID of a pod that is a job by itself.
     """
 
     def __init__(
@@ -76,11 +77,10 @@ class Preemptor:
         """Start without attempts.
 
         Args:
-            cache: Victims are chosen from it; nominations and reservations are written
-                into it.
-            api: Calls to the API server and the scheduler.
+            cache: Victims are chosen from it. Chips are reserved in it.
+            api: Sends evictions and events to the API server.
             clock: Source of all times.
-            topology: Returns networks and rules for a job.
+            topology: Returns leaf switches, SuperPoDs and job rules for a job.
             why_wait: Returns why no node can serve a job now; None if some node may.
             limits: Time limits and pauses of attempts.
         """
@@ -100,23 +100,24 @@ class Preemptor:
     # -- calls of filter and preempt --------------------------------------------
 
     def refused(self, pod: NpuPod, names: Iterable[str]) -> None:
-        """Record that filter refused a pod on nodes where only pods are in its way.
+        """Record that a pod was refused on nodes where evictions could help.
 
         Args:
             pod: Asks for NPUs and has no node.
-            names: These nodes. Nodes recorded before for the pod or its job are kept.
+            names: Nodes where nothing but other pods is in its way. They are added to
+                those recorded before for the pod or its job.
         """
         owner = self.owner(pod.uid)
         names_before = self._refused_nodes.get(owner, ())
         self._refused_nodes[owner] = tuple(dict.fromkeys([*names_before, *names]))
 
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
-        """Give freed chips to the pod or job for which they were nominated.
+        """Let a pod or its job take the chips that evictions have freed for it.
 
-        Ends the attempt. The present filter call then plans a job of several pods on
-        the chips. For a one-pod job they are reserved here, since a different pod may
-        be bound before it. If they are not free yet, or the pod could not use them now,
-        they stay nominated.
+        The attempt ends then. A job of several pods is planned on the chips later in
+        the same filter call. For a one-pod job they are reserved here, since a
+        different pod may be bound before it. Does nothing while the chips are not all
+        free, or while the pod could not use them.
 
         Args:
             pod: Pod of the present filter call.
@@ -148,8 +149,8 @@ class Preemptor:
     def tick(self) -> None:
         """Move running attempts on, and start attempts for refused pods and jobs.
 
-        At most `_AT_ONCE` attempts start in one tick. Also ends reservations of freed
-        chips whose bind did not arrive in time.
+        At most `_AT_ONCE` attempts start in one tick. A one-pod job whose bind call did
+        not arrive in time loses the chips that were freed for it.
         """
         now_s = self._clock.now_s()
         for owner in list(self._attempts.running):
@@ -163,7 +164,10 @@ class Preemptor:
 
     @property
     def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of pods whose reservations belong to the preemptor."""
+        """Return the UIDs of one-pod jobs whose freed chips are reserved for them.
+
+        Their binds have not begun. The preemptor ends these reservations.
+        """
         return self._reserved_until_s.keys()
 
     async def stop(self) -> None:
@@ -190,9 +194,8 @@ class Preemptor:
     def _is_due(self, owner: str) -> bool:
         """Return whether an attempt may start for the pod or job `owner`.
 
-        The owner has to lack a node and be able to use free chips. An owner with a
-        running attempt or a back-off has to wait. An owner that could not use chips
-        takes no place among the attempts of a tick.
+        It still lacks a node, could use free chips, has no running attempt, and is not
+        in back-off.
         """
         is_running = (
             owner in self._attempts.running or owner in self._attempts.backing_off
@@ -202,9 +205,9 @@ class Preemptor:
         )
 
     def _order(self, owner: str) -> tuple[int, str, str]:
-        """Return the sort key of the pod or job `owner`: priority, age, UID.
+        """Return the sort key of the pod or job `owner`, from priority, age and UID.
 
-        Jobs are planned in the same order.
+        The planner plans waiting jobs in the same order.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -232,10 +235,10 @@ class Preemptor:
         return gang if gang is not None and gang.is_several else None
 
     def _lacks_node(self, owner: str) -> bool:
-        """Return whether a pod of the pod or job `owner` still has to get a node.
+        """Return whether the pod or job `owner` has a pod that still has to get a node.
 
-        A pod with a reservation does not count. False for a job with missing pods or of
-        unknown size, and for a pod that is terminating or deleted.
+        A pod with a reservation counts as having one. False for a job with missing pods
+        or of unknown size. False for a one-pod job whose pod is terminating or deleted.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -247,9 +250,9 @@ class Preemptor:
         return owner not in self._cache.reservations and self.owner(owner) == owner
 
     def _is_blocked(self, owner: str) -> bool:
-        """Return whether the pod or job `owner` could not use free chips now.
+        """Return whether the pod or job `owner` could not even use chips that are free.
 
-        Example: a back-off runs, or a member is terminating.
+        Example: its job waits after a failed bind, or one of its pods is terminating.
         """
         gang = self._gang(owner)
         if gang is not None and self._why_wait(gang) is not None:
@@ -268,11 +271,11 @@ class Preemptor:
         )
 
     def _expire_reservations(self, now_s: float) -> None:
-        """Unreserve freed chips of one-pod jobs whose bind did not arrive in time.
+        """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
 
-        A pod that has joined a job of several pods loses its freed chips too. It keeps
-        them only if the plan of that job contains the pod. Pods that lose chips get no
-        attempt for `rest_s`.
+        A pod that has joined a job of several pods loses its chips too. It keeps them
+        only if the plan of that job contains the pod. For a pod that loses chips no
+        attempt starts for `rest_s` seconds.
         """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (
@@ -290,9 +293,10 @@ class Preemptor:
                 self._attempts.backing_off[uid] = now_s + self._limits.rest_s
 
     def owner(self, uid: str) -> str:
-        """Return the owner of attempts for a pod: key of its job, or UID of the pod.
+        """Return the key of a pod's job, or the UID of a pod that is a job by itself.
 
-        The UID stands for a pod that is a job by itself.
+        Args:
+            uid: UID of the pod.
         """
         gang = self._cache.gangs.gang_of(uid)
         return uid if gang is None else gang.job

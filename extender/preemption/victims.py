@@ -1,20 +1,21 @@
 """Pods to evict so that a pod of higher priority, or all pods of such a job, fit.
 
-kube-scheduler chooses victims by the number of chips. `do_help` checks by the rules of
-rings whether these victims help. `for_pod` and `for_job` choose victims themselves. For
-a pod they follow the order of `scheduler_core.preemption.victims`. For a job they evict
-pods on the fewest nodes, and no pod there that could stay.
+kube-scheduler chooses victims by the number of chips. `do_help` checks whether these
+victims free chips that form the rings a pod needs. `for_pod` and `for_job` choose
+victims themselves. For a pod they follow the order of
+`scheduler_core.preemption.victims`. For a job they evict pods on the fewest nodes, and
+no pod there that could stay.
 
 These pods are never victims:
 
 - a pod of the same or a higher priority;
-- a pod whose chips are not confirmed, since it may have different ones;
+- a pod whose chips the node agent has not confirmed, since it may have different ones;
 - a pod of a job with a member that may not be evicted, since the remaining members
   would keep chips without a job.
 
 A job of several pods is evicted as a whole. A pod that is terminating counts as gone
-and is not evicted. The functions change index and requested resources of the cache
-during a call and restore both before they return.
+and is not evicted. To try a choice, the functions change free chips and requests in the
+cache. They restore both before they return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,15 +45,15 @@ _ENDING = -(1 << 31)
 
 
 def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
-    """Return whether a pod could be placed on a node after these victims are evicted.
+    """Return whether a pod could be placed on a node after these pods are evicted.
 
-    Chips nominated for a different pod or job do not count as free.
+    Chips that the preemptor is freeing for a different pod or job do not count as free.
 
     Args:
         cache: Read only.
-        pod: Asks for NPUs and has no node.
-        node: Node of the victims.
-        uids: UIDs of the victims.
+        pod: The pod to place. It asks for NPUs and has no node.
+        node: Name of the node.
+        uids: UIDs of the pods to evict there.
     """
     resource = pod.shape.resource
     state, resource_state = (
@@ -83,9 +84,10 @@ def for_pod(
     """Choose pods to evict on one node so that a one-pod job fits there.
 
     Args:
-        cache: The requested resources are changed during the call and restored.
-        pod: Asks for NPUs, and every node refuses it.
-        names: Nodes where only pods are in its way.
+        cache: The CPU, memory and pod slots in use are changed during the call and
+            restored.
+        pod: The pod of that job. Every node refuses it.
+        names: Nodes where nothing but other pods is in its way.
         protected: UIDs of pods that may not be evicted.
 
     Returns:
@@ -127,11 +129,11 @@ def for_job(
     """Choose pods to evict so that all unbound pods of a job fit.
 
     Args:
-        cache: Index and requested resources are changed during the call and restored.
+        cache: Free chips and requests are changed during the call and restored.
         gang: The job. All its pods exist, and it has no plan.
-        names: Nodes where only pods are in its way.
+        names: Nodes where nothing but other pods is in its way.
         protected: UIDs of pods that may not be evicted.
-        topology: Networks and rules for this job.
+        topology: Leaf switches, SuperPoDs and job rules for this job.
 
     Returns:
         None if no eviction would let the job fit, or if it fits without one.
@@ -177,9 +179,13 @@ class _JobTrial:
     topology: TopologySnapshot
 
     def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
-        """Return {node: mask of chips} of a plan as if these pods were evicted.
+        """Return the chips that the job would get if these pods were evicted.
 
-        None if the job would not fit. The mask joins the chips of all pods on the node.
+        The result is {node: mask of chips}. One mask has the chips of all pods on the
+        node. None if the job would not fit.
+
+        Args:
+            gone_uids: UIDs of the pods that count as evicted.
         """
         with _overlay_without(self.cache, gone_uids):
             choice = plan.plan(self.cache, self.gang, self.names, 0, self.topology)
@@ -196,10 +202,10 @@ class _JobTrial:
 def _fewest_nodes(
     trial: _JobTrial, candidates: Mapping[str, Sequence[RunningPod]]
 ) -> tuple[frozenset[str], dict[str, int]] | None:
-    """Return pods to evict so that a job fits, and {node: mask} of the plan.
+    """Return UIDs of pods to evict so that a job fits, and the chips it then gets.
 
-    Takes all candidates on as few nodes as possible, in the order of `candidates`. None
-    if the job does not fit after the eviction of all candidates, or fits without any.
+    Takes all of `candidates` on the first nodes, and on as few nodes as possible. None
+    if the job does not fit even without all of them, or fits without an eviction.
 
     Args:
         trial: The job.
@@ -232,14 +238,14 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return those pods whose eviction frees chips that a plan uses, and the plan.
+    """Return those of the pods whose chips the plan needs, and `places` unchanged.
 
-    For each of these pods the bound pods of its job are returned too.
+    All bound pods of the jobs of these pods are returned too.
 
     Args:
         cache: Read only.
         resource: Resource of the plan's chips.
-        uids: UIDs of pods whose eviction lets the plan fit.
+        uids: UIDs of pods. The plan fits if they are evicted.
         places: The plan, {node: mask of chips}.
     """
 
@@ -257,8 +263,8 @@ def _drop_unneeded(
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     """Return whether a node lacks chips, CPU, memory or pod slots for a pod.
 
-    The scheduler counts the same things. If the node has enough of all, the reason for
-    which the pod is refused there is unknown to the extender.
+    kube-scheduler counts the same things. If the node lacks none of them, the
+    extender does not know why the pod is refused there.
     """
     resource_state = cache.resource_state(node, pod.shape.resource)
     if resource_state is None:
@@ -273,9 +279,9 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
 def _resource_states(
     cache: Cache, resource: str, names: Iterable[str], closed_names: Collection[str]
 ) -> Iterator[ResourceState]:
-    """Yield the state of a resource on each node in `names` outside of `closed_names`.
+    """Yield chips and pods of each node in `names` that has the resource.
 
-    Nodes without the resource are left out.
+    Nodes in `closed_names` are left out. They may not be used.
     """
     for name in names:
         resource_state = cache.resource_state(name, resource)
@@ -365,14 +371,14 @@ def _start_time(pod: NpuPod) -> float:
 
 
 def _uids_of_running(cache: Cache, running: Iterable[RunningPod]) -> frozenset[str]:
-    """Return the UIDs of these pods and of all bound pods of their jobs."""
+    """Return the UIDs of these running pods and of all bound pods of their jobs."""
     names = (running_pod.name.partition("/") for running_pod in running)
     uids = (cache.uids[namespace, name] for namespace, _, name in names)
     return frozenset().union(*(_uids_of_job(cache, uid) for uid in uids))
 
 
 def _pods_to_evict(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
-    """Return these pods as victims, the most important first.
+    """Return the pods with these UIDs as victims, the most important first.
 
     Pods that are terminating already are left out.
     """
@@ -386,7 +392,7 @@ def _pods_to_evict(cache: Cache, uids: Iterable[str]) -> tuple[Victim, ...]:
 
 
 def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
-    """Return the sort key of a pod among victims, the most important first.
+    """Return the sort key by which the most important victim comes first.
 
     Pods that are terminating come last. The others are ordered by priority from high to
     low, then by age from old to young.
@@ -399,7 +405,7 @@ def _importance(cache: Cache, uid: str) -> tuple[bool, int, float, str, str]:
 def _freed_chips(cache: Cache, uid: str) -> int:
     """Return the mask of chips that would become free if a pod were evicted.
 
-    Chips that are nominated for a pod or job do not count.
+    Chips that the preemptor already frees for some pod or job do not count.
     """
     pod = cache.pods[uid]
     resource_state = cache.resource_state(pod.node, pod.shape.resource)
@@ -416,7 +422,8 @@ def _fit_requests(
     """Return whether a node has CPU, memory and a pod slot for `pod` after evictions.
 
     Args:
-        cache: The requested resources are changed during the call and restored.
+        cache: The CPU, memory and pod slots in use are changed during the call and
+            restored.
         pod: The pod to place.
         node: The node to place it on.
         gone_uids: UIDs of the pods that count as evicted.
@@ -430,7 +437,7 @@ def _fit_requests(
 
 @contextmanager
 def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]:
-    """Change index and requested resources as if these pods were evicted.
+    """Change free chips and requests in the cache as if these pods were evicted.
 
     Both are restored when the `with` block ends.
     """

@@ -72,7 +72,7 @@ def explain(
 
 
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:
-    """Return the JSON fields of the last decision for a pod; {} if there is none.
+    """Return the JSON fields of `note`, the last decision on a pod; {} if it is None.
 
     A refusal by all nodes is left out if the pod has been bound since.
     """

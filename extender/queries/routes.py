@@ -42,7 +42,7 @@ class QueryRoutes:
         clock: Clock,
         waiting_most: int = _WAITING_MOST,
     ) -> None:
-        """Use these parts of the extender, which are only read.
+        """Create handlers that only read these parts of the extender.
 
         Args:
             cache: The current cluster.

@@ -1,4 +1,4 @@
-"""Snapshot of the cache as a document of `scheduler_core`, for what-if and for replay.
+"""Snapshot of the cache in the format of `scheduler_core`, for what-if and for replay.
 
 A pod in the snapshot has only the fields that decisions on chips need: no labels,
 annotations or environment. Names of pods can be replaced by numbers. The same state of
@@ -24,7 +24,7 @@ from scheduler_core.topology.leaves import Leaf, Network, Server
 
 
 def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
-    """Return nodes, pods, jobs, leaf switches and rules in the cache as a snapshot.
+    """Return a snapshot of the cache's nodes, pods, jobs, leaf switches and rules.
 
     Nodes, pods and jobs have a fixed order.
     """
@@ -66,7 +66,7 @@ def without_names(snapshot: Snapshot) -> Snapshot:
 
 
 def without_nodes(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
-    """Return the snapshot without the drained nodes and the pods on them.
+    """Return the snapshot without the nodes in `drained` and the pods on them.
 
     Args:
         snapshot: Not changed.
@@ -107,9 +107,10 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return the mask of the chips of one resource on a node that Allocate gave out.
+    """Return the mask of a node's chips of one resource that Allocate gave out.
 
-    Chips of a deleted pod count too, until a report can have shown them released.
+    A deleted pod's chips count too, until the agent has had time to report their
+    release.
     """
     held = resource_state.report.held if resource_state.report else 0
     for chips_left, _ in resource_state.unshown.values():
@@ -118,9 +119,9 @@ def _held(resource_state: ResourceState) -> int:
 
 
 def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
-    """Yield each pod with chips or a reservation: UID, its ResourceState, chip mask.
+    """Yield UID, ResourceState and chip mask of each pod with chips or a reservation.
 
-    The ResourceState is that of the node and resource of the chips.
+    The ResourceState belongs to the pod's node and the resource of its chips.
     """
     for name in cache.cluster.names:
         for resource_state in cache.ensure_node(name).resources:
@@ -131,11 +132,11 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
 
 def _resource(resource_state: ResourceState) -> str:
-    """Return the resource of a pod's chips if the pod's node has several resources.
+    """Return the resource name of a pod's chips if its node has several resources.
 
-    Return "" if the node has one resource or none. If the node no longer has the pod's
-    resource, return the node's first known resource. The pod then has no chips in the
-    snapshot.
+    Return "" if the node has at most one resource. If the node no longer has the pod's
+    resource, return the first resource that it still has. The pod then has no chips in
+    the snapshot.
     """
     known_resources = [
         line for line in resource_state.node_info.resources if line.product is not None
@@ -198,8 +199,7 @@ def _switches(
 def _leaf(leaf: Leaf, names: Container[str]) -> Leaf:
     """Return a leaf switch for a snapshot, without its address.
 
-    Servers that are not in `names`, the nodes of the snapshot, keep their position and
-    lose their name.
+    Servers that are not nodes in `names` keep their position and lose their name.
     """
     return replace(
         leaf,

@@ -1,4 +1,4 @@
-"""What-if: the places of a job on the current cluster, or with nodes drained or added.
+"""What-if: places a job on the current cluster, or on one with nodes drained or added.
 
 The answer is computed from a snapshot, and nothing changes in the cluster. It equals
 the answer of `python -m scheduler_core place` for the same snapshot. Pure, so that a
@@ -51,11 +51,11 @@ class Question:
 
 
 def parse(body: bytes) -> Question:
-    """Parse the request body {"version".
+    """Parse the JSON body of a what-if request.
 
-    1, "job": {…}, "drain": ["node-1"], "add": [{…}]}.
-
-    The job has the format of a job file. An added node has the format of a snapshot.
+    The keys are `version` (1), `job`, `drain` (names of nodes) and `add` (nodes). The
+    job has the format of a job file. An added node has the format of a node in a
+    snapshot.
 
     Raises:
         QuestionError: The body is malformed.
@@ -91,16 +91,17 @@ def _parse(text: str) -> Question:
 
 
 def _render_job_file(job: object) -> str:
-    """Return the job of a request as the text of a job file, with the version added."""
+    """Return a request's job as the text of a job file, with the key `version`."""
     if not isinstance(job, Mapping):
         return json.dumps(job)
     return json.dumps({"version": VERSION, **job})
 
 
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
-    """Return the job's places as JSON; if it has none, advice and pods to evict.
+    """Return the nodes and chips for a job as JSON, or why the job does not fit.
 
-    Advice is given for jobs of up to `ADVISED_MOST` pods.
+    If the job does not fit, the answer names pods whose eviction would help. For jobs
+    of up to `ADVISED_MOST` pods it also has advice.
 
     Args:
         question: The job, and nodes to remove from or add to the cluster.

@@ -1,8 +1,9 @@
 """CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
 
 The scheduler's filters check one pod at a time, so two pods of a job may not fit a node
-together. A node that can run fewer pods than it has chips for is counted with fewer
-free chips: those that as many pods need. Pure: reads the cache and changes nothing.
+together. A node may have free chips for more pods than its CPU and memory suffice for.
+Then only the free chips of the pods that it can run count as free. Pure: reads the
+cache and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def free_on(cache: Cache, name: str) -> Resources:
     Pods that have a reservation on the node count like pods bound to it.
 
     Args:
-        name: Name of a known node.
+        name: Name of a node in the cache.
     """
     node_info = cache.nodes[name]
     available = node_info.allocatable_resources.minus(
@@ -53,14 +54,14 @@ def limit_by_requests(
     Args:
         cache: Read only.
         row: Product row by which the job is served.
-        names: Candidate nodes, all of them known.
+        names: Candidate nodes, all of them in the cache.
         asks: CPU, memory and pod slots that each pod of the job requests.
         size: Chips of the job's largest pod.
 
     Returns:
         ({limited node: its state}, names of all nodes that can run at least one pod).
-        In the state of a limited node, only chips are free that the pods it can run
-        would get.
+        A limited node has free chips for more pods than it can run. Its state has only
+        the chips free that those pods would get.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -92,7 +93,7 @@ def _fitting(
 
     Args:
         cache: Read only.
-        name: Name of a known node.
+        name: Name of a node in the cache.
         least: CPU, memory and pod slots of one pod.
         cached_counts: {(allocatable, requested): number of pods}, shared by all nodes
             without reservations. A missing entry is added.
@@ -130,8 +131,8 @@ def select_fitting(
 ) -> list[Placement]:
     """Return the placements of the pods that fit the node together, in the given order.
 
-    A pod is left out if CPU, memory or pod slots do not suffice after the pods before
-    it, or if Allocate could mix it up with one of them.
+    A pod is left out if the pods before it leave too little CPU, memory or pod slots.
+    It is also left out if Allocate could mix it up with one of them.
 
     Args:
         cache: Read only.

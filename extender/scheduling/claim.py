@@ -1,8 +1,9 @@
 """Annotations that bind writes on a pod: chips, rank, SuperPoD and configuration.
 
-The agent later overwrites chips and configuration with what it mounted. For a pod that
-gets all chips of its node, the configuration is certain before that. Bind then writes
-it, byte for byte as the agent would. A training operator need not wait for the agent.
+The configuration is a JSON text with the addresses of the pod's chips. The agent later
+overwrites chips and configuration with what it mounted. For a pod that gets all chips
+of its node, the configuration is certain before that. Bind then writes it, byte for
+byte as the agent would. A training operator need not wait for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -16,10 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations besides chips for a pod that is a job by itself.
+    """Return the annotations other than the chips for a pod that is a job by itself.
 
-    Bind writes them. They are the rank and, for a pod that asks for a SuperPoD block,
-    its SuperPoD.
+    They are the rank and, if the pod has the annotation `sp-block`, its SuperPoD. Bind
+    writes them on the pod.
 
     Args:
         resource_state: Chips of the pod's resource on the chosen node.
@@ -70,7 +71,7 @@ def on_pod(
 def _of_whole_node(
     resource_state: ResourceState, pod: NpuPod, reservation: Reservation
 ) -> dict[str, str]:
-    """Return the configuration annotation if the pod gets all chips of its node.
+    """Return the annotation with chip addresses if the pod gets all chips of its node.
 
     Return {} for any other pod, and if the addresses of the node's chips are unknown.
     """

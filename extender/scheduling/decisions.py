@@ -14,7 +14,7 @@ REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastDecision:
-    """The last decision for one pod: its time, its text, and the refusals of nodes."""
+    """The last decision for one pod: its time, its text, and why nodes were refused."""
 
     #: seconds since the epoch
     at_s: float
@@ -45,7 +45,7 @@ class LastDecisions:
             del self._decisions[next(iter(self._decisions))]
 
     def record_filter(self, uid: str, result: FilterResult, wall_s: float) -> None:
-        """Store the refusals of a filter call as the pod's last decision.
+        """Store why a filter call refused nodes, as the pod's last decision.
 
         Nothing is stored if a node fits.
 

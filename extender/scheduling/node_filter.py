@@ -1,9 +1,10 @@
 """Filter and score nodes for one pod.
 
 The index of `scheduler_core` knows which nodes have suitable chips. This module adds
-the refusals that only the extender can give. They are for pods that no node can serve,
-controllers in back-off, binds without a known outcome, and nodes where Allocate could
-mix up two pods. Pure: reads the cache and changes nothing.
+the refusals that only the extender can give. It refuses pods that no node can serve,
+and pods of controllers in back-off. It refuses pods whose earlier bind has no known
+outcome, and nodes where Allocate could mix up two pods. Pure: reads the cache and
+changes nothing.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +20,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class ExtenderReason(StrEnum):
-    """Reasons of refusals that only the extender gives; values of a metric label."""
+    """Reasons for which only the extender refuses a node; values of a metric label."""
 
     POD = "pod"
     BACK_OFF = "storm"
@@ -41,7 +42,7 @@ class Refusal:
     def is_resolvable(self) -> bool:
         """Whether the pod might fit, by chip count, if other pods were evicted.
 
-        Only for such a refusal may the scheduler search for pods to evict: its dry run
+        Only for such a refusal may the scheduler search for pods to evict. Its search
         counts chips and does not know rings.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
@@ -78,7 +79,10 @@ ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterResult:
-    """Result of one filter call: nodes that fit best, and all others with a refusal."""
+    """Result of one filter call: nodes that fit best, and all others with a refusal.
+
+    The scheduler may use the former only.
+    """
 
     #: names of the best class, in the order of the request
     fitting: Sequence[str]
@@ -113,18 +117,19 @@ def filter_nodes(
 ) -> FilterResult:
     """Split nodes into those that fit a pod best and those refused with a reason.
 
-    A pod with a reservation fits its reserved node only. A node is refused while
-    Allocate could mix up the pod with an unconfirmed claim there. If no other node
-    fits, the pod waits until that claim is confirmed. Nothing is reserved here.
+    A pod with a reservation fits its reserved node only. A claim is unconfirmed until
+    Allocate has given out its chips. A node is refused while Allocate could mix up the
+    pod with an unconfirmed claim there. If no other node fits, the pod waits until that
+    claim is confirmed. Nothing is reserved here.
 
     Args:
         cache: Read only.
         pod: A pod that asks for NPUs.
-        names: Candidate nodes. Unknown names are refused.
+        names: Candidate nodes. Names that are not in the cache are refused.
         now_s: Seconds since the epoch.
 
     Cost:
-        O(names), and one step for each node that has unconfirmed claims.
+        O(names + nodes that have unconfirmed claims).
     """
     refusal = pod_refusal(cache, pod, now_s)
     if refusal is not None:
@@ -155,7 +160,7 @@ def filter_nodes(
 
 
 def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
-    """Return why a pod is refused on all nodes except the node of its reservation."""
+    """Return why a pod with a reservation is refused on all nodes but the reserved."""
     if not reservation.planned:
         return OPEN_BIND
     return FREED if cache.gangs.gang_of(reservation.uid) is None else ELSEWHERE
@@ -164,8 +169,8 @@ def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
 def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
     """Refuse with `LEAVING` the nodes where preemption still frees chips for a pod.
 
-    Return `result` with these refusals instead of its former ones. A result with a
-    fitting node is returned unchanged.
+    On these nodes `LEAVING` replaces the refusal in `result`. A result with a fitting
+    node is returned unchanged.
 
     Args:
         cache: Read only.
@@ -189,7 +194,9 @@ def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterRe
 def score_nodes(
     cache: Cache, pod: NpuPod, names: Sequence[str], most: int
 ) -> dict[str, int]:
-    """Return a score for each node: `most` for the best, 1 less for each worse class.
+    """Return a score for each node: `most` for those that fit best, then 1 less each.
+
+    Nodes that fit equally well have the same score.
 
     Args:
         cache: Read only.
@@ -218,8 +225,8 @@ def refuse_unplanned(
 ) -> FilterResult:
     """Return a filter result that refuses all nodes for a pod whose job has no plan.
 
-    A node that cannot serve the pod alone is refused with the reason of the index. All
-    other nodes are refused with the reason that holds up the job.
+    A node whose chips do not suffice even for this pod alone is refused for that
+    reason. All other nodes are refused with the reason that holds up the job.
 
     Args:
         cache: Read only.
@@ -244,9 +251,9 @@ def refuse_all(refusal: Refusal, names: Sequence[str]) -> FilterResult:
 
 
 def accept_only(node: str, names: Sequence[str]) -> FilterResult:
-    """Return a filter result that accepts the planned node only, if `names` contain it.
+    """Return a filter result that accepts only `node` and refuses the other nodes.
 
-    All nodes of `names` except the planned one are refused with `ELSEWHERE`.
+    The others are refused with `ELSEWHERE`. If `names` do not contain `node`, all are.
 
     Args:
         node: The node where the plan of the job has the pod.
@@ -260,7 +267,7 @@ def accept_only(node: str, names: Sequence[str]) -> FilterResult:
 
 
 def pod_refusal(cache: Cache, pod: NpuPod, now_s: float) -> Refusal | None:
-    """Return why a pod can go to no node now; None if that depends on the node."""
+    """Return why a pod is refused on every node; None if some node may take it."""
     if pod.problem:
         return Refusal(reason=ExtenderReason.POD, text=pod.problem)
     if pod.deleting or pod.terminal:

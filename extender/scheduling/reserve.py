@@ -1,6 +1,6 @@
 """Choose the chips that a pod gets on the node that the scheduler picked.
 
-Filter worked on an older state of the cache; the chips are chosen from the state at
+The filter call saw an older state of the cache; the chips are chosen from the state at
 bind. Pure: the chips are reserved when `kube_scheduler.binder` puts the reservation
 into the cache.
 """
@@ -49,8 +49,8 @@ def choose_chips(
         pod: A pod that asks for NPUs and is not bound.
         node: The node that the scheduler picked.
         now_s: Seconds since the epoch.
-        now_ns: The same in nanoseconds. The predicate-time of the choice is `now_ns`,
-            or later if the node already has a claim with a later one.
+        now_ns: The same in nanoseconds. The annotation `predicate-time` gets this
+            value, or a later one if the node already has a claim with a later one.
     """
     refused = node_filter.pod_refusal(cache, pod, now_s)
     if refused is not None:
@@ -69,9 +69,9 @@ def why_not_reserved(
 ) -> Refusal | None:
     """Return why a pod cannot get the chips reserved for it on `node`; None if it can.
 
-    A pod without a reservation is checked for free chips instead. For thousands of pods
-    with a reservation this is much cheaper than `choose_chips`, which also computes the
-    annotations.
+    For a pod without a reservation, return why it can get no free chips instead. For
+    thousands of pods with a reservation this is much cheaper than `choose_chips`, which
+    also computes the annotations.
 
     Args:
         cache: Read only.
@@ -94,7 +94,7 @@ def _choose_free(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | 
 
     Args:
         cache: Read only.
-        now_ns: Earliest predicate-time of the reservation, in nanoseconds.
+        now_ns: Earliest value of the annotation `predicate-time`, in nanoseconds.
     """
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, (node,), avoid=cache.conflicts(pod)
@@ -135,11 +135,11 @@ def _reservation_refusal(
 def _choose_reserved(
     cache: Cache, pod: NpuPod, reservation: Reservation, now_ns: int
 ) -> Choice:
-    """Return the choice of the chips that are already reserved for a pod.
+    """Return the `Choice` for a pod whose chips are already reserved.
 
-    A planned reservation gets a new predicate-time. Any other one is from an earlier
-    bind with an unknown outcome. The same chips and predicate-time are sent again,
-    because the earlier bind may have succeeded.
+    A reservation from a plan or preemption gets a new `predicate-time` (an annotation).
+    Any other reservation is from an earlier bind with an unknown outcome. Then the same
+    chips and time are sent again, because the earlier bind may have succeeded.
     """
     if not reservation.planned:
         return _choice(cache, pod, reservation, "the earlier bind, tried again")

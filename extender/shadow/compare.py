@@ -60,7 +60,7 @@ _ALIKE = frozenset({Rule.AGREES, Rule.JOB_AGREES, Rule.UNKNOWN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Result of the comparison for one pod or job, with its outcome and its time."""
+    """Result of comparing a pod's or job's placement with the extender's choice."""
 
     #: "namespace/name" of the pod or the job
     of: str
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Watched:
-    """A job of which the other scheduler has bound some pods, but not all."""
+    """A job to compare: the other scheduler has bound some of its pods, but not all."""
 
     #: UIDs of its pods without a node
     waiting_uids: set[str]
@@ -89,7 +89,7 @@ class _Watched:
 
 
 class Shadow:
-    """Comparison of each pod that another scheduler binds with the extender's choice.
+    """Compares each pod that another scheduler binds with the extender's choice.
 
     Owner of the counts by outcome since the start, and of the last differences. No
     decision depends on them, and a restart clears them.
@@ -109,7 +109,7 @@ class Shadow:
             cache: The current cluster. Read only.
             wall_s: Returns seconds since the epoch.
             topology: Returns the network and the rules for a job.
-            on_finding: Called with each finding, also those that are no difference.
+            on_finding: Called with each finding, even if the two schedulers agree.
         """
         self._cache = cache
         self._wall_s = wall_s
@@ -120,9 +120,10 @@ class Shadow:
         self._jobs: dict[str, _Watched] = {}
 
     def compare_bound(self, change: PodUpdated) -> None:
-        """If `change` binds a pod, compare the pod's node and chips with our choice.
+        """If `change` binds a pod, compare its node and chips with the extender's.
 
-        Call this before the cache applies the change.
+        The extender's are those that it would have chosen. Call this before the cache
+        applies the change.
         """
         pod = change.pod
         cached = self._cache.pods.get(pod.uid)
@@ -171,7 +172,7 @@ class Shadow:
         self._on_finding(finding)
 
     def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
-        """Record that a job's pod is bound; compare the job once all its pods are.
+        """Record that a pod of a job is bound; after its last pod, compare the job.
 
         At the first bound pod, the extender plans the job, without reserving chips.
         """
@@ -240,7 +241,8 @@ def _compare(
 def _compare_chips(state: NodeState, count: int, theirs: int) -> tuple[Rule, str]:
     """Compare a pod's chips with those that the extender would choose on the same node.
 
-    Two choices are equal if they leave free chips of the same shape.
+    Two choices count as equal if the free chips that they leave can serve the same
+    requests equally well.
     """
     ours = chips.choose(state.product, state.free, count)
     if _shape_left(state, ours) != _shape_left(state, theirs):
@@ -254,7 +256,7 @@ def compare_job(
     """Compare the nodes of a job with those of the extender's plan for it.
 
     Args:
-        topology: The network. Leaf switches over the nodes are counted in it.
+        topology: Its network tells how many leaf switches the nodes need.
         theirs: Names of the nodes of the job's pods.
         ours: Names of the plan's nodes, or the reason why the job did not fit.
 

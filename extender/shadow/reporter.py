@@ -1,4 +1,4 @@
-"""Counts, logs and serves the findings of shadow mode, at `/v1/shadow`."""
+"""Counts, logs and serves the comparisons of shadow mode, at `/v1/shadow`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _READ_PREFIX = "/v1/"
 
 
 class ShadowReporter:
-    """A `Shadow`, with metrics, log and HTTP endpoint for its findings."""
+    """A `Shadow`, with metrics, log and HTTP endpoint for its comparisons."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class ShadowReporter:
         wall: Clock,
         topology: Callable[[Gang], TopologySnapshot],
     ) -> None:
-        """Start without findings.
+        """Start without comparisons.
 
         Args:
             cache: The current cluster. Read only.
-            metrics: Counts findings by outcome.
-            wall: Gives the time of a finding.
+            metrics: Counts comparisons by outcome.
+            wall: Gives the time of a comparison.
             topology: Returns the network and the rules for a job.
         """
         self._metrics = metrics
@@ -44,9 +44,10 @@ class ShadowReporter:
         )
 
     def compare_bound(self, change: Change) -> None:
-        """If `change` binds a pod, compare the pod's node and chips with our choice.
+        """If `change` binds a pod, compare its node and chips with the extender's.
 
-        Call this before the cache applies the change.
+        The extender's are those that it would have chosen. Call this before the cache
+        applies the change.
         """
         if isinstance(change, PodUpdated):
             self._shadow.compare_bound(change)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class MarkApi(Protocol):
-    """Request of `ClaimWriter` to the API server, as an interface."""
+    """The request to the API server that `ClaimWriter` needs, as an interface."""
 
     async def mark(self, pod: NpuPod, annotations: Mapping[str, str | None]) -> None:
         """Patch annotations of a pod if its UID is still `pod.uid`.
@@ -31,7 +31,7 @@ class MarkApi(Protocol):
 
 @dataclass(slots=True)
 class _Mark:
-    """Annotations that a claim may have left on one pod, and whether to keep them."""
+    """Annotations of a claim that may be on one pod, and whether they shall stay."""
 
     pod: NpuPod
     #: annotation keys written here, or whose write failed
@@ -43,9 +43,9 @@ class _Mark:
 
 
 class ClaimWriter:
-    """Writes claims on pods and removes them.
+    """Writes claims on pods that Volcano allocates; removes them after deallocation.
 
-    Protects: one write at a time for a pod; no claim is left on a deallocated pod.
+    Protects: a pod gets one write at a time, and keeps no claim after deallocation.
     """
 
     def __init__(self, api: MarkApi) -> None:
@@ -55,22 +55,24 @@ class ClaimWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether the pod with this UID may have a claim of this writer."""
+        """Return whether this object may have left a claim on the pod with this UID."""
         return uid in self._marks
 
     def record_existing(self, pod: NpuPod, keys: set[str]) -> None:
-        """Record that an earlier process wrote annotations with these keys on a pod."""
+        """Record that an earlier process wrote the claim keys `keys` on a pod."""
         self._marks[pod.uid] = _Mark(pod, keys)
 
     async def put(self, pod: NpuPod, annotations: Mapping[str, str]) -> None:
-        """Write a claim onto a pod; remove keys that only the pod's earlier claim had.
+        """Write a claim onto a pod, in place of an earlier claim.
+
+        Annotations of the earlier claim are removed if the new claim lacks their keys.
 
         Args:
             pod: The pod to annotate.
             annotations: {key: value} of the claim.
 
         Raises:
-            KubeError: The claim may be written or not, so call `remove`.
+            KubeError: It is unknown whether the claim is written. So call `remove`.
         """
         mark = self._marks.setdefault(pod.uid, _Mark(pod))
         mark.is_wanted = True
@@ -83,8 +85,8 @@ class ClaimWriter:
     async def remove(self, uid: str) -> None:
         """Remove the claim from the pod with this UID.
 
-        Nothing is removed if this writer has no claim on the pod. The same holds if
-        `put` is called for the pod before the removal is sent.
+        Nothing is removed if no claim is recorded for the pod. Nothing is removed
+        either if `put` is called for the pod before the removal is sent.
 
         Raises:
             KubeError: The claim may still be on the pod; `retry` tries again.
@@ -114,11 +116,11 @@ class ClaimWriter:
         task.add_done_callback(self._tasks.discard)
 
     def forget(self, uid: str) -> None:
-        """Forget the claim on a bound or deleted pod; the pod's annotations stay."""
+        """Stop tracking the claim of a bound or deleted pod; its annotations stay."""
         self._marks.pop(uid, None)
 
     def retry(self) -> None:
-        """Start a new removal of each claim whose removal has failed."""
+        """Start another removal of each claim whose removal has failed."""
         for uid, mark in self._marks.items():
             if not mark.is_wanted and not mark.lock.locked():
                 self.remove_later(uid)

@@ -1,13 +1,13 @@
 """Writes on a PodGroup why it is not enqueued, as a condition that MindCluster reads.
 
-Volcano writes a PodGroup as a whole, from the version that it read. So Volcano's
-writes keep the extender's condition. If the extender writes in between, Volcano's
-write is refused, and Volcano repeats it in its next session. Volcano treats the first
-condition of type `Unschedulable` as its own. So the extender's condition stands behind
-Volcano's, and is not written before Volcano's exists.
+Volcano replaces the whole PodGroup, based on the version that it read. So the
+extender's condition survives Volcano's writes. If the extender writes after Volcano's
+read, the API server refuses Volcano's write. Volcano repeats it in its next session.
+Volcano treats the first condition of type `Unschedulable` as its own. So the extender's
+condition stands behind Volcano's, and is not written before Volcano's exists.
 
-Volcano's requests carry the conditions. So this module writes without a read before,
-and only if the condition changes.
+Volcano's requests contain the PodGroup's conditions. So this module needs no read
+before a write, and writes only if its condition changes.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _TRIES = 6
 
 
 class GroupApi(Protocol):
-    """Requests of `PodGroupConditions` to the API server, as an interface."""
+    """The API server requests that `PodGroupConditions` needs, as an interface."""
 
     async def read(self, namespace: str, name: str) -> tuple[str, Sequence[Condition]]:
         """Read a PodGroup; return its resourceVersion and its conditions."""
@@ -58,7 +58,9 @@ class _Removal:
 
 
 class PodGroupConditions:
-    """Writes on PodGroups why they are not enqueued, and removes it after admission.
+    """Writes on PodGroups why they are not enqueued, as a condition.
+
+    The condition is removed from a PodGroup that is admitted.
 
     Protects: at most one refusal is written to a PodGroup in `SPACING_S`.
     """
@@ -73,11 +75,11 @@ class PodGroupConditions:
         self._is_forbidden = False
 
     def record_refusal(self, job: Job, text: str) -> None:
-        """Start a write of `text` into the condition of a job's PodGroup.
+        """Start to write `text`, a refusal, as a condition of a job's PodGroup.
 
-        Nothing is written if the condition has this text already, or within `SPACING_S`
-        of the last write. Volcano asks in each session, so a later call writes the
-        text.
+        Nothing is written within `SPACING_S` of the last write. Nothing is written
+        either if the condition has this text already. Volcano asks about the job again
+        in each session, so a later call writes the text.
         """
         self._removals.pop(job.group_uid, None)
         now_s = self._clock.now_s()
@@ -110,7 +112,7 @@ class PodGroupConditions:
         )
 
     def tick(self) -> None:
-        """Start the removals of conditions that are due."""
+        """Start to remove the extender's condition from PodGroups where that is due."""
         now_s = self._clock.now_s()
         for uid, group in list(self._removals.items()):
             if now_s < group.due_s:
@@ -171,12 +173,12 @@ def add_condition(
 ) -> list[Condition] | None:
     """Return a PodGroup's conditions with the extender's refusal behind the others.
 
-    Return None if the refusal is already among them. Return None also if Volcano has
-    written no condition of type `Unschedulable`.
+    Return None if the conditions contain the refusal already. Return None also if
+    Volcano has written no condition of type `Unschedulable`.
 
     Args:
         current: The conditions as Volcano sent them.
-        text: The refusal.
+        text: The reason of the refusal.
         at: Time of the refusal, RFC 3339.
         transition: Unique id for the condition's `transitionID`.
     """

@@ -49,7 +49,7 @@ class Code(IntEnum):
 
 
 class Vote(IntEnum):
-    """Vote of the extender on enqueueing a job or on evicting pods."""
+    """Answer to the question whether to enqueue a job, or whether to evict pods."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -96,7 +96,7 @@ class PrioritizeArgs(msgspec.Struct, frozen=True):
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """A JSON object whose keys are all ignored."""
+    """A JSON object of which no key is decoded."""
 
 
 class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -128,20 +128,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def least(self) -> Mapping[str, objects.Quantity]:
-        """The PodGroup's `minResources`, which all its pods request together.
+        """The `minResources` of the PodGroup, a total over all its pods.
 
-        It is empty if the PodGroup has none.
+        It is empty if the PodGroup has no `minResources`.
         """
         return (self.group.spec.min_resources if self.group else None) or {}
 
     @property
     def version(self) -> str:
-        """The PodGroup's resourceVersion as Volcano read it; "" if none was sent."""
+        """The PodGroup's resourceVersion as Volcano sent it; "" if none was sent."""
         return self.group.metadata.resource_version if self.group else ""
 
     @property
     def conditions(self) -> Sequence[Mapping[str, object]]:
-        """The PodGroup's conditions as Volcano read them."""
+        """The PodGroup's conditions as Volcano sent them."""
         return (self.group.status.conditions if self.group else None) or ()
 
 
@@ -169,7 +169,10 @@ class Evictee(msgspec.Struct, frozen=True):
 
 
 class EvictArgs(msgspec.Struct, frozen=True):
-    """Body of preemptable and reclaimable: a task that needs room, and its evictees."""
+    """Body of preemptable and reclaimable: a task that needs chips, and its evictees.
+
+    Evictees are running tasks that Volcano may evict for it.
+    """
 
     evictor: Task
     evictees: tuple[Evictee, ...]
@@ -255,7 +258,8 @@ def predicate_answer(text: str, code: Code) -> bytes:
 
     Args:
         text: Why the node is refused, or the error.
-        code: Result code that fits the text.
+        code: UNSCHEDULABLE if evictions may help, UNRESOLVABLE if not, ERROR for
+            errors.
     """
     return _ENCODE.encode({"status": text, "code": code})
 
@@ -266,7 +270,7 @@ def scores_answer(scores: Mapping[str, float]) -> bytes:
 
 
 def vote_answer(vote: Vote) -> bytes:
-    """Encode the answer of jobEnqueueable, which is only a vote."""
+    """Encode the answer of jobEnqueueable, which consists of a vote only."""
     return _ENCODE.encode({"status": vote})
 
 
@@ -275,7 +279,7 @@ def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
 
     Args:
         vote: PERMIT if there are victims.
-        victims: JSON of the tasks to evict, as Volcano sent it.
+        victims: JSON of each task to evict, as Volcano sent it.
     """
     return _ENCODE.encode({"status": vote, "victims": victims})
 

@@ -1,15 +1,15 @@
-"""Filter nodes for pods within one of Volcano's sessions.
+"""Filter nodes for pods within one of Volcano's scheduling sessions.
 
-Volcano sends one predicate for each pod and node, pod after pod. It applies a node's
-refusal of one pod to all pods with the same task spec. So a node is refused only for
-reasons that hold for every equal pod of the job. Each pod of a planned job may go to
-any node that the plan has for equal pods. Prioritize prefers the pod's planned node. If
-Volcano picks the planned node of another equal pod, the two pods swap their
-reservations.
+In a session Volcano sends one predicate for each pod and node, pod after pod. If a node
+is refused for one pod, Volcano skips it for all pods with the same task spec. So a node
+is refused only for reasons that hold for every equal pod of the job. A pod of a planned
+job may go to any node that the plan has for equal pods. Prioritize prefers the pod's
+planned node. If Volcano picks the planned node of another equal pod, the two pods swap
+their reservations.
 
-No request tells which nodes Volcano offers to a job. They are the nodes of the job's
-predicates. A plan uses the nodes of the last whole session. In the first session it
-uses all nodes.
+No request lists the nodes that Volcano offers to a job. They are collected from the
+job's predicates. A plan uses the nodes collected in the job's last complete session. In
+the first session it uses all nodes.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,7 +35,10 @@ _CLASSES = 10
 
 @dataclass(slots=True)
 class _Session:
-    """Predicates of one job in Volcano's current session: first pod, and nodes."""
+    """First pod of a job in Volcano's current session, and the nodes asked for it.
+
+    Volcano has sent a predicate for this pod and each of these nodes.
+    """
 
     #: UID of the first pod with a predicate: Volcano remembers no refusal for it yet
     leader: str
@@ -45,7 +48,10 @@ class _Session:
 
 @dataclass(slots=True)
 class _JobState:
-    """Facts about one job that are kept from one Volcano session to the next."""
+    """State of one job that is kept from one Volcano session to the next.
+
+    It has the nodes that Volcano offered, and whether a plan was tried.
+    """
 
     session: _Session
     #: nodes of the last whole session; None before the first
@@ -59,12 +65,12 @@ class _JobState:
 class Sessions:
     """Filters, scores and reserves nodes for the pods of Volcano's sessions.
 
-    Protects: within one session the answer for a pod and a node only gets worse, and a
-    job is planned once.
+    Protects: within one session, a node that was refused for a pod stays refused for
+    that pod. A job is planned at most once in a session.
     """
 
     def __init__(self, cache: Cache, planner: Planner, clock: Clock) -> None:
-        """Start without sessions.
+        """Start without a recorded session of any job.
 
         Args:
             cache: Read to filter nodes. Reservations of chosen chips are put into it.
@@ -111,7 +117,8 @@ class Sessions:
             node: Name of the node.
 
         Returns:
-            True if pods of the job are allocated, but this process has no plan for it.
+            True if the job has no plan and an earlier process allocated some of its
+            pods.
         """
         state = self._states.get(gang.job)
         if state is None:
@@ -136,11 +143,12 @@ class Sessions:
     def _is_new(self, session: _Session, uid: str, node: str) -> bool:
         """Return whether a predicate for a job's pod and node begins a new session.
 
-        It does if the first pod of `session` gets the same node again. A predicate for
-        another pod does if the first pod has been bound or deleted.
+        Volcano asks about a pod and a node once in a session. So a session is new if
+        its first pod gets the same node again. It is also new if another pod gets a
+        predicate after the first pod has been bound or deleted.
 
         Args:
-            session: The job's last session.
+            session: The last session of the job that is recorded.
             uid: UID of the pod.
             node: Name of the node.
         """
@@ -180,9 +188,9 @@ class Sessions:
     def _refuse_unplanned(self, gang: Gang, pod: NpuPod, node: str) -> Refusal:
         """Return the refusal of a node for a pod whose job has no plan.
 
-        If the node refuses the pod alone, that refusal is returned. Only that refusal
-        may be resolvable by eviction. Otherwise the text says why the job does not fit
-        or that it waits.
+        If the node refuses the pod even without its job, that refusal is returned.
+        Eviction may help against it. Otherwise the refusal says why the job does not
+        fit, or that the job waits.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
         text = f"its job does not fit: {gang.text}" if gang.text else "its job waits"
@@ -193,7 +201,7 @@ class Sessions:
     def scores(self, pod: NpuPod, names: Sequence[str]) -> dict[str, float]:
         """Return {node: score} for prioritize; the highest score is the best.
 
-        If the pod has a place in a plan, only its planned node has a score above 0.
+        If the pod's job is planned, only the pod's planned node has a score above 0.
         """
         gang = self._cache.gangs.gang_of(pod.uid)
         own_node = gang.places.get(pod.uid) if gang is not None else None
@@ -205,10 +213,10 @@ class Sessions:
     # -- jobEnqueueable --------------------------------------------------------
 
     def job_refusal(self, uids: Collection[str]) -> str:
-        """Return the reason why a PodGroup's pods have no room now; "" if they have.
+        """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
 
-        Return "" too if their job cannot be judged yet, for example because pods are
-        missing. Predicate then reports the reason.
+        Return "" also if their job is planned already, or cannot be planned yet because
+        pods are missing. The reason then follows in the answers to predicate.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
@@ -271,11 +279,11 @@ class Sessions:
         return choice
 
     def unreserve(self, uid: str) -> None:
-        """Undo a pod's allocation.
+        """Undo the allocation of the pod with this UID.
 
-        The chips stay reserved in the plan of the pod's job. They become free if the
-        pod has no place in a plan. The plan is dropped if none of the job's pods is
-        allocated or bound any more.
+        If the pod's job has a plan with this pod, the chips stay reserved for the plan.
+        Otherwise they become free. The plan is dropped once no pod of the job is
+        allocated or bound.
         """
         self._planner.unreserve(uid)
         self._planner.apply_event(gang_events.Returned(uid=uid))
@@ -283,8 +291,8 @@ class Sessions:
     def _swap_reservations(self, gang: Gang, pod: NpuPod, node: str) -> None:
         """Swap the reservations of `pod` and of an equal pod that is planned on `node`.
 
-        Equal pods are pods of one job with one shape. Nothing changes if there is no
-        equal pod on the node.
+        Equal pods belong to one job and make equal requests for chips. Nothing changes
+        if no equal pod is planned on the node.
         """
         own_reservation = self._cache.reservations.get(pod.uid)
         for uid, place in gang.places.items():
@@ -333,6 +341,6 @@ def all_nodes(cache: Cache) -> list[str]:
 
 
 def _refuse_pod(cache: Cache, pod: NpuPod, node: str, now_s: float) -> Refusal | None:
-    """Return why a node refuses a pod, without regard to its job; None if it fits."""
+    """Return why a node refuses a pod taken alone, without its job; None if it fits."""
     result = node_filter.filter_nodes(cache, pod, (node,), now_s)
     return None if result.fitting else result.refused[0][0]

@@ -78,7 +78,7 @@ class VolcanoVerbs:
     """Volcano's verbs. Owner of the reservations of allocated, unbound pods."""
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:
-        """Start without allocations.
+        """Start without allocated pods.
 
         Args:
             parts: Owned by the caller.
@@ -156,9 +156,9 @@ class VolcanoVerbs:
     def _drop_stale_allocation(self, task: Task) -> None:
         """Undo a task's allocation if it is at least `OPEN_S` old.
 
-        Call this when Volcano sends a predicate for the task, because its pod is then
-        pending again. The reserved chips are given back at once. The claim is removed
-        in a background task.
+        Call this when Volcano sends a predicate for the task. Such a task is pending
+        again, and its bind can no longer arrive. Its reserved chips are given back at
+        once. A background task removes the claim.
         """
         since_s = self._allocated.get(task.uid)
         if since_s is not None and self._clock.now_s() - since_s >= OPEN_S:
@@ -197,8 +197,9 @@ class VolcanoVerbs:
     def _capacity_refusal(self, job: Job) -> str:
         """Return a refusal if a job needs more chips than all nodes together have free.
 
-        Return "" if the free chips suffice for the PodGroup's `minResources`. Chips of
-        barred nodes do not count as free.
+        Return "" if the free chips suffice for the PodGroup's `minResources`. Nodes
+        that take no new pods, for example without reports of their agent, count as
+        full.
         """
         for resource in decode.RESOURCES:
             needed = _to_int(job.least.get(resource, 0))
@@ -228,7 +229,7 @@ class VolcanoVerbs:
         return protocol.task_answer(await self._write(pod, choice))
 
     async def _write(self, pod: NpuPod, choice: Choice) -> str:
-        """Write the chosen claim onto the pod; if that fails, unreserve its chips.
+        """Write the claim in `choice` onto the pod; if that fails, unreserve its chips.
 
         Returns:
             "" if the claim is on the pod, otherwise the error for Volcano.
@@ -284,11 +285,11 @@ class VolcanoVerbs:
     # -- ticks, start, stop ------------------------------------------------------
 
     def tick(self) -> None:
-        """Drop allocations of bound and deleted pods; undo expired allocations.
+        """Forget allocations of bound and deleted pods; undo expired allocations.
 
-        An allocation is undone if its pod is not bound after `UNBOUND_S`. Removals of
-        claims that failed are started again. Due removals of PodGroup conditions are
-        started.
+        An allocation expires if its pod is not bound `UNBOUND_S` after it. Removals of
+        claims that failed are started again. Removals of PodGroup conditions are
+        started when due.
         """
         now_s = self._clock.now_s()
         for uid, since_s in list(self._allocated.items()):
@@ -337,8 +338,8 @@ class VolcanoVerbs:
 def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
     """Return the reservation of the chips that an unbound pod's claim names on `node`.
 
-    Return None if the node is unknown or the claim is missing or malformed. Return None
-    also if one of the claim's chips is not free.
+    Return None if the cache lacks the node, or if the claim is missing or malformed.
+    Return None also if one of the claim's chips is not free.
     """
     state = cache.cluster.nodes(pod.shape.resource).get(node)
     if state is None:

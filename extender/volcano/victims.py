@@ -1,8 +1,8 @@
 """Choose the pods of a node that Volcano should evict for another pod.
 
-Volcano evicts victims until enough chips are free, whichever chips they are. So the
-answer names only pods whose chips together make the other pod fit. The least
-important pod comes first.
+Volcano evicts the pods of the answer until enough chips are free. It does not look at
+which chips become free. So the answer names only pods whose chips, all together, make
+the other pod fit. The pod with the lowest priority comes first.
 """
 
 from collections import defaultdict
@@ -15,17 +15,16 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
-    """Return the evictees that make the evictor fit, chosen for each node separately.
+    """Return the evictees whose eviction makes the evictor fit, node by node.
 
-    On each node only evictees are returned without which the evictor would not fit. The
-    most important ones are spared first. If a node already has enough chips, the
-    evictor lacks something else there. Then the node's evictees without NPUs are
-    returned.
+    On each node, the evictees with the highest priority are spared if the evictor fits
+    without their chips. If a node has enough free chips already, the evictor lacks
+    something else there. Then the node's evictees without NPUs are returned.
 
     Args:
         cache: Read only.
-        evictor: The pod that needs room; it asks for NPUs.
-        evictees: Running pods on any nodes.
+        evictor: The pending pod, which asks for NPUs.
+        evictees: Running pods on any nodes, which Volcano may evict.
     """
     by_node: defaultdict[str, list[Evictee]] = defaultdict(list)
     for evictee in evictees:

@@ -1,8 +1,10 @@
-"""The worker process: `python -m agent.devices.dcmi SOCKET PAGE`, two open descriptors.
+"""Run the worker process, which calls libdcmi and sends the chips' states to the agent.
 
+The command is `python -m agent.devices.dcmi SOCKET PAGE`, with two open descriptors.
 Only `agent.devices.dcmi.worker` starts it. It receives one message from the agent: the
-library to load, and the calls to leave out. It then sends each changed survey until the
-agent ends. It waits for no answer from the agent, and the agent ends it with SIGKILL.
+library to load, and the calls to leave out. It then sends the states of all chips each
+time they have changed. It waits for no answer from the agent, and the agent ends it
+with SIGKILL.
 """
 
 import ctypes
@@ -39,7 +41,7 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class Worker:
-    """Socket to the agent, and the fault events of libdcmi that no survey has yet."""
+    """Socket to the agent, and fault events of libdcmi that were not sent to it yet."""
 
     def __init__(self, sock: socket.socket, progress: Progress) -> None:
         self._sock = sock
@@ -49,10 +51,10 @@ class Worker:
         self._skip_until: dict[Call, float] = {}
 
     def run(self) -> None:
-        """Load libdcmi, then send each changed survey until the agent ends.
+        """Load libdcmi, then send the chips' states to the agent on each change.
 
-        If no survey is possible, the reason is sent instead. A failed load is repeated
-        after `AGAIN_S`.
+        If the states cannot be read, the reason is sent instead. A failed load is
+        repeated after `AGAIN_S`. The method returns when the agent ends.
         """
         order = _receive(self._sock)
         now = time.monotonic()
@@ -79,7 +81,7 @@ class Worker:
         """Load and initialise the library at `path`, and subscribe to its fault events.
 
         If it cannot be loaded or initialised, send the reason to the agent and return
-        None. A failed subscription is no failure: surveys show the faults too.
+        None. A failed subscription is no failure: polling shows the faults too.
         """
         try:
             library = Library(path, self._progress, leave_out=self._must_skip)
@@ -104,7 +106,7 @@ class Worker:
         return until is not None and time.monotonic() < until
 
     def _queue_event(self, event: structs.FaultEvent) -> None:
-        """Queue a fault event for the next survey; a thread of libdcmi calls this."""
+        """Queue a fault event and wake the main thread; a libdcmi thread calls this."""
         at_ms = time.time_ns() // 1_000_000
         code = Code(code=event.event_id, severity=event.severity, at_ms=at_ms)
         self._events.append((event.deviceid, code, event.assertion == _OVER))
@@ -129,7 +131,7 @@ class Worker:
         )  # the agent sends no second message, so this is its end
 
     def _send(self, survey: Survey | str) -> None:
-        """Send a survey to the agent, or the text that says why there is no survey."""
+        """Send the agent the states of all chips, or why they could not be read."""
         message: dict[str, Any]
         if isinstance(survey, str):
             message = {"problem": survey}
@@ -144,16 +146,16 @@ def _receive(sock: socket.socket) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill this process when the agent ends, even in a hanging call."""
+    """Let the kernel kill this process when the agent ends, even while a call hangs."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def main(arguments: list[str]) -> int:
-    """Send surveys to the agent until the agent ends; return the exit code 0.
+    """Run the worker process until the agent ends; return the exit code 0.
 
     Args:
         arguments: Numbers of two open descriptors: the socket to the agent, and the
-            file of the page of `Progress`.
+            file of the memory page that shows the agent the call under way.
     """
     descriptor, page = map(int, arguments)
     _die_with_parent()

@@ -1,7 +1,8 @@
-"""Convert surveys of the worker to readings; pure except for remembered chip states.
+"""Convert chip states from the worker process to readings, the values the agent uses.
 
-A chip that cannot be read has the state from the latest survey that could read it. The
-remembered states are lost when the agent ends, and the next survey provides them again.
+A survey has the states of all chips, as the worker process read them at one time. If a
+chip cannot be read, its state from the latest survey that could read it is used. These
+remembered states are lost when the agent ends.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,14 +33,14 @@ _NONE = 0xFFFFFFFF
 
 
 class Conversion:
-    """Latest readable state of each chip, and the date of each reported fault."""
+    """Latest readable state of each chip, and since when each of its faults exists."""
 
     def __init__(self, product: str) -> None:
         """Start without the state of any chip.
 
         Args:
-            product: Key of a row of the product table, whose chips alone are served; ""
-                to detect the rows from the chips.
+            product: Key of the product row whose chips alone are served; "" to detect
+                the rows from the chips.
         """
         self._key = product
         self._products: tuple[Product, ...] = ()
@@ -49,15 +50,16 @@ class Conversion:
         self._since_ms: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
-        """Convert a survey to a reading, completed with states from earlier surveys.
+        """Return the node's reading, with earlier states of chips not read in `survey`.
 
         Args:
-            survey: State of all chips of the machine at one time.
-            now_ms: Time of the survey. Unit: Unix milliseconds.
+            survey: States of all chips, as the worker process read them at one time.
+            now_ms: Becomes the date of new faults without an event. Unit: Unix
+                milliseconds.
 
         Raises:
-            UnknownMachineError: No chip was ever shown, no row of the product table
-                serves the chips, or two chips have one physical id.
+            UnknownMachineError: No chip has been reported yet, or no row of the product
+                table serves the chips. Or two chips have one physical id.
         """
         states = _by_id(survey.chips)
         self._products = self._products or self._products_of(states.values())
@@ -82,12 +84,12 @@ class Conversion:
         unread: Iterable[Unread],
         survey: Survey,
     ) -> Reading:
-        """Return the reading of one product line.
+        """Return the reading of the chips of one product line.
 
         Args:
             product: Row of that product line.
             states: {physical id: state} of the chips of all product lines.
-            unread: Unread chips of all product lines.
+            unread: Chips of all product lines that could not be read completely.
             survey: Gives the version of the driver.
         """
         states = {
@@ -126,8 +128,8 @@ class Conversion:
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the row of the product table that serves a chip; None if no row does.
 
-        On a server with one product line, a chip of no known family counts as a chip of
-        that line. On a server with several, it has the row that served it before.
+        A chip of unknown model gets the server's only row if that row has its id. If
+        there are several rows, it gets the row of its id in an earlier survey.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -135,9 +137,10 @@ class Conversion:
         return next((row for row in rows if _is_of(row, chip)), None)
 
     def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
-        """Yield an `Unread` for each chip whose product line was absent at first.
+        """Yield an `Unread` for each chip of a product line that is not served yet.
 
-        The agent serves such a chip only after a restart.
+        Such a product line had no chip when the agent started. The agent serves it only
+        after a restart.
         """
         served_lines = {row.chip_prefix.rstrip("-") for row in self._products}
         for chip, look in sorted(states.items()):
@@ -152,11 +155,11 @@ class Conversion:
     def _carry_over(
         self, states: dict[int, ChipState], survey: Survey
     ) -> tuple[Unread, ...]:
-        """Put the latest readable state of each unread chip into `states`.
+        """Put into `states` the earlier state of each chip that was not read now.
 
         A chip that was never read is removed from `states`, because a chip without a
-        known state is not served. If only processes or virtual devices of a chip are
-        unread, only these are taken from the latest readable state.
+        state is not served. If only processes or virtual devices could not be read,
+        only these are taken from the earlier state.
 
         Returns:
             Every chip that was not read completely, with the reason, ascending by chip.
@@ -196,9 +199,9 @@ class Conversion:
         return (fit_row(self._key, max(own_ids), chip_sets.mask_of(other_ids)),)
 
     def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
-        """Store the date of each reported fault; forget the dates of all other faults.
+        """Store since when each fault in `states` exists; forget all other faults.
 
-        A known fault has the same date as before. A new fault has the time of its
+        A fault that was already stored keeps its date. A new fault gets the time of its
         event, or `now_ms` if it had no event.
         """
         self._since_ms = {
@@ -220,7 +223,7 @@ class Conversion:
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
-        """Return the NUMA node of each chip of a row by id; () if one is unknown."""
+        """Return the NUMA nodes of a row's chips, by id; () if any is unknown."""
         nodes_or_none = [
             look.identity.numa
             for chip in range(product.chip_count)
@@ -241,7 +244,7 @@ def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
 
 
 def _complete(state: ChipState, last_state: ChipState) -> ChipState:
-    """Return `state` with unread processes and virtual devices from `last_state`."""
+    """Return `state`, with unread processes and virtual devices from `last_state`."""
     if state.unread_pids:
         state = replace(state, pids=last_state.pids)
     if state.identity.virtual is None:
@@ -252,7 +255,7 @@ def _complete(state: ChipState, last_state: ChipState) -> ChipState:
 
 
 def _is_of(product: Product, chip: Identity) -> bool:
-    """Whether a chip belongs to the product line of `product`, or to no known line."""
+    """Whether a chip's product line is that of `product`, or its model is unknown."""
     return machine.line_of(chip) in ("", product.chip_prefix.rstrip("-"))
 
 

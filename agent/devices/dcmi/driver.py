@@ -1,9 +1,9 @@
-"""The driver of real chips: starts the worker process, takes its surveys, replaces it.
+"""Read real chips through a worker process, which is replaced when it hangs or dies.
 
-A worker that hangs in a call for too long is killed. A killed or dead worker is
-replaced after a pause, which grows with each failure. The call in which it ended is
-then left out for a while. So a chip with a hanging driver costs the readings of that
-chip and not of all.
+A worker process that hangs in a call of libdcmi for too long is killed. A killed or
+dead worker is replaced after a pause, which grows with each failure. The call in which
+it ended is then left out for a while. So one hanging chip costs only the readings of
+that chip.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ LEAVE_OUT_MOST_S = 3600.0
 
 @dataclass(slots=True)
 class _Blame:
-    """How many workers have ended in one call, and until when that call is left out."""
+    """Count of worker processes lost in one libdcmi call, and until when to skip it."""
 
     times: int
     until_s: float  #: loop time
 
 
 class DcmiDriver:
-    """A `Driver` of real chips, with the worker process that calls libdcmi."""
+    """A `Driver` of real chips, with the worker process that calls libdcmi for it."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class DcmiDriver:
         environment: Mapping[str, str] = os.environ,
         new_backoff: Callable[[], Backoff] = Backoff,
     ) -> None:
-        """Start no worker yet.
+        """Start no worker process yet.
 
         Args:
             library: The libdcmi.so to load.
-            product: Key of a row of the product table, whose chips alone are served; ""
-                to detect the rows from the chips.
-            call_s: Longest duration of one call of libdcmi, before the worker is
-                killed. Unit: seconds, above 0.
+            product: Key of the product row whose chips alone are served; "" to detect
+                the rows from the chips.
+            call_s: Longest duration of one call of libdcmi, before the worker process
+                is killed. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now.
-            environment: Environment variables of the worker.
+            environment: Environment variables of the worker process.
             new_backoff: Makes the back-off that gives the pause between two workers.
         """
         self._library = library
@@ -89,13 +89,13 @@ class DcmiDriver:
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the next reading of the worker; if there is none, the latest again.
+        """Return the worker process's next reading; if there is none, the latest.
 
-        Readings have the order in which the worker sent their surveys. If there is no
-        worker, one is started, and the first message of that worker is awaited.
+        If no worker process runs, one is started, and its first message is awaited.
+        Readings are returned in the order in which the worker sent them.
 
         Raises:
-            DriverError: There is no working worker, or the worker cannot read the
+            DriverError: There is no working worker process, or it cannot read the
                 chips. The text has the reason.
         """
         while True:
@@ -110,10 +110,10 @@ class DcmiDriver:
                 return self._last_message
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait for a message or the end of the worker, at most `within_s`.
+        """Wait up to `within_s` for a message from the worker process, or for its end.
 
         Returns:
-            Whether there is a message to read or a problem to report. True after
+            Whether `read` has a message to return or a problem to raise. True after
             `within_s` if there is no worker, so that `read` starts one.
         """
         if self._worker is None:
@@ -129,13 +129,14 @@ class DcmiDriver:
             await worker.end()
 
     async def _get_worker(self) -> Worker:
-        """Return a worker that works; start one if there is none.
+        """Return the running worker process; start one if there is none.
 
-        A worker that does not work is killed.
+        A worker that hangs or has ended is given up: it is killed, and `DriverError` is
+        raised.
 
         Raises:
-            DriverError: The pause before the next worker is not over, the library must
-                not be loaded, or the worker was killed.
+            DriverError: The pause before the next worker is not over, or the library
+                must not be loaded. Or the worker was given up.
         """
         if self._worker is None:
             problem = find_library.find_distrust_reason(self._library)
@@ -157,7 +158,7 @@ class DcmiDriver:
         raise DriverError(self._problem)
 
     def _give_up(self, worker: Worker, problem: str) -> None:
-        """Set the pause after a worker that does not work, and log the problem.
+        """Log why `worker` is given up, and set the pause before the next one.
 
         If the worker ended in a call about a chip, later workers leave out that call
         for a time. The time doubles with each worker that ends in that call.

@@ -25,7 +25,10 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def search_folders(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> tuple[Path, ...]:
-    """Return the folders of LD_LIBRARY_PATH, then `known_folders`, each folder once."""
+    """Return the folders in which to search libdcmi, each once.
+
+    Those of LD_LIBRARY_PATH come first, then `known_folders`.
+    """
     path_entries = environment.get(_SEARCH_PATH, "").split(":")
     return tuple(
         dict.fromkeys((*(Path(name) for name in path_entries if name), *known_folders))
@@ -35,7 +38,7 @@ def search_folders(
 def locate(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> Path | None:
-    """Return the path of the first libdcmi.so in `search_folders`; None without one."""
+    """Return the path of the first libdcmi.so in `search_folders`; None if absent."""
     places = (folder / LIBRARY for folder in search_folders(environment, known_folders))
     return next((place for place in places if place.is_file()), None)
 
@@ -45,7 +48,7 @@ def make_environment(
 ) -> dict[str, str]:
     """Return `environment` with all `search_folders` in LD_LIBRARY_PATH.
 
-    libdcmi finds the libraries that it needs there.
+    From these folders, the dynamic loader loads the libraries that libdcmi needs.
     """
     path = ":".join(
         str(folder) for folder in search_folders(environment, known_folders)

@@ -1,4 +1,4 @@
-"""Encode and decode messages between worker and agent: a length, then JSON."""
+"""Encode and decode messages between worker process and agent, as length and JSON."""
 
 import json
 import struct
@@ -10,17 +10,17 @@ MOST_BYTES = 1 << 22
 
 
 class FrameError(Exception):
-    """The received bytes are no message: too many bytes, or no JSON object."""
+    """The received bytes are no message, as they are too many or no JSON object."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return the bytes of a message: the length of its JSON text, then the text."""
+    """Return a message as bytes, the length of its JSON text and then the text."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def length_of(head: bytes) -> int:
-    """Return the length of a message's JSON text, from the 4 bytes before it.
+    """Return the length of a message's JSON text, given by the message's first 4 bytes.
 
     Raises:
         FrameError: The length is above `MOST_BYTES`.
@@ -32,10 +32,10 @@ def length_of(head: bytes) -> int:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the message that a JSON text contains.
+    """Return the message that the bytes of a JSON text contain.
 
     Raises:
-        FrameError: The text is no JSON object.
+        FrameError: The bytes are no JSON object.
     """
     try:
         message = json.loads(body)

@@ -1,8 +1,8 @@
-"""The C functions of libdcmi that the worker calls, one method for each.
+"""The C functions of libdcmi that the worker process calls, one method for each.
 
-Counts and ids are checked against the bounds of real hardware. One outside them raises
-`CallError`, so that a senseless count never becomes a loop of that length. A wrong
-value within those bounds cannot be detected here.
+Counts and ids are checked against the bounds of real hardware. If one is outside them,
+`CallError` is raised, so that a senseless count never becomes a loop of that length. A
+wrong value within those bounds cannot be detected here.
 
 Source:
     Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the codes
@@ -79,7 +79,7 @@ _NO_CODES = bytes(ctypes.sizeof(ctypes.c_uint) * structs.MOST_CODES)
 
 
 class CallError(Exception):
-    """A function of libdcmi returned an error or nonsense, or could not be called."""
+    """A libdcmi function returned an error or a wrong value, or could not be called."""
 
     def __init__(self, call: Call, code: int) -> None:
         self.call = call
@@ -89,7 +89,7 @@ class CallError(Exception):
 
 
 class Library:
-    """A loaded libdcmi, with the page in which the agent sees each call.
+    """libdcmi in this process, and the memory page that shows the agent each call.
 
     Only one thread calls the library.
     """
@@ -101,7 +101,7 @@ class Library:
 
         Args:
             path: Path of the library, or a name that the dynamic loader searches.
-            progress: Page in which the agent sees the call under way.
+            progress: Memory page in which the agent sees the call under way.
             leave_out: Returns whether a call must not be made now.
 
         Raises:
@@ -118,7 +118,7 @@ class Library:
         self._call(Call(function="dcmi_init"))
 
     def version(self) -> str:
-        """Return the version of Ascend's driver, as libdcmi gives it."""
+        """Return the version of Huawei's driver, as libdcmi gives it."""
         text = ctypes.create_string_buffer(_VERSION_BYTES)
         call = Call(function="dcmi_get_dcmi_version")
         self._call(call, text, ctypes.c_int(_VERSION_BYTES))
@@ -150,14 +150,14 @@ class Library:
         return kind.value
 
     def logic_id(self, card: int, device: int) -> int:
-        """Return the logic id of a chip: its number in the driver's order."""
+        """Return the logic id of a chip, which is its number in the driver's order."""
         call = Call(function="dcmi_get_device_logic_id", card=card, device=device)
         number = ctypes.c_int()
         self._call(call, ctypes.byref(number), ctypes.c_int(card), ctypes.c_int(device))
         return _within(call, number.value, _MOST_LOGIC_IDS)
 
     def physical_id(self, card: int, device: int, logic_id: int) -> int:
-        """Return the physical id of the chip with this logic id.
+        """Return the physical id of a chip, the number N of its file /dev/davinciN.
 
         libdcmi needs the logic id only. Card and device show people and the agent which
         chip the call is about.
@@ -194,10 +194,10 @@ class Library:
     def is_ready(self, card: int, device: int) -> bool:
         """Whether a chip is ready; False if libdcmi answers that the chip is not ready.
 
-        Such a chip has dropped off.
+        The caller reports a chip that is not ready as dropped off.
 
         Raises:
-            CallError: Every other error of the call.
+            CallError: The call had any other error.
         """
         health = ctypes.c_uint()
         call = Call(function="dcmi_get_device_health", card=card, device=device)
@@ -212,8 +212,8 @@ class Library:
     def codes(self, card: int, device: int) -> tuple[int, ...]:
         """Return the fault codes of a chip in the order of libdcmi, each once.
 
-        These are all slots of the result other than zero, whatever count libdcmi
-        returns, as in MindCluster.
+        All entries of the result array other than zero are codes. The count that
+        libdcmi returns is ignored, as in MindCluster.
         """
         function = "dcmi_get_device_errorcode_v2"
         count, slots = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
@@ -228,7 +228,7 @@ class Library:
         return tuple(dict.fromkeys(filter(None, slots[:])))
 
     def network(self, card: int, device: int) -> int:
-        """Return the result of the driver's check of a chip's network.
+        """Return libdcmi's result code of the driver's check of a chip's network.
 
         0 means that the network works, 6 that the check has not begun.
         """
@@ -249,7 +249,7 @@ class Library:
         return tuple(sorted({p.proc_id for p in infos[:number] if p.proc_id > 0}))
 
     def address(self, card: int, device: int) -> str:
-        """Return the IP address of a chip in the parameter plane; "" if none is usable.
+        """Return a chip's IP address in the network of chips; "" if none is usable.
 
         An address of zeros is not usable, nor is a link-local IPv6 address.
         """
@@ -271,14 +271,14 @@ class Library:
         return int(memory.memory_size)
 
     def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
-        """Return (super device id, SuperPoD id, index of the server) of a chip."""
+        """Return (chip's id in the SuperPoD, SuperPoD id, server's index in it)."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         superpod = structs.SuperPodInfo()
         self._info(call, _SUPER_POD, superpod)
         return int(superpod.sdid), int(superpod.super_pod_id), int(superpod.server_id)
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
-        """Return (number, name of the template) of each virtual device of a chip."""
+        """Return (number, template name) of each virtual device, a part of the chip."""
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         total = structs.TotalResource()
         self._info(call, _VIRTUAL_TOTAL, total)
@@ -317,7 +317,7 @@ class Library:
     def _info(
         self, call: Call, command: tuple[int, int], result: ctypes.Structure
     ) -> None:
-        """Call `dcmi_get_device_info` for a chip; libdcmi writes into `result`.
+        """Call `dcmi_get_device_info` for the chip in `call`, which fills `result`.
 
         Args:
             command: (main command, sub command), which select the information.
@@ -333,7 +333,7 @@ class Library:
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call the function of `call` with card, device and then `arguments`."""
+        """Call the C function that `call` names, with card, device and `arguments`."""
         self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
 
     def _call(self, call: Call, *arguments: Any) -> None:
@@ -349,7 +349,7 @@ class Library:
 
 
 class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
-    """Context in which a call runs; the page shows that call to the agent meanwhile."""
+    """Context manager around one C call, which the shared page shows to the agent."""
 
     __slots__ = ("_call", "_progress")
 

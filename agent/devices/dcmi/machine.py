@@ -52,8 +52,8 @@ def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
         chips: All chips of the server, at least one.
 
     Raises:
-        UnknownMachineError: Some chips are of a family that is not served, or there are
-            too many. Or the ids of the chips do not show how they are connected.
+        UnknownMachineError: The model of a chip is not supported, or its id is too high
+            for its row. Or the ids of the chips do not show how they are connected.
     """
     lines: dict[str, list[Identity]] = {}
     for chip in chips:
@@ -70,7 +70,7 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
         all_ids: Mask of the physical ids of all chips of the server.
 
     Raises:
-        UnknownMachineError: As for `products_of`.
+        UnknownMachineError: The reasons are those of `products_of`.
     """
     ids = [chip.physical_id for chip in line]
     is_in_superpod = any(_is_id(chip.super_pod_id) for chip in line)
@@ -92,16 +92,16 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
 
 
 def line_of(chip: Identity) -> str:
-    """Return the product line of a chip, like "Ascend910"; "" if its family is unknown.
+    """Return the product line of a chip, like "Ascend910"; "" if its model is unknown.
 
-    The name is the part of the chip's device id before the last hyphen.
+    The chip with the device id "Ascend910-3" belongs to this product line.
     """
     key = _key(chip, 0, in_superpod=False)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
 
 
 def _key(chip: Identity, highest: int, *, in_superpod: bool) -> str:
-    """Return the key of the product table's row for a chip; "" if no row serves it.
+    """Return the key of the product table's row for a chip; "" if its model is unknown.
 
     Args:
         chip: Any chip of the product line.
@@ -144,7 +144,7 @@ def _is_id(number: int) -> bool:
 
 
 def kind_of(template: str) -> str:
-    """Return the kind of the virtual devices that a template makes.
+    """Convert a virtual device's template to its kind, the end of its resource name.
 
     "vir04" is "4c", "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g". The
     result is "" if `template` is no name of a template.

@@ -1,7 +1,7 @@
-"""Memory page in which the worker shows the agent the call that it is making.
+"""Shared memory page in which the worker process shows the agent its libdcmi call.
 
 A hanging or crashed worker cannot report its call any more. So the worker writes each
-call into the page before making it. The agent, which maps the same page, reads it
+call into the page before making it. The agent maps the same page and reads the call
 there.
 """
 
@@ -18,7 +18,7 @@ _BEATS = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a C function, with the chip that it concerns if there is one."""
+    """Name of a C function of libdcmi, with the chip that it is called for, if any."""
 
     function: str
     #: -1 for a function about no chip
@@ -26,9 +26,9 @@ class Call:
     device: int = -1
 
     def __str__(self) -> str:
-        """Return the text for people: the function, and the place of its chip.
+        """Return the text for people, which has the function, the card and the device.
 
-        For a function about no chip, the text is the function alone.
+        If the function concerns no chip, the text is the function alone.
         """
         if self.card < 0:
             return self.function
@@ -36,24 +36,27 @@ class Call:
 
 
 class Progress:
-    """Page that worker and agent both map: the worker writes it, the agent reads it."""
+    """Memory page that shows the libdcmi call under way; the worker process writes it.
+
+    The agent maps the same page and reads it.
+    """
 
     def __init__(self, descriptor: int) -> None:
-        """Map the page of the open file `descriptor`; the file may then be closed."""
+        """Map the page of the open file `descriptor`, which may then be closed."""
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
         #: value last written by this process
         self._beats = self.beats
 
     @staticmethod
     def create() -> int:
-        """Create a nameless file of one page and return its descriptor."""
+        """Create a nameless in-memory file of one page and return its descriptor."""
         descriptor = os.memfd_create("dcmi-progress")
         os.ftruncate(descriptor, mmap.PAGESIZE)
         return descriptor
 
     @property
     def beats(self) -> int:
-        """Counter that the worker raises as a sign of life; odd during a call.
+        """Counter that the worker process raises as a sign of life; odd during a call.
 
         It rises by 1 at the start and the end of each call, and by 2 at each `beat`.
         """
@@ -61,7 +64,7 @@ class Progress:
 
     @property
     def call(self) -> Call | None:
-        """The call that the worker is making; None if the worker makes no call now."""
+        """The call under way in the worker process; None if there is none now."""
         beats, card, device, name = _NOTE.unpack_from(self._page)
         if not beats % 2:
             return None
@@ -78,12 +81,12 @@ class Progress:
         _NOTE.pack_into(self._page, 0, self._beats, call.card, call.device, name)
 
     def end(self) -> None:
-        """Write into the page that the call of the latest `begin` has returned."""
+        """Write into the page that the latest call passed to `begin` has returned."""
         self._beats += 1
         _BEATS.pack_into(self._page, 0, self._beats)
 
     def beat(self) -> None:
-        """Raise `beats` by 2: the worker is alive, but made no call."""
+        """Raise `beats` by 2, as a sign of life between two calls."""
         self._beats += 2
         _BEATS.pack_into(self._page, 0, self._beats)
 

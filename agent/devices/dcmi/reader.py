@@ -1,7 +1,7 @@
 """Read the state of all chips through libdcmi, in the worker process.
 
-A chip whose fault codes cannot be read may have faults. It is reported as unread, and
-the agent uses the chip's state from an earlier survey. A chip whose ids cannot be read
+If the fault codes of a chip cannot be read, it may have faults. Such a chip is reported
+as unread, and the agent uses an earlier state. If the ids of a chip cannot be read, it
 is reported as unidentified. Other values are optional: a failure to read one is no
 failure of the chip.
 """
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ChipReader:
-    """Identities and network states of all chips, and events for the next survey."""
+    """Ids and network states of all chips, and fault events since `read_chips`."""
 
     def __init__(
         self, library: Library, *, now_s: Callable[[], float], nodes: Path
@@ -42,7 +42,7 @@ class ChipReader:
         """Call no function of the library yet.
 
         Args:
-            library: The library, after `init`.
+            library: The library, already initialised.
             now_s: Returns the time of a monotonic clock. Unit: seconds.
             nodes: Folder where the kernel describes NUMA nodes.
         """
@@ -61,10 +61,10 @@ class ChipReader:
         self._pulses: dict[tuple[int, int], Code] = {}
 
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
-        """Store a fault event for the next survey; ignore it if the fault is over.
+        """Store a fault event for the next `read_chips`; ignore the end of a fault.
 
-        Later surveys also use the severity and time of the event, until the chip no
-        longer reports the code. Whether a fault is over is seen by polling.
+        The severity and time of the event are used until the chip no longer reports the
+        code. Only polling detects that a fault is over.
 
         Args:
             logic_id: Logic id of the chip.
@@ -81,10 +81,10 @@ class ChipReader:
             del self._event_codes[next(iter(self._event_codes))]
 
     def read_chips(self) -> Survey:
-        """Return a survey of every chip.
+        """Return the states of all chips of the node.
 
-        Identities are read again each 60 s, and each time while one is missing. Network
-        states are read each 5 s, all else each time.
+        Ids and models are read again each 60 s, and each time while one is missing.
+        Network states are read each 5 s, all else each time.
 
         Raises:
             CallError: The list of cards cannot be read.
@@ -113,8 +113,9 @@ class ChipReader:
         """Return the state of one chip; None if the driver no longer has that chip.
 
         Args:
-            identity: Identity of the chip, as read before.
-            pulses: {(logic id, code): event} of all chips since the previous survey.
+            identity: Ids and model of the chip, as read before.
+            pulses: {(logic id, fault code): event}, with all chips' events since the
+                previous `read_chips`.
         """
         card, device, logic_id = identity.card, identity.device, identity.logic_id
         network = self._networks.get(logic_id)
@@ -144,7 +145,8 @@ class ChipReader:
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
         """Return (pids of the processes on a chip, why they could not be read).
 
-        The reason is "" if they were read, and if libdcmi does not support the call.
+        The reason is "" if the pids were read. It is also "" if libdcmi does not
+        support the call.
         """
         try:
             return self._library.pids(card, device), ""
@@ -159,7 +161,7 @@ class ChipReader:
         return tuple(dict.fromkeys((*codes, DROPPED)))
 
     def _forget(self, logic_id: int, reported: Container[int]) -> None:
-        """Delete the stored events of a chip whose codes are not in `reported`."""
+        """Delete a chip's stored fault events whose code is not in `reported`."""
         stale = [
             key
             for key in self._event_codes
@@ -222,10 +224,10 @@ class ChipReader:
         )
 
     def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
-        """Return (number, name of the template) of each virtual device of a chip.
+        """Return (number, template name) of each virtual device, a part of the chip.
 
-        None if they cannot be read, because the chip may have some. Empty if libdcmi
-        does not support virtual devices.
+        The result is None if they cannot be read, because the chip may have some. It is
+        empty if libdcmi does not support virtual devices.
         """
         try:
             return self._library.virtual(card, device)

@@ -1,4 +1,4 @@
-"""The C structures of libdcmi that the worker reads, as ctypes.
+"""The C structures of libdcmi that the worker process reads, as ctypes.
 
 They have natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), the only
 platform of Ascend drivers. A C program in the tests compares each size and offset with
@@ -20,7 +20,7 @@ MOST_CARDS = 64
 
 
 class ChipInfo(ctypes.Structure):
-    """`struct dcmi_chip_info_v2`: names of a chip, and its number of AI cores."""
+    """Names of a chip and its number of AI cores (`struct dcmi_chip_info_v2`)."""
 
     _fields_ = (
         ("chip_type", ctypes.c_char * CHIP_TEXT),
@@ -32,7 +32,7 @@ class ChipInfo(ctypes.Structure):
 
 
 class BoardInfo(ctypes.Structure):
-    """`struct dcmi_board_info`: ids of the board on which a chip sits."""
+    """Ids of the board on which a chip sits (`struct dcmi_board_info`)."""
 
     _fields_ = (
         ("board_id", ctypes.c_uint),
@@ -43,7 +43,7 @@ class BoardInfo(ctypes.Structure):
 
 
 class IpAddress(ctypes.Structure):
-    """`struct dcmi_ip_addr`: an IPv4 address if `ip_type` is 0, otherwise IPv6."""
+    """IPv4 address if `ip_type` is 0, otherwise IPv6 (`struct dcmi_ip_addr`)."""
 
     _fields_ = (
         ("octets", ctypes.c_ubyte * 16),
@@ -52,7 +52,7 @@ class IpAddress(ctypes.Structure):
 
 
 class HbmInfo(ctypes.Structure):
-    """`struct dcmi_hbm_info`: a chip's own memory; sizes in MB."""
+    """State of a chip's own memory, with sizes in MB (`struct dcmi_hbm_info`)."""
 
     _fields_ = (
         ("memory_size", ctypes.c_ulonglong),
@@ -64,7 +64,7 @@ class HbmInfo(ctypes.Structure):
 
 
 class SuperPodInfo(ctypes.Structure):
-    """`struct dcmi_spod_info`: place of a chip in a SuperPoD."""
+    """Ids that say where in a SuperPoD a chip is (`struct dcmi_spod_info`)."""
 
     _fields_ = (
         ("sdid", ctypes.c_uint),
@@ -78,7 +78,7 @@ class SuperPodInfo(ctypes.Structure):
 
 
 class ProcessInfo(ctypes.Structure):
-    """`struct dcmi_proc_mem_info`: a process, and its memory on a chip in bytes."""
+    """Process on a chip, and its memory in bytes (`struct dcmi_proc_mem_info`)."""
 
     _fields_ = (
         ("proc_id", ctypes.c_int),
@@ -87,7 +87,7 @@ class ProcessInfo(ctypes.Structure):
 
 
 class FaultEvent(ctypes.Structure):
-    """`struct dcmi_dms_fault_event`: an event of a fault of one chip, like its end."""
+    """Event about a fault of one chip, like its end (`struct dcmi_dms_fault_event`)."""
 
     _fields_ = (
         ("event_id", ctypes.c_uint),
@@ -108,13 +108,13 @@ class FaultEvent(ctypes.Structure):
 
 
 class EventUnion(ctypes.Union):
-    """Content of an `Event`; only faults, because the worker subscribes to these."""
+    """Content of an `Event`, always a fault, because the worker asks for no other."""
 
     _fields_ = (("dms_event", FaultEvent),)
 
 
 class Event(ctypes.Structure):
-    """`struct dcmi_event`: type and content of an event that libdcmi sends."""
+    """Type and content of an event that libdcmi sends (`struct dcmi_event`)."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -123,7 +123,7 @@ class Event(ctypes.Structure):
 
 
 class EventFilter(ctypes.Structure):
-    """`struct dcmi_event_filter`: events that libdcmi sends; zeros mean every event."""
+    """Choice of events to send, with zeros for all (`struct dcmi_event_filter`)."""
 
     _fields_ = (
         ("filter_flag", ctypes.c_ulonglong),
@@ -135,7 +135,7 @@ class EventFilter(ctypes.Structure):
 
 
 class BaseResource(ctypes.Structure):
-    """`struct dcmi_base_resource`: part of other structures; its values are unused."""
+    """Unused part of other structures (`struct dcmi_base_resource`)."""
 
     _fields_ = (
         ("token", ctypes.c_ulonglong),
@@ -148,7 +148,7 @@ class BaseResource(ctypes.Structure):
 
 
 class ComputingResource(ctypes.Structure):
-    """`struct dcmi_computing_resource`: part of other structures; values are unused."""
+    """Unused part of other structures (`struct dcmi_computing_resource`)."""
 
     _fields_ = (
         ("aic", ctypes.c_float),
@@ -165,7 +165,7 @@ class ComputingResource(ctypes.Structure):
 
 
 class MediaResource(ctypes.Structure):
-    """`struct dcmi_media_resource`: part of other structures; its values are unused."""
+    """Unused part of other structures (`struct dcmi_media_resource`)."""
 
     _fields_ = (
         ("units", ctypes.c_float * 6),
@@ -178,7 +178,7 @@ MOST_VIRTUAL = 32
 
 
 class TotalResource(ctypes.Structure):
-    """`struct dcmi_soc_total_resource`: resources of one chip.
+    """Resources of one chip (`struct dcmi_soc_total_resource`).
 
     Only the count and the numbers of the chip's virtual devices are used.
     """
@@ -195,7 +195,7 @@ class TotalResource(ctypes.Structure):
 
 
 class VirtualInfo(ctypes.Structure):
-    """`struct dcmi_vdev_query_info`: facts about one virtual device.
+    """Facts about one virtual device (`struct dcmi_vdev_query_info`).
 
     Only the name of the template is used.
     """
@@ -214,7 +214,7 @@ class VirtualInfo(ctypes.Structure):
 
 
 class VirtualQuery(ctypes.Structure):
-    """`struct dcmi_vdev_query_stru`: number of a virtual device, and facts about it."""
+    """Number and facts of one virtual device (`struct dcmi_vdev_query_stru`)."""
 
     _fields_ = (
         ("vdev_id", ctypes.c_uint),

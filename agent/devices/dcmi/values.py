@@ -1,4 +1,4 @@
-"""The values of a survey of all chips, which the worker sends to the agent."""
+"""The states of all chips, as the worker process sends them to the agent."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ UNKNOWN = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A fault code that a chip reports, with the severity and time of its event."""
+    """Fault code that a chip reports, with severity and time if it came in an event."""
 
     code: int
     #: 0 to 3, from its event; None when only polling showed the code
@@ -20,7 +20,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Ids, place, model and addresses of one chip, which hardly ever change."""
+    """Ids, card, model and addresses of one chip, which hardly ever change."""
 
     card: int
     device: int
@@ -49,7 +49,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipState:
-    """Identity, fault codes, network state and processes of one chip in one survey."""
+    """Ids, fault codes, network state and processes of one chip at one time."""
 
     identity: Identity
     codes: tuple[Code, ...] = ()
@@ -64,7 +64,7 @@ class ChipState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """State of all chips of the machine at one time."""
+    """States of all chips of the node, as the worker process read them at one time."""
 
     chips: tuple[ChipState, ...]
     #: (card, device, reason) of places with a chip that could not be identified
@@ -73,10 +73,10 @@ class Survey:
 
 
 def parse_survey(message: dict[str, Any]) -> Survey:
-    """Return the survey in a message from the worker.
+    """Return the states of all chips in a message from the worker process.
 
     Args:
-        message: A `Survey` after `dataclasses.asdict` and a passage through JSON.
+        message: A `Survey`, converted by `dataclasses.asdict` and sent as JSON.
 
     Raises:
         KeyError, TypeError, ValueError: The message is no survey.

@@ -1,4 +1,4 @@
-"""The worker process from the agent's side: start, messages, hanging and end."""
+"""Start, watch and kill the worker process that calls libdcmi for the agent."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ _LONGEST_STEP_S = 1.0
 
 
 class Worker:
-    """One worker process, the socket to it, and the messages received from it."""
+    """One process that calls libdcmi, the socket to it, and the messages from it."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Worker:
         progress: Progress,
         sock: socket.socket,
     ) -> None:
-        """Take over a process that `start` has just started; callers use `start`."""
+        """Store the process that `start` has just started; only `start` calls this."""
         self.started_s = clock.loop_s()
         #: messages that the driver has not taken yet, the oldest first
         self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
@@ -59,7 +59,7 @@ class Worker:
         environment: Mapping[str, str],
         leave_out: Sequence[Sequence[object]],
     ) -> "Worker":
-        """Start a worker process: a new Python interpreter, never a fork of the agent.
+        """Start the worker process as a new Python interpreter, without forking.
 
         Args:
             library: Path of the library to load.
@@ -108,16 +108,15 @@ class Worker:
                 await self._message_event.wait()
 
     def problem(self, call_s: float) -> str:
-        """Return why the worker does not work; "" if it works.
+        """Return why the worker process hangs or has ended; "" if it works.
 
-        The worker is silent while its counter in the page of `Progress` does not
-        change. Of the time since the previous check, at most 1 s counts as silence.
-        Otherwise an agent that was itself kept from running would take its worker for a
-        hanging one.
+        It hangs if `Progress.beats` has not changed for too long. Of the time since the
+        previous check, at most 1 s is counted. Otherwise an agent that was itself kept
+        from running would take its worker for a hanging one.
 
         Args:
-            call_s: Longest silence during one call of the library. Between two calls it
-                is 3 s, if that is longer. Unit: seconds.
+            call_s: Longest time without a change during one call of libdcmi. Between
+                two calls it is 3 s, if that is longer. Unit: seconds.
         """
         if self._end_reason:
             self.last_call = self._progress.call
@@ -176,8 +175,8 @@ class Worker:
     async def _describe_end(self) -> str:
         """Return how the worker process ended, like "was ended by SIGSEGV".
 
-        The socket of the worker closes just before the process ends. So the exit code
-        is awaited for up to `_END_S`.
+        The worker's socket closes just before the process ends. So the exit code is
+        awaited for up to `_END_S`.
         """
         code = await self._exit_code()
         if code is None:
@@ -187,7 +186,7 @@ class Worker:
         return f"has ended with exit code {code}"
 
     async def _exit_code(self) -> int | None:
-        """Return the exit code of the worker; None if it still runs after `_END_S`."""
+        """Return the worker process's exit code; None if it runs on after `_END_S`."""
         until = clock.loop_s() + _END_S
         while (code := self._process.poll()) is None:
             if clock.loop_s() > until:

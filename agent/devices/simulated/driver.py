@@ -1,4 +1,4 @@
-"""A driver whose chips a YAML file describes, which may be edited while the agent runs.
+"""Read simulated chips from a YAML file, which may be edited while the agent runs.
 
 Each check compares the file's stamp: device, inode, size and times. The file is read
 only if the stamp has changed or is younger than 3 s. A young stamp proves nothing: two
@@ -41,7 +41,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _FileRead:
-    """Bytes of the file at the latest read, with the reading or error from them."""
+    """Bytes of the YAML file when last read, and the reading or the error they gave."""
 
     content: bytes
     outcome: Reading | DriverFileError
@@ -50,7 +50,7 @@ class _FileRead:
 
 
 class SimulatedDriver:
-    """A `Driver` that takes the chips of the node from a YAML file."""
+    """A `Driver` that takes the state of the node's chips from a YAML file."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class SimulatedDriver:
         wall_ms: Callable[[], int],
         file_watch: FileWatch | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Store the arguments; read nothing yet.
 
         Args:
             path: The YAML file; see `agent.devices.simulated.file`.
             poll_s: Longest pause between two checks of the file in `wait_for_news`, if
                 the kernel does not report edits. Unit: seconds, above 0.
-            wall_ms: Returns Unix milliseconds now. A fault gets this date when it is
-                first seen.
+            wall_ms: Returns Unix milliseconds now, the date of a fault that is new in
+                the file.
             file_watch: Reports edits of the file. By default a new `FileWatch` of
                 `path`.
         """
@@ -84,16 +84,16 @@ class SimulatedDriver:
         self._last_good: Reading | None = None
 
     async def read(self) -> Reading:
-        """Return the reading that the file describes.
+        """Return the state of the chips that the YAML file describes.
 
         Raises:
-            DriverFileError: The file is absent, unreadable, too large or wrong. `flaws`
-                has every error with its place.
+            DriverFileError: The file is absent, unreadable, too large or invalid.
+                `flaws` has each reason.
         """
         return await self._worker.call(self._read_if_changed)
 
     async def wait_for_news(self, within_s: float) -> bool:
-        """Wait for an edit of the file, at most `within_s`.
+        """Wait for an edit of the YAML file, at most `within_s`.
 
         Returns:
             False if the file is unchanged. True if it may have been edited, or if the
@@ -106,14 +106,14 @@ class SimulatedDriver:
         return not watch.done() or watch.result()
 
     async def close(self) -> None:
-        """End the wait for edits in the driver's thread, so that the thread can end."""
+        """Stop waiting for edits of the file, so that the driver's thread can end."""
         self._file_watch.stop()
 
     def _wait_for_edit(self, for_s: float) -> bool:
         """Wait up to `for_s` for an edit; return whether the file may have been edited.
 
-        Runs in the driver's thread. A report of the kernel is no proof of an edit:
-        after each one the stamp of the file is compared.
+        Runs in the driver's thread. A report of the kernel is no proof of an edit. So
+        after each report, the file's device, inode, size and times are compared.
         """
         is_armed = self._file_watch.arm()
         if not self._is_known():  # it must be read again in any case, but not at once
@@ -194,9 +194,9 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _keys(reading: Reading) -> str:
-    """Return the keys of the product lines of a reading, as text.
+    """Return the keys of the product rows of a reading, separated by commas.
 
-    If there are several lines, the text also has the chip ids of each.
+    If there are several rows, the text also has the chip ids of each.
     """
     if not reading.other_lines:
         return reading.product.key
@@ -218,10 +218,10 @@ def _other_product(expected: str, actual: str) -> Flaw:
 def _date_faults(
     reading: Reading, last_reading: Reading | None, now_ms: int
 ) -> Reading:
-    """Return `reading` with a date (`since_ms`) in each fault.
+    """Return `reading` with the time since when each fault exists (`since_ms`).
 
-    A fault that is also in `last_reading` has the date from there. Every new fault has
-    `now_ms`.
+    A fault that is also in `last_reading` keeps its time from there. Every new fault
+    gets `now_ms`.
     """
     old_lines = last_reading.lines if last_reading else ()
     since_ms_by_key = {

@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 
 class FlawsError(ValueError):
-    """The text does not describe a machine; `flaws` has the errors in it."""
+    """The YAML text describes no simulated machine; `flaws` has the errors in it."""
 
     def __init__(self, flaws: tuple[Flaw, ...]) -> None:
         self.flaws = flaws
@@ -88,7 +88,7 @@ class FlawsError(ValueError):
 
 
 def parse(text: str) -> Reading:
-    """Parse the description of a machine into a reading.
+    """Parse the YAML text of a simulated machine; return the state of its chips.
 
     The faults have no date yet: their `since_ms` is 0.
 
@@ -124,7 +124,7 @@ def _load(text: str) -> object:
 
 
 class _Reader:
-    """Parser of one description, with the errors that it has found so far."""
+    """Parser of one YAML file of a simulated machine, with the errors found so far."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -184,12 +184,12 @@ class _Reader:
         return None
 
     def _rows(self, first: Product, value: object) -> tuple[Product, ...]:
-        """Return the rows of all product lines of the machine, most chips first.
+        """Return the product rows of the simulated machine, most chips first.
 
         Args:
-            first: Row of the key `product`.
-            value: Value of the key `beside`. The row of each product line in it is
-                reduced to the chips that the file names.
+            first: Row that the YAML key `product` names.
+            value: Value of the YAML key `beside`, the further product lines. Each of
+                their rows is reduced to the chips that the file names.
         """
         rows = [first, *self._list("beside", value, self._further_line)]
         self._distinct("beside", [row.resource for row in rows], "resource")
@@ -358,7 +358,7 @@ class _Reader:
         self._add(Flaw(at=at, expected=expected, found=found))
 
     def _add(self, flaw: Flaw) -> None:
-        """Count an error of the file; store only the first `_MOST_FLAWS`."""
+        """Count an error of the YAML file; store only the first `_MOST_FLAWS`."""
         self.count += 1
         if self.count <= _MOST_FLAWS:
             self.flaws.append(flaw)
@@ -368,7 +368,7 @@ def _of_line(row: Product, reading: Reading) -> Reading:
     """Return the part of `reading` that concerns the chips of `row`.
 
     Args:
-        row: Row of one product line of the machine.
+        row: Row of one product line of the simulated machine.
         reading: State of all chips of the machine, of every product line.
     """
     line_chips = set(chip_sets.ids_of(row.all_chips))
