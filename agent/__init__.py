@@ -25,5 +25,6 @@ the parts of one product line. `settings` has every flag, `wiring` the choices t
 settings leave open.
 
 Decision records in docs/adr: 9 (one agent for one kubelet, by a lock), 11 (standalone),
-12 (a rival is left alone), 27 (one agent for all product lines).
+12 (another device plugin for the same resource is left alone), 27 (one agent for all
+product lines).
 """

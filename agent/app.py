@@ -255,8 +255,8 @@ class Agent:
     async def close(self) -> None:
         """Clean up when the agent stops.
 
-        Remove the CDI spec if no hold is left. Remove this agent's name as writer from
-        the ConfigMap. Close the connections to the kubelet.
+        Remove the CDI spec file if no ledger has a hold. Remove this agent's name as
+        writer from the ConfigMap. Close the connections to the kubelet.
         """
         is_needed = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
@@ -285,11 +285,11 @@ class Agent:
             self._journal_writer.keep(unclaimed)
 
     async def _wait_for_separated(self) -> None:
-        """Wait until the ConfigMap, which names chips out of service, has been read.
+        """Wait until the node's ConfigMap, which names separated chips, has been read.
 
-        Otherwise the first device list for the kubelet would offer these chips. The
-        wait is FIRST_LIST_S at most. There is none if the API server has not listed the
-        pods.
+        A separated chip is out of service because it is named there. Without the wait,
+        the first device list for the kubelet could offer it. The wait lasts
+        FIRST_LIST_S at most. If the API server has not listed the pods, do not wait.
         """
         if self._pods.is_listed:
             with suppress(TimeoutError):
@@ -305,11 +305,11 @@ class Agent:
             line.chip_monitor.apply_configmap(data)
 
     def _update_silence(self) -> None:
-        """Allow the ConfigMap writes only while this agent's plugins are the only ones.
+        """Forbid writes of the ConfigMap while another device plugin may write it.
 
-        Another device plugin for the same resource would write the same ConfigMap. A
-        plugin's `rival` is None until it has checked for one. Until then writes are
-        forbidden, too.
+        Another device plugin for the same resource would write the same ConfigMap. The
+        `rival` of this agent's plugin is None until it has looked for another plugin.
+        Until then writes are forbidden, too.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)
@@ -320,12 +320,12 @@ class Agent:
     # Outputs of all product lines
 
     async def _report(self, line: ProductLine) -> NoReturn:
-        """Publish the node report now and after each change of a product line's ledger.
+        """Publish the node report now and after each change of one line's ledger.
 
         The report has all product lines of the node.
 
         Args:
-            line: Its ledger is watched.
+            line: Product line whose ledger is watched.
         """
         while True:
             version = line.store.version

@@ -87,8 +87,8 @@ class ProductLine:
             services: Shared parts of the node; owned by the caller.
             reading: First reading of this product line's chips.
             other_products: Product table rows of the node's other product lines.
-            on_rival: Called when another device plugin begins or stops to serve this
-                resource.
+            on_rival: Called when another device plugin begins or stops to serve the
+                resource of this product line.
         """
         settings, metrics = services.settings, services.metrics
         self._services = services
@@ -174,9 +174,9 @@ class ProductLine:
     async def confirm_holds(self) -> None:
         """Ask the kubelet's pod-resources which pods own the holds in the ledger.
 
-        Slot exchanges that the previous agent process left unfinished are finished
-        first. Call this before the plugin serves, and after the ledger has all pods of
-        the node.
+        Before that, exchanges of chips between two slots are finished, if the previous
+        agent process left any unfinished. Call this before the plugin serves, and after
+        the ledger has all pods of the node.
         """
         self.store.replace(ledgers.resume(self.store.ledger))
         await self._reconciler.run_once(thorough=True)
@@ -204,7 +204,10 @@ class ProductLine:
             tasks.create_task(server.run(), name=row.key)
 
     def node_report(self) -> NodeReport:
-        """Return the node report of this product line, from ledger and last reading."""
+        """Return this product line's node report, from its ledger and driver reading.
+
+        The reading is the last one that succeeded.
+        """
         ledger, reading = self.store.ledger, self.chip_monitor.reading
         taken = occupancy.claimed_chips(ledger) | occupancy.unusable_chips(ledger)
         return content.node_report(
@@ -223,10 +226,11 @@ class ProductLine:
         await self._resources.close()
 
     def _on_effect(self, effect: Effect) -> None:
-        """Announce an effect of the ledger, and see whether it reveals another plugin.
+        """Announce a ledger effect, and report another device plugin that it reveals.
 
         A pod that came while this agent's plugin was the only one must get its devices
-        from that plugin. If such a pod has other devices, another plugin has served it.
+        through that plugin. The kubelet may show devices of such a pod that this agent
+        never gave out. Then another plugin has served the pod.
         """
         self._services.announcer.ledger_effect(effect)
         if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):
@@ -238,9 +242,9 @@ class ProductLine:
             )
 
     def _on_rival_change(self, text: str) -> None:
-        """Announce another plugin for this resource or its end, and wake the annotator.
+        """Announce that another plugin for this resource appears or has gone.
 
-        The annotator sends no patches while there is such a plugin.
+        Then wake the annotator, which sends no patches while there is such a plugin.
 
         Args:
             text: A sentence about the other plugin; "" if there is none any more.

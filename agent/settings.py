@@ -1,7 +1,7 @@
 """Settings of the agent, from flags, environment and file, and a check at start.
 
-`verify` compares the settings with the machine once, at start. Without it, a missing
-folder would show hours later, as a node without chips.
+`verify` compares the settings with the machine once, at start. Without this check, a
+missing folder would show hours later, as a node without chips.
 """
 
 import os
@@ -161,13 +161,13 @@ def verify(
 ) -> None:
     """Check that settings fit together and that directories and credentials are there.
 
-    The simulated driver's file is not checked: it may come later, and until then the
-    agent is not ready. A read-only file system under `state_dir`, as after a disk
-    fault, is accepted. The agent then serves without a journal. It announces each hold
-    that it could not write.
+    The simulated driver's file is not checked. It may appear after the start, and until
+    then the agent is not ready. A read-only file system under `state_dir`, as after a
+    disk fault, is accepted. The agent then serves without a journal. It announces each
+    hold that it could not write.
 
     Args:
-        settings: As loaded.
+        settings: Settings as loaded from flags, environment and file.
         is_read_only: Tells whether the file system of a directory is read-only.
 
     Raises:

@@ -50,8 +50,8 @@ async def first_reading(
 ) -> Reading:
     """Read the driver repeatedly until a reading succeeds; return that reading.
 
-    It names the node's product lines. Until then `ready` says why the driver cannot be
-    read.
+    The returned reading names the node's product lines. Until then `ready` says why the
+    driver cannot be read.
     """
     problem = ""
     while True:
@@ -100,7 +100,7 @@ def virtual_server(
         row: Row of the product table for this kind; it names the resource.
         kubelet_dir: The kubelet's device plugin directory.
         allocatable_ids: Asks the kubelet which ids of a resource it may give out.
-        servicer: Constructs the object that answers RPCs for this kind.
+        servicer: Constructs the object that answers the kubelet's calls for this kind.
     """
     return Server(
         lambda: servicer(row),

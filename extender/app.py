@@ -199,7 +199,7 @@ class Extender:
     ) -> Preemptor | None:
         """Return the preemptor; None unless the setting `preemption` is "evict".
 
-        Without it only the scheduler evicts pods.
+        Without a preemptor, only kube-scheduler or Volcano evicts pods to make room.
         """
         if settings.preemption != "evict":
             return None
@@ -215,7 +215,7 @@ class Extender:
     def routes(self) -> list[web.RouteDef]:
         """Return all HTTP routes of the extender.
 
-        In shadow mode it has no routes for requests of schedulers.
+        In shadow mode only the read endpoints under `/v1/` are returned.
         """
         routes = [*self._server.routes(), *self._volcano.routes()]
         if self._shadow is not None:
@@ -234,8 +234,8 @@ class Extender:
         """Return why the extender answers no request now; None if it answers.
 
         It does not answer while another extender leads. Nor does it answer before the
-        watches of nodes, pods, agents' reports and settings all have a complete list.
-        With a partial view of the cluster, chips look free that are not.
+        watches of nodes, pods, device ConfigMaps and settings have complete lists. With
+        a partial view of the cluster, chips look free that are not.
         """
         missing = self._informers.name_unsynced()
         return self._why_not_leading() or (
@@ -275,7 +275,7 @@ class Extender:
             await self._binder.audit()
 
     def _reserved_uids(self) -> set[str]:
-        """Return UIDs of pods with a reservation by binder, Volcano verbs or preemptor.
+        """Return UIDs of pods with reservations by binder, Volcano verbs or preemptor.
 
         Each of these parts ends its reservations itself. Reservations of plans are left
         out.
@@ -285,7 +285,7 @@ class Extender:
         return {*self._binder.reserved_uids, *self._volcano.reserved_uids, *nominated}
 
     def _adjust(self, settings: DynamicSettings) -> None:
-        """Put changed settings into force, and make schedulers retry waiting pods."""
+        """Put changed settings into force, and make schedulers retry refused pods."""
         self._networks.set_rules(settings.rules)
         self._learn(events.SelfMaintainSet(self_maintain=settings.self_maintain))
         self._waker.retry_all()
@@ -297,7 +297,7 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Finish the start once nodes, pods, reports and settings have been listed.
+        """Finish the start once nodes, pods, device ConfigMaps and settings are listed.
 
         Called after each complete list of a watch; acts once. Unless in shadow mode, it
         reserves the chips of claims that Volcano's allocations left on unbound pods.
@@ -345,7 +345,7 @@ class Extender:
         )
 
     def _record_refused_job(self, job: Job, pod: NpuPod | None, text: str) -> None:
-        """Log why a Volcano job does not fit, and record it as events.
+        """Log why a Volcano job does not fit, and record the reason as events.
 
         The events are on the PodGroup and on `pod`. Volcano's protocol has no field for
         the reason.

@@ -107,7 +107,7 @@ class Metrics(Collector):
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
-        """Let gauges show the sizes of `cache`, no longer those of an earlier cache."""
+        """Let gauges show the sizes of `cache` instead of those of an earlier cache."""
         self._cache = cache
         self._show(
             "assumed_binds",
@@ -140,7 +140,11 @@ class Metrics(Collector):
         )
 
     def watch_election(self, phase: Callable[[], Phase]) -> None:
-        """Let a gauge show whether this extender leads, by `phase` at each scrape."""
+        """Let a gauge show whether this extender leads.
+
+        Args:
+            phase: Returns this extender's phase in the election; called at each scrape.
+        """
         self._show(
             "leading",
             "1: this extender decides; 0: another does.",
@@ -171,9 +175,11 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """Return the sums over the nodes of each kind of server.
+        """Return {kind of server: sums over its nodes}.
 
-        Key: kind of server. Value: one sum for each key of `_POOLS`, in the same order.
+        There is one sum for each key of `_POOLS`, in the same order: nodes, healthy
+        chips, free chips of nodes that take pods, and fragmentation. Fragmentation
+        counts free chips in pieces too small for requests.
         """
         pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
@@ -185,10 +191,12 @@ class Metrics(Collector):
         return pools
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Let a gauge show whether the ConfigMap of settings is wrong and so ignored.
+        """Let a gauge show whether the ConfigMap of settings is wrong.
+
+        The extender ignores a wrong ConfigMap.
 
         Args:
-            is_unusable: Returns whether it is wrong; called at each scrape.
+            is_unusable: Returns whether the ConfigMap is wrong; called at each scrape.
         """
         self._show(
             "settings_unusable",
@@ -200,9 +208,9 @@ class Metrics(Collector):
     def measure_permit_wait(self) -> Iterator[Callable[[str | None], str | None]]:
         """Measure for how long a bind waits for the other pods of its job.
 
-        Yields a function to call with the outcome of the wait. The outcome is None if
-        the bind may go on, else the reason of its refusal. The function returns its
-        argument.
+        Yields a function to call at the end of the wait. Its argument is None if the
+        bind may go on, else the reason why the bind is refused. The function returns
+        its argument.
         """
         start_s = time.perf_counter()
         result = "left"

@@ -5,9 +5,9 @@ requested count, take the claim with the smallest predicate-time. A pod whose ad
 has begun is served before all others. If the kubelet gives ids that the init containers
 of a pod had, the call is for this pod.
 
-If chips of the claim are unusable, the agent chooses other chips by the rule of
-`scheduler_core`. If there are none, it serves the claim of another pod with the same
-needs.
+If chips of the claim are unusable, the agent chooses other chips for the pod with
+`scheduler_core.node.chips`. If there are none, it serves the claim of another pod whose
+containers need the same numbers of chips.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -114,8 +114,8 @@ def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
 def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     """Answer GetPreferredAllocation with the ids that stand for the chips of a claim.
 
-    The answer has only ids that the kubelet offered. If no claim fits, it has only the
-    ids that the kubelet must include. An error instead would fail the pod.
+    The answer has only ids that the kubelet offered. If no claim can be served, it has
+    only the ids that the kubelet must include. An error instead would fail the pod.
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
@@ -212,7 +212,8 @@ def _assign_chips(
     """Assign a chip of `pick.pool` to each device id of an Allocate.
 
     An id gets the chip that it stands for, if the pool has that chip. If not, it gets
-    the lowest unassigned chip of the pool. Chips of init containers are assigned last.
+    the lowest unassigned chip of the pool. Chips that the pod's init containers had
+    come last.
 
     Returns:
         The chips, parallel to `ids`; and whether each id got the chip that it stands
@@ -260,7 +261,7 @@ def _pick(
             the kubelet must include.
         count: Number of chips that the container needs; can be more than `ids`.
         offered: For GetPreferredAllocation, the ids from which the kubelet will take
-            the missing ones. Empty for Allocate.
+            those that it needs besides `ids`. Empty for Allocate.
     """
     slots = candidates(ledger, ids, count)
     if not slots:
@@ -287,12 +288,13 @@ def _pick_for_unknown_pod(
     """Choose chips for a container whose pod is not in the ledger yet.
 
     The result is a text, the reason of the refusal, if too few chips are free. Used in
-    standalone mode only.
+    standalone mode only, on a node without an Ascend scheduler.
 
     Args:
-        ids: For Allocate, all ids of the call.
-        offered: For GetPreferredAllocation, the ids from which the kubelet will take.
-            Empty for Allocate.
+        count: Number of chips that the container needs.
+        ids: For Allocate, all ids of the call. Empty for GetPreferredAllocation.
+        offered: For GetPreferredAllocation, the ids from which the kubelet will take
+            the container's ids. Empty for Allocate.
     """
     slot = standalone.make_ownerless_slot(ledger, count)
     return choose_chips.pick_standalone(
@@ -303,18 +305,19 @@ def _pick_for_unknown_pod(
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
     """Serve the oldest claim with other chips, or serve another pod's claim instead.
 
-    For use when the chips of the oldest claim are unusable. Another claim is only tried
-    if the agent finds no other chips. Its pod must have the same shape. It is not tried
-    if an older slot has some of the oldest claim's chips: then the oldest claim has no
-    chips to exchange.
+    For use when the chips of the oldest claim are unusable. Another pod's claim is
+    tried only if the agent finds no other chips. The two pods must have the same shape.
+
+    If an older slot also has some of the claim's chips, no other pod's claim is tried.
+    The oldest claim then has no chips to give in exchange.
 
     The result is None if neither way works. It is also None if a container mounts the
-    chips of the pod's annotation by itself. Such a container ignores the chips that
+    chips of its pod's annotation by itself. Such a container ignores the chips that
     Allocate answers.
 
     Args:
         oldest: Slot of the claim that should be served first.
-        others: The further candidates, best first.
+        others: Slots of the other claims that fit the Allocate, best first.
     """
     if oldest.shape.reads_annotation:
         return None
@@ -340,7 +343,7 @@ def _mark_reoffered(ledger: Ledger, ids: frozenset[str], *, but: str = "") -> Le
 
     Args:
         ids: The offered ids.
-        but: Uid of a slot; holds with chips of this slot are not changed.
+        but: Uid of a slot; holds with chips of this slot are not changed. "": no slot.
     """
     reoffered = {
         hold.sequence: replace(hold, reoffered=True)

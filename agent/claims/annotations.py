@@ -31,7 +31,7 @@ Basis = tuple[NpuPod | None, Slot | None, tuple[Hold, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Annotations to set on the pod with one uid."""
+    """Annotations to set on one pod, which its uid identifies."""
 
     uid: str
     namespace: str
@@ -149,7 +149,7 @@ def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
 def _mounted_keys(
     ledger: Ledger, pod: NpuPod, host_ip: str, addresses: Addresses
 ) -> dict[str, str]:
-    """Return the annotations with a pod's device ids, chips and configuration.
+    """Return the annotations with a pod's device ids, chips and configuration JSON.
 
     The result is {annotation key: text}. It is empty until each app container and
     sidecar of the pod owns a hold. The chips of a hold that was restored without the

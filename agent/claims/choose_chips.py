@@ -43,10 +43,11 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
     """Return the index of the container that a slot with these holds serves next.
 
     The result is None if all containers are served. The kubelet admits a pod's
-    containers in order, so the result is the first container without a hold. A hold
-    does not count if the kubelet has offered its ids again and its owner is not known.
-    Once an app container or sidecar is known to have a hold, no init container asks for
-    chips.
+    containers in order, so the result is the first container without a hold.
+
+    A hold with no known owner does not count if the kubelet has offered its ids to
+    another container since. Once an app container or sidecar owns a hold, no init
+    container asks for chips.
 
     Args:
         holds: The holds of the slot, oldest first.
@@ -69,10 +70,11 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
 
 
 def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
-    """Return two masks of held chips of a slot: for lasting and for init containers.
+    """Return the masks of the chips that a slot's lasting and init containers hold.
 
-    Lasting containers are app containers and sidecars. A hold does not count if the
-    kubelet has offered its ids again and its owner is not known.
+    Lasting containers are app containers and sidecars; their mask comes first. A hold
+    with no known owner does not count if the kubelet has offered its ids to another
+    container since.
     """
     lasting = reusable = 0
     for hold in values.holds_of_slot(ledger, slot.uid):
@@ -112,7 +114,7 @@ def pick_standalone(
     """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
     The chips are for the container that the slot serves next. Of equally good chips,
-    those are taken that the kubelet's ids stand for.
+    the agent takes those for which `offered` stands, or `ids` if `offered` is empty.
 
     The result is None if all containers are served or too few chips are free. It is
     also None if a container mounts the chips of the pod's annotation by itself.
@@ -157,9 +159,9 @@ def _union(masks: Iterable[int]) -> int:
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     """Return a `Pick` that replaces the chips of a slot by chips that no pod claims.
 
-    Chips that the slot's containers hold stay, except unhealthy chips of init
-    containers. The kubelet gives the ids of init containers to the pod's next
-    container. The result is None if the free chips do not complete the slot.
+    Chips that the slot's containers hold stay in the slot. Unhealthy chips of init
+    containers do not stay, because the pod's next container would get them. The result
+    is None if all containers are served, or if free chips cannot complete the slot.
     """
     need = next_need(ledger, slot)
     if need is None:

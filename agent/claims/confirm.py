@@ -1,8 +1,8 @@
 """Find out which container owns which hold, from the answers of pod-resources.
 
 An answer belongs to the newest hold with the shown device ids that is not newer than
-the answer. Devices shown for a container count at once. Missing devices count only if
-no Allocate was under way. They alone never release a chip.
+the answer. Devices shown for a container count at once. That a container has no devices
+in an answer counts only if no Allocate was under way. This alone never releases a chip.
 """
 
 from collections.abc import Mapping
@@ -40,9 +40,10 @@ class _ShownIds:
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
     """Return the pods about which the reconciler must ask pod-resources in this pass.
 
-    These are the pods that were deleted or are terminal, but still own a hold. While
-    any hold has no known owner, living pods are added too. Only those with an app
-    container or sidecar that owns no hold are added.
+    A pass is one round of the reconciler's questions. It must ask about pods that were
+    deleted or are terminal, but still own a hold. While any hold has no known owner, it
+    must also ask about some living pods: those with an app container or sidecar that
+    owns no hold.
 
     Args:
         thorough: Add all living pods, to check whether the kubelet still knows their
@@ -94,11 +95,11 @@ def has_open_holds(ledger: Ledger) -> bool:
 def take_in_reading(
     ledger: Ledger, event: ResourcesRead
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store the answer of pod-resources about one pod; set the shown holds' owners.
+    """Store an answer of pod-resources about a pod; set owners of the shown holds.
 
-    pod-resources is asked by the pod's name. No owner is set before the kubelet has
-    admitted the pod with this uid. The answer can be about a deleted pod of the same
-    name.
+    pod-resources is asked by the pod's name, so the answer can be about a deleted pod
+    of the same name. No owner is therefore set before the kubelet has admitted the pod
+    with this uid.
     """
     evidence = Evidence(
         containers=event.containers, as_of=event.as_of, quiet=event.quiet

@@ -1,9 +1,9 @@
 """Events that change the ledger, and effects that its callers must carry out.
 
 Events are facts that the caller has already parsed. The plugin, the reconciler and the
-metrics carry out the effects. Journal, device list, ConfigMap and annotations are no
-effects. After each event they are computed from the ledger (`occupancy.list_devices`,
-`annotations`) and compared with their former state.
+metrics carry out the effects. Some outputs need no effects: journal, device list,
+ConfigMap and annotations. The agent computes them from the ledger after each event
+(`occupancy.list_devices`, `annotations`). It writes the outputs that have changed.
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,10 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """Event: the reconciler has asked about all pods of `confirm.pods_to_read`."""
+    """Event: the reconciler has asked pod-resources about each pod of its pass.
+
+    `confirm.pods_to_read` has chosen these pods.
+    """
 
     quiet: bool  #: no Allocate was under way during the pass
     #: all containers that pod-resources lists; None: List was not called

@@ -23,7 +23,7 @@ def assign_init_holds(
 
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
-        since: Only holds with a higher sequence are assigned.
+        since: Only holds whose sequence is higher than this are assigned.
         ids_first: Prefer holds with ids of the pod's later containers. False prefers
             holds with chips of the pod's slot.
     """
@@ -107,7 +107,7 @@ def unassign_init_holds(
     offered their ids to another container.
 
     Args:
-        before_sequence: Only holds with a lower sequence lose their owner.
+        before_sequence: Only holds whose sequence is lower than this lose their owner.
     """
     for hold in values.holds_of_pod(ledger, pod.uid):
         name = hold.owner.container if hold.owner is not None else ""

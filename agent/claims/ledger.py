@@ -102,10 +102,11 @@ def _slots_after_exchange(
 ) -> dict[str, Slot]:
     """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    Only slots of the same shape without a hold take part. If one contains all
-    `given_chips`, the two slots exchange their chips. If none does, the agent stopped
-    while several slots exchanged chips in a circle. The chips that `slot` gives up then
-    go to a slot whose chips another pod holds.
+    Apart from `slot`, only slots of its shape from which no hold has chips can change.
+    If one of them contains all `given_chips`, it exchanges its chips with `slot`.
+
+    If none does, the agent stopped while several slots exchanged chips in a circle. The
+    chips that `slot` gives up then go to a slot whose chips another pod holds.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -264,8 +265,9 @@ def _with_claim(
     """Return the ledger with a slot for a pod's claim.
 
     An existing slot is replaced only if the claim has changed and no hold has chips of
-    the slot. A claim with the predicate-time `SERVED` opens no slot: the pod has its
-    chips. A pod that was in the ledger before, with holds but no slot, gets no slot.
+    the slot. Two kinds of pods get no slot. The claim of the first kind has the
+    predicate-time `SERVED`: the pod has its chips. A pod of the second kind was in the
+    ledger before, and had holds but no slot.
 
     If `claim` is None and the node has no Ascend scheduler, the agent chooses the
     chips. The pod then gets a slot without chips.

@@ -33,9 +33,13 @@ def chip_of(product: Product, kubelet_id: str) -> int:
 
 @cache
 def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
-    """Return {device id: chip} for a mask of chips, in the order of chips.
+    """Return {device id: chip} for a mask of chips, ascending by chip.
 
     The result is cached, because each Allocate uses it.
+
+    Args:
+        prefix: Text before the chip's number in a device id.
+        chips: Mask of the chips.
     """
     chips_by_id = {f"{prefix}{chip}": chip for chip in chip_sets.ids_of(chips)}
     return MappingProxyType(chips_by_id)
@@ -44,9 +48,10 @@ def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
 def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that a pod's annotations name.
 
-    It is the union of two annotations: the resource's annotation, which the scheduler
-    writes, and AscendReal. While the agent patches annotations, each chip is in at
-    least one of them at every moment. An unreadable annotation names no chips.
+    It is the union of two annotations. The Ascend scheduler writes the first, whose key
+    is the name of the resource. The agent writes the second, AscendReal. While the
+    agent patches them, each chip is in at least one at every moment. An unreadable
+    annotation names no chips.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -96,10 +101,10 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
     """Return the mask of chips that other pods may not get because of a slot.
 
-    These are the chips of the slot, unless a container was recreated while the pod ran.
-    If all app containers and sidecars of such a pod own holds, only the held chips
-    count. The pod's annotations then no longer name the chips of its init containers,
-    so the scheduler may give those away.
+    These are usually all chips of the slot. They are only the held chips of the slot's
+    pod under two conditions. A container was recreated while the pod ran, and all app
+    containers and sidecars own holds. The pod's annotations then no longer name the
+    chips of its init containers. The Ascend scheduler may give those chips away.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)

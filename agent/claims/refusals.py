@@ -13,7 +13,7 @@ _LONG_S = 1.0
 
 
 def render_bad_ids(ledger: Ledger, ids: tuple[str, ...], foreign_ids: list[str]) -> str:
-    """Return the text that refuses an Allocate with foreign, missing or repeated ids.
+    """Return the text that refuses an Allocate with no, repeated or foreign ids.
 
     Args:
         ids: All ids of the call.
@@ -60,9 +60,9 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
     """Return "namespace/name: problem" of living pods whose claim is unreadable.
 
-    The result is sorted. Every such pod can be the caller of the Allocate. In
-    standalone mode, without an Ascend scheduler, one kind of pod is left out. It has
-    containers that need chips, but none that needs `count` chips.
+    The result is sorted. Each of these pods can be the caller of an Allocate of `count`
+    chips. In standalone mode, without an Ascend scheduler, one kind of pod is left out.
+    It has containers that need chips, but none that needs `count` chips.
     """
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"

@@ -1,8 +1,8 @@
 """Release holds when the API server, pod-resources and the node's processes agree.
 
-One source that no longer shows a pod proves nothing. The reconciler reads the sources
-in passes. A pass counts only if no Allocate was under way from its beginning to its
-end.
+That one of these sources no longer shows a pod proves nothing. The reconciler asks them
+in passes, one round after the other. A pass counts only if no Allocate was under way
+from its beginning to its end.
 """
 
 from dataclasses import replace
@@ -53,11 +53,12 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
     """Release a hold that no living pod could own in several passes in a row.
 
-    The hold counts these passes; `MISSES_TO_RELEASE` are needed. Nothing is counted
-    while a process is on the hold's chips.
+    A pass is one round of the reconciler's questions. The hold counts these passes;
+    `MISSES_TO_RELEASE` are needed. Nothing is counted while a process is on the hold's
+    chips.
 
-    For the release, pod-resources must have listed all pods. Only containers that own
-    holds with the hold's ids may have these ids in the list.
+    For the release, pod-resources must have listed all pods. If the list shows ids of
+    the hold for a container, this container must own another hold with these ids.
 
     Args:
         hold: Has no known owner.
@@ -120,9 +121,9 @@ def pods_to_check_for_processes(
     do so before the kubelet gives the pods' ids to another pod.
 
     Args:
-        ids: Ids that the kubelet offers or gives out: return the pods with a hold whose
-            ids are all among them. None: return the pods with holds that `end_pass` may
-            release.
+        ids: Ids that the kubelet offers or gives out. The result then has the pods
+            that own a hold whose ids are all in `ids`. None: the result has the pods
+            that own a hold which `end_pass` may release.
     """
     return frozenset(
         hold.owner.uid
@@ -140,10 +141,12 @@ def pods_to_check_for_processes(
 def needs_full_list(ledger: Ledger) -> bool:
     """Whether the reconciler must list all pods at pod-resources in this pass.
 
-    The kubelet forgets the ids of terminated pods with its next Allocate, or when all
-    pods are listed. An ownerless hold may belong to a pod that the pod watch has not
-    shown yet. Before the release of such a hold, the list must prove that no pod has
-    its ids.
+    It must do so in two cases. Either pod-resources still shows ids for a deleted or
+    terminal pod with a hold. The kubelet forgets such ids when all pods are listed.
+
+    Or an ownerless hold may be released at the end of this pass. The hold may belong to
+    a pod that the pod watch has not shown yet. The list must first prove that no pod
+    has its ids.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -155,7 +158,11 @@ def needs_full_list(ledger: Ledger) -> bool:
 
 
 def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
-    """Whether `end_pass` may now release a hold without a known owner."""
+    """Whether `end_pass` may now release a hold without a known owner.
+
+    No process may be on the hold's chips. With this pass, no living pod could own the
+    hold in `MISSES_TO_RELEASE` passes in a row.
+    """
     return (
         hold.misses + 1 >= MISSES_TO_RELEASE
         and not _is_in_use(ledger, hold)
@@ -168,11 +175,11 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
     An ended pod is deleted or terminal. A stock scheduler can bind a new pod as soon as
     the old pod is deleted. The Ascend scheduler can do so if it never saw the hold of a
-    short-lived pod. The kubelet then asks for the old pod's chips before the
+    short-lived pod. The kubelet then gives out the old pod's ids before the
     reconciler's next pass.
 
-    A hold is released if the kubelet gives out all its ids and no process is on its
-    chips. `end_pass` checks the processes in the same way.
+    A hold is released if all its ids are in `ids` and no process is on its chips.
+    `end_pass` checks the processes in the same way.
 
     Args:
         ids: Ids that the kubelet offers or has given out.
@@ -266,13 +273,13 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     the pod may have these ids.
 
     A pod may also be the owner while one of its app containers or sidecars owns no
-    hold. One of the pod's containers must need as many chips as the hold has. It must
-    be an init container if the hold was given to one, and else must not be. A later
-    answer of pod-resources can prove that the pod is not the owner.
+    hold. One of the pod's containers must need as many chips as the hold has. If the
+    hold was given to an init container, it must be an init container; otherwise it must
+    not. A later answer of pod-resources can prove that the pod is not the owner.
 
-    pod-resources never shows init containers, and shows the others once all are served.
-    Until then the pod may still be in admission. No answer then proves anything about
-    the hold of an init container.
+    pod-resources never shows init containers. It shows the other containers of a pod
+    once all are served. Until then the pod may still be in admission. No answer then
+    proves anything about the hold of an init container.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -323,7 +330,7 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
     """Whether pod-resources shows ids of `hold` for a living pod.
 
-    Ids that a hold of this pod has do not count. If the result is true, the pod may be
+    Ids of holds that this pod owns do not count. If the result is true, the pod may be
     the owner of `hold`.
     """
     for uid, evidence in ledger.evidence.items():
@@ -357,8 +364,8 @@ def drop_idle_slots(ledger: Ledger) -> Ledger:
 def _drop_old_evidence(ledger: Ledger) -> Ledger:
     """Drop the answers of pod-resources about pods that no longer matter.
 
-    These pods are neither in the ledger nor owners of a hold. Left-over processes of
-    these pods and of living pods are dropped too.
+    These pods are neither in the ledger nor owners of a hold. The ledger also forgets
+    the left-over processes of these pods and of living pods.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None

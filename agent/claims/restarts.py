@@ -1,8 +1,8 @@
 """Serve running containers whose device ids the kubelet has lost or never had.
 
 The kubelet never had them if no plugin was registered when the container started. The
-Allocate of such a container comes outside of admission. It is therefore a candidate
-only after all waiting pods.
+Allocate of such a container comes outside of admission. The container is therefore
+served only if no waiting pod can have caused the Allocate.
 """
 
 from dataclasses import replace
@@ -17,8 +17,9 @@ def find_picks(ledger: Ledger, count: int) -> list[Pick]:
     """Return a `Pick` for each running container that may be asking for `count` chips.
 
     These are containers whose ids the kubelet has lost, and containers that started
-    before any plugin had registered. A container of the first kind gets the chips that
-    it held before. A container of the second kind gets chips of its pod's claim.
+    before any plugin had registered with the kubelet. A container of the first kind
+    gets the chips that it held before. A container of the second kind gets chips of its
+    pod's claim.
     """
     picks = []
     for hold in ledger.holds.values():
@@ -57,15 +58,16 @@ def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
 
 
 def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
-    """Return the chips for a running container whose ids the kubelet has lost.
+    """Return chips for a running container whose ids the kubelet lost or never had.
 
-    If only one container can be asking, and no process is on its chips, it gets its old
+    If only one container can be asking, and no process is on its chips, it gets these
     chips. Otherwise it gets chips that no pod claims. The kubelet does not say which
     container asks, and old chips may still be in use.
 
-    The result is a text, the reason of the refusal, if there are too few such chips.
-    The result is None if no container waits, or if a pod without a claim may be the
-    caller.
+    The result is a text, the reason of the refusal, if too few unclaimed chips are
+    free. It is also a text if a container mounts the chips of its pod's annotation by
+    itself. The result is None if no running container can be asking. It is also None if
+    a living pod without a claim may be the caller.
 
     Args:
         ids: Device ids of the Allocate.

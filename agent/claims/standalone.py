@@ -43,8 +43,9 @@ class Plan:
 def make_slot(ledger: Ledger, pod: NpuPod) -> Slot:
     """Return a slot without chips for a standalone pod; Allocate chooses them.
 
-    Its predicate-time orders pods by creation time, then by arrival within a second.
-    The kubelet admits pods in about the order of their creation.
+    The slot's predicate-time follows the creation time of the pod. Pods created within
+    the same second are ordered by arrival in the ledger. The kubelet admits pods in
+    about the order of their creation.
     """
     second = int("".join(filter(str.isdecimal, pod.created))[:_DIGITS] or 0)
     earlier_count = sum(
@@ -81,13 +82,14 @@ def make_ownerless_slot(ledger: Ledger, count: int) -> Slot:
 
 
 def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
-    """Return how many chips the pod of a slot needs now, and how many later.
+    """Return how many chips a container of a pod and those after it still need.
 
     Args:
+        slot: The slot that serves the pod.
         count: Number of chips that the container asks for.
         lasting: Mask of the chips of the pod's app containers and sidecars.
-        reusable: Mask of the chips of the pod's init containers; the kubelet gives
-            their ids first.
+        reusable: Mask of the chips of the pod's init containers. Those not in `lasting`
+            count as given to the container, because the kubelet gives their ids first.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -103,13 +105,14 @@ def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Pl
     """Choose chips for a pod's next container, and plan the chips of later containers.
 
     Args:
-        slot: The slot that serves the container. Chips planned for the pod before are
-            kept if possible.
+        slot: The slot that serves the container. Chips that were planned earlier for
+            its pod are kept if possible.
         domains: Masks of chips to choose from, the preferred mask first.
 
     Returns:
-        The best choice. It is legal for the whole pod, else legal for the container,
-        else any chips. Both masks are 0 when too few chips are free.
+        The best choice. If possible, the product's rules allow the chips of the whole
+        pod, else those of the container. Otherwise it has any chips. Both masks are 0
+        when too few chips are free.
     """
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     places = [domain & free for domain in domains]
@@ -122,8 +125,8 @@ def _plans(
 ) -> Iterator[Plan]:
     """Yield the possible choices of chips for a container, the best first.
 
-    First come chips planned for the pod before, then chips that the product's rules
-    allow. Last come any chips, if possible of one ring or card.
+    First come chips that were planned earlier for the pod. Then come chips that the
+    product's rules allow. Last come any chips, if possible of one ring or card.
 
     Args:
         planned: Mask of chips that the slot has, but no container yet.
@@ -146,9 +149,9 @@ def _legal_plans(
 ) -> Iterator[Plan]:
     """Yield the choices of chips that the product's rules allow, the best first.
 
-    First come chips of one mask in `places` that are legal for the whole pod. Then come
-    chips that are legal for the container if further free chips make them legal for the
-    pod. Last come chips that are legal for the container alone.
+    First come chips for the whole pod, all from one mask in `places`. Next come chips
+    for the container that the free chips can extend to an allowed set for the pod. Last
+    come chips that the rules allow for the container alone.
 
     Args:
         free: Mask of all unclaimed chips.
@@ -175,8 +178,9 @@ def _legal_plans(
 def _choose_near(product: Product, domain: int, count: int) -> int:
     """Return the mask of the lowest `count` chips of one ring or card.
 
-    It is the ring or card with the fewest chips in `domain`, but at least `count`. If
-    none has enough chips, return the lowest chips of `domain`, at most `count`.
+    Of the rings or cards with at least `count` chips in `domain`, the function takes
+    the one with the fewest. If there is none, the result is the lowest chips of
+    `domain`, at most `count`.
 
     Args:
         domain: Mask of the chips to choose from.
@@ -196,10 +200,10 @@ def _lowest(mask: int, count: int) -> int:
 
 
 def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether a pod's held chips are on more rings or cards than they need.
+    """Whether a pod's held chips are on more rings or cards than so many chips need.
 
-    False if the product's rules allow these chips. Some rules give out chips one by one
-    over all cards.
+    False if the product's rules allow these chips. The rules of some products spread
+    the chips of a pod over all cards.
     """
     product = ledger.product
     chips = chip_sets.mask_of(

@@ -1,7 +1,8 @@
 """Store the ledger of one product line, apply events to it and wake its readers.
 
-A reader that is busy during several changes sees only the newest ledger. All callers
-run on one event loop, so `apply` is atomic without a lock.
+A reader is a task that waits in `changed`. If it is busy during several changes, it
+sees only the newest ledger. All callers run on one event loop, so `apply` is atomic
+without a lock.
 """
 
 import asyncio

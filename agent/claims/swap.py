@@ -15,7 +15,7 @@ from scheduler_core.wire.pods import NpuPod
 def exchange(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, replaced_hold: Hold | None
 ) -> Ledger:
-    """Exchange the chips of a pod's slot with the slot that the pod was served from.
+    """Exchange chips between a pod's slot and the slot that the pod was served from.
 
     If the slots have equal shapes, the slot that `hold` came from gets the chips of the
     pod's slot. If the shapes differ, a pod has bypassed docs/pairing-rules.md. Each pod
@@ -91,8 +91,9 @@ def _copy_slot(
 ) -> Ledger:
     """Give a pod without a slot a copy of the slot that served it.
 
-    All holds of the copied slot move to the pod's slot. If the shapes of pod and slot
-    differ, only `hold` moves.
+    All holds of the copied slot move to the pod's slot. Nothing is copied if the slot
+    is gone, has another shape than the pod, or was made for one hold. Then only `hold`
+    moves.
 
     Args:
         hold: The pod's confirmed hold.
@@ -113,11 +114,12 @@ def _copy_slot(
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
-    """Move the holds of a deleted pod's slot to the slot of the pod that got its chips.
+    """Move holds of a deleted pod's slot to the slot of a pod that was served from it.
 
     The moved holds are `confirmed` and the newest ownerless holds that fit the pod's
     containers. Holds of `own_slot` move to the deleted pod's slot instead. `own_slot`
-    then has the chips of its new holds, and old chips up to its former number.
+    gets the chips of its new holds. It keeps as many of its old chips as its former
+    number of chips allows.
 
     Args:
         own_slot: The slot of the pod.
@@ -150,9 +152,10 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
 
 
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of chips given out from a slot, at most as many as the slot has.
+    """Return the mask of the chips of a slot's holds, the newest for each container.
 
-    If there are more, only the chips of app containers and sidecars count.
+    If these are more chips than the slot has, only those of app containers and sidecars
+    count. If they are too many as well, the mask is 0.
     """
     newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
     lasting = everything = 0
@@ -183,9 +186,9 @@ def _chips_given_up(
 ) -> int:
     """Return the mask of chips that a pod's slot gives up for the chips of `hold`.
 
-    They are the chips of the container's previous hold. Without a previous hold, they
-    are chips of `own_slot` that no hold with a known owner has. Chips without any hold
-    come first. There are at most as many as `hold` has.
+    If there is a `replaced_hold`, they are its chips. If not, they are chips of
+    `own_slot` that no hold with a known owner has. There are at most as many as `hold`
+    has. Chips that no hold has are taken first.
 
     Args:
         own_slot: The slot of the pod.
@@ -211,11 +214,11 @@ def _chips_given_up(
 def _exchange_one_container(
     ledger: Ledger, hold: Hold, own_slot: Slot, given_up: int
 ) -> Ledger:
-    """Move one hold to a pod's slot, in exchange for as many chips of this slot.
+    """Move one hold to a pod's slot, which gives up as many chips for it.
 
-    The slot that `hold` came from gets the chips if it has an equal shape. If not, or
-    if it is gone, the chips become unclaimed. If the chips of the two sides do not
-    match in number, only the hold moves.
+    The slot that `hold` came from gets the chips `given_up` if it has an equal shape.
+    If not, or if it is gone, these chips become unclaimed. If `given_up` has more or
+    fewer chips than the hold, only the hold moves.
 
     Args:
         hold: The pod's confirmed hold, with chips of another slot.

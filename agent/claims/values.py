@@ -193,10 +193,12 @@ def held_chips(ledger: Ledger) -> int:
 def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process that belongs to no living pod.
 
-    A chip of a deleted pod is free only when its last process has ended (seed 004,
-    "Concurrency Considerations", 2). The driver may see a process on the chip. The
-    kernel may also show a process of the deleted pod: it can open the chip again. Chips
-    of a hold without a known owner are left out: a living pod may own the hold.
+    A chip of a deleted pod is free only when the pod's last process has ended (seed
+    004, "Concurrency Considerations", 2). The driver may see a process on the chip. Or
+    the kernel may show a process of the deleted pod, which can open the chip again.
+
+    Chips of a hold without a known owner are left out, because a living pod may own the
+    hold.
     """
     explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():
@@ -212,8 +214,8 @@ def releasing_chips(ledger: Ledger) -> int:
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
     """Return a slot with the chips of a pod's holds.
 
-    Its predicate-time is `SERVED`, as for every pod that has its chips. For a pod that
-    got them before this agent started: its slot is not in the ledger.
+    The slot's predicate-time is `SERVED`, as for every pod that has its chips. Such a
+    slot is for a pod that has none in the ledger, since an earlier agent served it.
 
     Args:
         also: Holds whose chips the slot gets too, though the ledger no longer counts
@@ -282,7 +284,7 @@ def make_owner(pod: NpuPod, container: str) -> Owner:
 
 
 def is_of_gone_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether the owner of `hold` is a deleted pod with the same name as `pod`.
+    """Whether `hold` belongs to a deleted or terminal pod with the name of `pod`.
 
     A new pod can have the name before the pod watch reports the deletion of the old
     pod.

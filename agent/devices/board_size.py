@@ -17,10 +17,10 @@ class UnknownMachineError(ValueError):
 def fit_row(key: str, highest: int, others: int = 0) -> Product:
     """Return a row of the product table, reduced to the chips that this server has.
 
-    If the chips of a row sit on separate cards, the row gives the most chips possible.
-    Such a row gets the number of installed chips. Otherwise the kubelet would be
-    offered missing chips. Other rows keep their number of chips. Ids that belong to
-    another product line are marked as absent in every row.
+    For plug-in cards, the product table has the highest possible number of chips. Such
+    a row is cut behind the card of chip `highest`. Otherwise the kubelet would be
+    offered missing chips. Other rows keep their number of chips. In every row, the ids
+    in `others` are marked as absent.
 
     Args:
         key: Key of the row.

@@ -49,8 +49,8 @@ def choose_driver(
 ) -> Choice:
     """Make the reader of the node's chips that `settings` ask for.
 
-    The kind `auto` means libdcmi if `settings` have its path or a search finds it.
-    Otherwise it means the simulated driver, which reads a YAML file.
+    The kind `auto` means libdcmi if `settings.library` is set or a search finds the
+    library. Otherwise it means the simulated driver, which reads a YAML file.
 
     Args:
         wall_ms: Returns Unix milliseconds now.

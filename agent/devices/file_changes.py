@@ -28,7 +28,8 @@ class FileWatch:
         """Open the inotify descriptor; nothing is watched until `arm`.
 
         Args:
-            path: The file to watch. It may be absent, a link, or replaced by renaming.
+            path: The file to watch. It may be absent or a link. Another file may be
+                renamed to this path.
         """
         self._watched_paths = [os.fsencode(path.parent), os.fsencode(path)]
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -48,11 +49,11 @@ class FileWatch:
     def arm(self) -> bool:
         """Watch the file and its folder, so that an edit from now on ends `wait`.
 
-        The watch of the folder reports a rename into place. The watch of the file
-        reports a write through a link.
+        The watch of the folder reports that another file was renamed to the path. If
+        the path is a link, the watch of the file reports writes to the link's target.
 
         Returns:
-            Whether the kernel watches both.
+            Whether the kernel watches both the file and its folder.
         """
         if self._notifier < 0:
             return False

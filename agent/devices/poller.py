@@ -19,7 +19,7 @@ CALM_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Latest successful reading of the chips, its time, and why any of it is old."""
+    """Latest successful reading of the chips, its time, and why parts of it are old."""
 
     #: The last good reading; None before the first.
     reading: Reading | None = None
@@ -50,8 +50,8 @@ class Poller:
 
         Args:
             driver: The driver to poll.
-            poll_s: Longest pause between two polls while a change is expected. While
-                none is expected, the pause is the longer of `poll_s` and `CALM_S`. A
+            poll_s: Longest pause between two polls after `deliver` in `run` returned
+                True. After False, the pause is the longer of `poll_s` and `CALM_S`. A
                 pause of `CALM_S` ends together with those of all tasks that run each
                 second. Unit: seconds, above 0.
             deadline_s: Longest wait for one call of the driver, before the latest
@@ -71,8 +71,8 @@ class Poller:
         readings are passed too, because a chip can recover just because time passes.
 
         Args:
-            deliver: Takes an observation. Returns whether it needs the next one within
-                `poll_s`, even if the chips do not change.
+            deliver: Takes an observation. Returns whether to pass the next observation
+                within `poll_s`, even if the chips do not change.
         """
         try:
             observation = await self.poll()
@@ -91,8 +91,9 @@ class Poller:
     async def _next_observation(self, within_s: float) -> Observation:
         """Wait up to `within_s` for a change of the chips, and return an observation.
 
-        The driver is called if the chips may have changed or its latest call had a
-        problem. Otherwise the latest observation is returned with the present time.
+        The driver is called if the chips may have changed, or if the latest observation
+        has a problem. Otherwise the latest observation is returned with the present
+        time.
         """
         has_news = await self._driver.wait_for_news(within_s)
         if has_news or self._last_observation.problem:
@@ -103,7 +104,7 @@ class Poller:
         """Call the driver and return an observation, after `deadline_s` at the latest.
 
         If an earlier call still runs, wait for that call instead. If there is no new
-        reading, the observation has the latest reading and the problem.
+        reading, the observation has the latest reading, and why there is no new one.
         """
         if self._call is None:
             self._called_at = clock.loop_s()

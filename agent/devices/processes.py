@@ -1,10 +1,10 @@
-"""Read from /proc the names of processes, and which processes pods have.
+"""Read from /proc the names of processes, and which processes belong to which pod.
 
 Only files that every process may read are used, so no capability is necessary. But a
 container sees the host's processes only with `hostPID`. A process that is not seen is
 reported as unknown, or not at all.
 
-A process that hangs in a driver can block the reader of its arguments too. So a thread
+If a process hangs in a driver, reading its files in /proc can block too. So a thread
 reads, and the caller waits for that thread at most until a deadline.
 """
 
@@ -57,7 +57,7 @@ class Processes:
         """Read nothing yet.
 
         Args:
-            proc: Folder where the kernel shows the cgroups of processes.
+            proc: The kernel's folder /proc, in which the cgroups of processes are read.
             deadline_s: Longest wait for a result of the thread. Unit: seconds.
         """
         self._proc = proc
@@ -77,12 +77,15 @@ class Processes:
     async def pids_of_pods(
         self, uids: Collection[str]
     ) -> Mapping[str, tuple[int, ...]]:
-        """Return the pids of the processes in the cgroups of the pods `uids`.
+        """Return the pids of the processes in the cgroups of pods.
+
+        Args:
+            uids: UIDs of these pods.
 
         Returns:
-            {UID of a pod: the lowest 8 of its pids, ascending}, without pods that have
-            no process. If the thread does not answer in time, every pod has an empty
-            tuple, because it may have processes.
+            {UID of a pod: the lowest 8 pids of its processes, ascending}. A pod that
+            has no process is left out. If the thread does not answer in time, every
+            pod has an empty tuple: its processes are unknown.
         """
         pids_by_uid = await self._call(_find_pids, self._proc, frozenset(uids))
         return dict.fromkeys(uids, ()) if pids_by_uid is None else pids_by_uid
@@ -90,7 +93,8 @@ class Processes:
     async def _call(self, function: Callable[..., T], *args: object) -> T | None:
         """Run a function in the thread and return its result; None after `deadline_s`.
 
-        The thread first finishes the previous call, within the same deadline.
+        The thread first finishes the previous call. The time for that counts towards
+        `deadline_s`.
         """
         until = clock.loop_s() + self._deadline_s
         if self._last is not None and not await _is_done(self._last, until):

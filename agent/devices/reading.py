@@ -1,8 +1,8 @@
 """The values of one reading, the state of the node's chips at one time.
 
-A `Reading` has the chips that answered, their faults, and the processes on them. It
-does not say whether a chip is healthy: `agent.health.conditions` does. Two readings of
-an unchanged machine are equal, so a comparison shows a change.
+A `Reading` has the chips that answered, their faults, and their processes. It does not
+say whether a chip is healthy: `agent.health.conditions` does. Two readings of an
+unchanged machine are equal. So comparing two readings shows whether it has changed.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from scheduler_core.products.table import Product
 
 
 class Level(Enum):
-    """Level of a fault, ascending from `NORMAL` (no fault) to the worst.
+    """Level of a fault, ascending from `NORMAL` (no fault) to the worst level.
 
     The values are the names of the levels in MindCluster's fault configuration.
     """
@@ -186,7 +186,7 @@ class Reading:
 
     @property
     def lines(self) -> tuple["Reading", ...]:
-        """Readings of all product lines of the node, this one first."""
+        """Readings of all product lines of the node, with this reading first."""
         return (
             replace(self, other_lines=()) if self.other_lines else self,
             *self.other_lines,

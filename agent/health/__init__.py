@@ -2,7 +2,7 @@
 
 Pure functions and state machines over readings of the driver. Here: the built-in levels
 of fault codes (`codes`, `levels`). The cluster's own levels, from the ConfigMap
-`mindx-dl-fault-config` (`fault_config`). Upgrades of faults that return or stay
+`mindx-dl-fault-config` (`fault_config`). Higher levels for faults that return or stay
 (`rules`, `escalation`). Chips separated by name (`separation`). Faults of switches
 (`switches`). A new code is added to `codes`, which has the data; `levels` finds the
 level of a code.

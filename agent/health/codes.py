@@ -1,7 +1,8 @@
 """Built-in levels of fault codes, for a cluster whose ConfigMap does not list its own.
 
 `_LISTED` has the hexadecimal codes of each level. `8F180200-19` stands for all codes
-from 8F180200 to 8F180219. A code under two levels has the worse level (A2301001).
+from 8F180200 to 8F180219. A code listed under two levels has the worse one, as
+A2301001 does.
 
 Source: MindCluster's device plugin, `build/faultCode.json` (at 22bb3d98).
 """

@@ -1,7 +1,8 @@
 """Condition of each chip over time: a pure state machine over readings of the driver.
 
-A chip is in one of four conditions. A reading gives each chip a finding. A table gives
-the condition that follows, and a chip can leave each condition:
+A chip is in one of four conditions. Each reading gives a chip a finding, its state in
+that reading. The table `TRANSITIONS` has the next condition for each condition and
+finding. No condition is final:
 
     HEALTHY            in service
     UNHEALTHY          a fault takes it out of service, or it does not answer
@@ -37,7 +38,7 @@ class Condition(Enum):
 class Finding(Enum):
     """State of one chip as one reading of the driver shows it.
 
-    STEADY members mean that all readings during the hold-off (`recover_s`) agreed.
+    A STEADY member means that all readings of the last `recover_s` seconds agreed.
     """
 
     FAULTY = "faulty"
@@ -48,7 +49,7 @@ class Finding(Enum):
 
 
 class Tolerance(Enum):
-    """When a chip stays in service although it has a fault of a certain level."""
+    """When a chip with a fault stays in service; each fault level has one of these."""
 
     ALWAYS = "always"
     IN_USE = "while a pod uses it"
@@ -166,7 +167,11 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingTaken:
-    """Event: the driver was read, and pods use the chips `in_use` at that time."""
+    """Event: the driver was read; at that time, pods used the chips in `in_use`.
+
+    A chip that a fault took out of service stays out for `recover_s` seconds after
+    the fault has ended.
+    """
 
     reading: Reading
     #: Chips that a pod uses now: some levels are tolerated on these.
@@ -180,12 +185,12 @@ def step(
 ) -> tuple[Health, tuple[Transition, ...]]:
     """Apply one reading; return the health of all chips and the changes of conditions.
 
-    A chip counts as healthy before its first reading. A chip that the product has and
-    no reading has ever shown is treated like a chip that stopped answering.
+    A chip counts as healthy before its first reading. A chip of the product that no
+    reading has ever shown is treated like a chip that stopped answering.
 
     Args:
         state: Health before the reading; `Health()` at start.
-        event: The reading, with chips in use and hold-off.
+        event: The reading, and the chips that pods use.
         now: Loop time of the reading. Unit: seconds; never decreases.
 
     Returns:
@@ -221,7 +226,8 @@ _STEADY = MappingProxyType(
 def is_stable(state: Health, reading: Reading) -> bool:
     """Whether the same reading, applied again later, would change no chip's condition.
 
-    False if the answer depends on pods that start or end in the meantime.
+    False if a fault has a level that matters only while no pod uses the chip. The next
+    condition then depends on pods that start or end in the meantime.
 
     Args:
         state: Health after the reading was applied.

@@ -28,7 +28,7 @@ from agent.health.rules import FaultConfig
 
 
 class Kind(Enum):
-    """Why a fault has a level other than its code's; the values are wire names."""
+    """Reason why a fault's level was raised; the values are names in the ConfigMap."""
 
     FREQUENCY = "FaultFrequency"
     DURATION = "FaultDuration"
@@ -210,7 +210,7 @@ def _met_upgrades(
 ) -> Iterable[Upgrade]:
     """Yield the raised levels that the rules demand now for one fault code on one chip.
 
-    They may be in force already.
+    A yielded level may have been raised already by an earlier reading.
 
     Args:
         key: Chip and canonical code.
@@ -258,7 +258,8 @@ def _is_lasting(
 def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> bool:
     """Whether the history of a fault code on a chip can be deleted.
 
-    It can if the code has gone, no earlier arrival counts, and its level is not raised.
+    It can if three things are true. The code is not on the chip now. It did not come
+    within the window of its frequency rule. No upgrade has raised its level.
     """
     if history.is_present or history.arrivals_s:
         return False
@@ -268,8 +269,8 @@ def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> b
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
     """Add to the state the fault levels that the previous agent process had raised.
 
-    Upgrades and histories that `state` has already stay as they are. A code without a
-    history counts as gone since `now`.
+    Upgrades and histories that `state` has already stay as they are. For a restored
+    code without a history, the code counts as gone since `now`.
     """
     upgrade_by_name = {
         _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)

@@ -3,7 +3,7 @@
     faultCode.json            {"NotHandleFaultCodes": ["80E21007", …], …}
     faultCustomization.json   {"FaultFrequency": […], "FaultDuration": […], …}
     SwitchFaultCode.json      for switches, see `agent.health.switches`
-    PollInterval              how often MindCluster reads it; the agent watches it
+    PollInterval              MindCluster's interval between reads; not used here
 
 If one of these keys is absent, its built-in content applies. Parsing is strict: a
 mistyped key would make a fault look harmless. Up to 100 errors are reported at once.

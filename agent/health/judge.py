@@ -18,7 +18,10 @@ from agent.health.levels import Table
 def keys_under_rules(reading: Reading) -> frozenset[Key]:
     """Return (chip, canonical code) of each fault to which the driver gave no level.
 
-    Only the levels of these faults may be raised by frequency and duration rules.
+    Frequency and duration rules may raise only the levels of these faults.
+
+    Args:
+        reading: Reading of the driver, before `apply_levels`.
     """
     return frozenset(
         (fault.chip, codes.canonical(fault.code))
@@ -85,9 +88,9 @@ def _apply_upgrade(
 ) -> list[ChipFault]:
     """Return the faults after an upgrade has raised the level of its code on its chip.
 
-    A fault with a worse level keeps it. If the chip has no fault with this code now,
-    one is added. The level ManuallySeparateNPU concerns the whole chip, even if the
-    code concerns its network.
+    A fault whose level is already worse keeps that level. If the chip has no fault with
+    this code now, a fault is added. The level ManuallySeparateNPU concerns the whole
+    chip, even if the code concerns its network.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE
@@ -113,7 +116,7 @@ def _apply_upgrade(
 def _separation_faults(
     faults: Iterable[ChipFault], separated: frozenset[int]
 ) -> list[ChipFault]:
-    """Return a ManuallySeparateNPU fault for each chip in `separated` without one."""
+    """Return a ManuallySeparateNPU fault for each of `separated` that lacks one."""
     explained = {
         fault.chip for fault in faults if fault.level is Level.MANUALLY_SEPARATE
     }

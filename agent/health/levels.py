@@ -39,7 +39,7 @@ class Table:
         """Whether a fault concerns the chip's parameter-plane network, not the chip.
 
         It does if the driver says so (`fault.network`). It also does if its code is in
-        `codes.NETWORK` or in a network list.
+        `codes.NETWORK` or in this table's `network`.
         """
         key = codes.canonical(fault.code)
         return fault.network or key in codes.NETWORK or key in self.network
@@ -47,10 +47,10 @@ class Table:
     def level(self, fault: ChipFault) -> Level:
         """Return the level that the driver gave a fault, else the level of its code.
 
-        If no list has the code of a chip fault, its severity decides. If no list has
-        the code of a network fault, the level is PreSeparateNPU. Restart levels of a
-        network fault count as NotHandleFault. Each code is judged alone, so a listed
-        code never hides one that is in no list.
+        If the table lacks the code of a chip fault, the severity of that fault decides.
+        If it lacks the code of a network fault, the level is PreSeparateNPU. A network
+        fault with a restart level gets NotHandleFault instead. Other faults of the chip
+        do not change the result.
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.
@@ -66,9 +66,10 @@ class Table:
         return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
-        """Return a fault code with the leading zeros that it has in the lists.
+        """Return a fault code as the lists spell it, perhaps with leading zeros.
 
-        A code that the lists write without leading zeros, or do not have, is unchanged.
+        The code is returned unchanged if the lists do not have it. The same is true if
+        they have it without leading zeros.
         """
         return self.spelling.get(codes.canonical(code), code)
 

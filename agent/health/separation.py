@@ -2,11 +2,12 @@
 
 A separated chip is out of service. The key `ManuallySeparateNPU` of the node's
 ConfigMap names such chips, and two sides write it. A person adds a name to separate a
-chip and removes it to release the chip. The agent adds a chip whose fault code returns
-too often (frequency rule). It removes the chip when the rule releases it.
+chip and removes it to release the chip. The agent adds the name of a chip whose fault
+code returns too often (frequency rule). It removes this name when the code has been
+gone for long enough, or when the rule was removed.
 
 So a missing name releases a chip only if the ConfigMap had that name before. And the
-agent never replaces a text that it has not read.
+agent never replaces a text of this key that it has not read.
 
 Source: MindCluster's documents on `ManuallySeparateNPU`. There a name added by hand
 counts only after a restart; here it counts at once.
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Chips taken out of service by name, and those that the node's ConfigMap named."""
+    """Chips that are out of service by name, and what the ConfigMap said about them."""
 
     #: Separated now.
     separated: frozenset[int] = frozenset()
@@ -30,7 +31,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NamesRead:
-    """Event: the node's ConfigMap was read, and it names exactly these chips."""
+    """Event: the ConfigMap was read; `ManuallySeparateNPU` names just these chips."""
 
     chips: frozenset[int]
 
@@ -52,9 +53,10 @@ class RuleSeparated:
 
 @dataclass(frozen=True, slots=True)
 class RuleReleased:
-    """Event: a chip that a frequency rule took out of service is released by that rule.
+    """Event: a frequency rule no longer keeps a chip out of service.
 
-    A frequency rule separates a chip whose fault code returns too often.
+    The rule had separated the chip because a fault code returned too often. Now the
+    code has been gone for long enough, or the rule was removed.
     """
 
     chip: int

@@ -1,7 +1,8 @@
 """Level of a SuperPoD node, given by the faults of its switches.
 
-The code of a switch fault, like `[0x00f1fef5,155913,cpu,na]`, has four parts: event,
-alarm, peer of the port, and port. The level of a node is that of its worst fault.
+The code of a switch fault is a text like `[0x00f1fef5,155913,cpu,na]`. Its four parts
+are the event, the alarm, the peer of the port, and the port. The level of a node is
+that of its worst fault.
 
 Source: MindCluster's device plugin, `build/SwitchFaultCode.json`,
 `pkg/common/device.go` (at 22bb3d98).
@@ -17,7 +18,8 @@ from agent.devices.reading import SwitchFault
 class SwitchLevel(Enum):
     """Level of a switch fault; the members are ordered from least to worst.
 
-    The values are wire names; with `Codes` appended, they are the names of the lists.
+    A value with `Codes` appended is a key of the JSON text `SwitchFaultCode.json`. The
+    list under that key has the codes of this level.
     """
 
     NOT_HANDLED = "NotHandleFault"

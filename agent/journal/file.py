@@ -2,8 +2,9 @@
 
 Each write replaces the whole journal in four steps. It creates a temporary file in the
 same directory. It renames the old journal to `<name>.old`. It renames the temporary
-file to `<name>`. It removes `<name>.old`. At every moment `<name>` is the last
-acknowledged journal or a newer one. If `<name>` does not exist, `<name>.old` is.
+file to `<name>`. It removes `<name>.old`. At every moment `<name>` has the content of
+the last successful write or of a newer one. If there is no `<name>`, `<name>.old` has
+it.
 
 A rename over the old journal would need one step only. But ext4 then starts to write
 the file out, which takes longer than all other steps together. There is no fsync: a
@@ -13,8 +14,8 @@ file is one header line and a body:
     ascend-affinity-journal <version> <CRC-32 of the body> <length of the body>
     {"node":…,"boot_id":…,"entries":[…]}
 
-The version is outside the body, so a newer program's journal differs from a damaged
-one. An unusable journal is set aside, which means renamed to `<name>.bad-<n>`. The
+The version is outside the body, so that the journal of a newer program does not look
+damaged. An unusable journal is set aside, which means renamed to `<name>.bad-<n>`. The
 newest of these files is the only record of the holds. The oldest are removed when there
 are more than `KEPT_ASIDE`.
 """
@@ -86,8 +87,9 @@ class HoldEntry:
 class ProblemKind(Enum):
     """Reason why a journal cannot be used.
 
-    OTHER_VERSION means another version of the file format. OTHER_NODE means that the
-    journal is of another node, OTHER_BOOT of another boot of the machine.
+    TORN means that the file is cut short. OTHER_VERSION means another version of the
+    file format. OTHER_NODE means that the journal is of another node, OTHER_BOOT of
+    another boot of the machine.
     """
 
     ABSENT = "absent"
@@ -108,7 +110,7 @@ class JournalContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
-    """Reason why the agent has no usable journal, and where the file was moved."""
+    """Reason why the agent has no usable journal, and new path of the unusable file."""
 
     kind: ProblemKind
     path: str
@@ -232,7 +234,7 @@ class Journal:
         )
 
     def not_read(self, reason: str) -> JournalProblem:
-        """Return the problem that the disk did not let the agent read the journal.
+        """Return the problem of a journal that the disk did not let the agent read.
 
         Args:
             reason: Error of the disk, for people.

@@ -202,8 +202,8 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
 def is_of_line(written: HoldEntry, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
-    The prefix of the entry's device ids decides, or its chips if it has no ids. A hold
-    can have lost all ids while some of its reserved chips are still in use.
+    The prefix of the entry's device ids decides. If the entry has no ids, its chips
+    decide: a hold can have lost all ids while its reserved chips are still in use.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)
@@ -235,8 +235,8 @@ def restore_hold(written: HoldEntry) -> Hold:
 def _consume_outcome(call: asyncio.Future[Any]) -> None:
     """Retrieve the exception of a call, so that asyncio does not log it as unhandled.
 
-    It is for calls that may end after their caller has stopped waiting for them.
-    `JournalWriter.run` repeats a failed write.
+    For a call to the thread of the journal that may end when nobody waits for it any
+    more. `JournalWriter.run` repeats a failed write.
     """
     if not call.cancelled():
         call.exception()

@@ -4,7 +4,8 @@ driver ----------------> judged -> health -> ledger
 fault configuration -------^
 ConfigMap's separated chips^
 
-A separated chip is one that people or a rule have taken out of service.
+The ConfigMap is the node's, and both the agent and people write it. A separated chip is
+one that people, or a rule about repeated or long faults, have taken out of service.
 """
 
 from collections import deque
@@ -32,7 +33,7 @@ from scheduler_core.wire.faults import SwitchEvent, SwitchInfo, UpgradeReason
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Clock of the event loop and wall clock, for the agent's monitors."""
+    """Pair of clocks for the agent's monitors: the event loop's and the wall clock."""
 
     #: The event loop's. Unit: seconds.
     loop_s: Callable[[], float]
@@ -41,11 +42,12 @@ class Clocks:
 
 
 class ChipMonitor:
-    """Health of the chips of one product line, and the history of their faults.
+    """Monitor of one product line's chips, with their health and raised fault levels.
 
-    A separated chip is one that people or a rule have taken out of service. The node's
-    ConfigMap stores the separated chips and the raised levels of faults. After a
-    restart, the agent reads both from the ConfigMap.
+    A separated chip is one that people or a rule have taken out of service. The rules
+    raise the level of a fault that returns often or stays long. The node's ConfigMap
+    stores the separated chips and the raised levels. After a restart, the agent reads
+    both from the ConfigMap.
     """
 
     def __init__(
@@ -65,8 +67,9 @@ class ChipMonitor:
             reading: First report of the driver about the product line.
             recover_s: How long a chip stays without faults before it is in service
                 again. Unit: seconds.
-            announcer: Makes events and logs when a chip changes health, is separated
-                (taken out of service), or has a fault raised to a higher level.
+            announcer: Makes events and logs when a chip's health changes or a fault of
+                the chip rises in level. It also does so when a chip is separated
+                (taken out of service).
             clocks: Sources of time.
             other_products: The node's other product lines. The ConfigMap names
                 separated chips of all product lines in one text.
@@ -100,7 +103,8 @@ class ChipMonitor:
     def observe(self, observation: Observation) -> bool:
         """Judge the health of this product line's chips by a new result of the driver.
 
-        A result that is stale or lacks the product line is not judged.
+        A result is not judged if it is stale or lacks the product line. An unchanged
+        result is not judged either, unless time alone can change the health.
 
         Returns:
             Whether another result is needed soon, even if the driver reports no change.
@@ -114,20 +118,20 @@ class ChipMonitor:
         return not self._is_at_rest
 
     def apply_fault_config(self, config: FaultConfig) -> None:
-        """Take over a fault configuration, and judge the driver's last report by it."""
+        """Replace the fault configuration, and judge the driver's last report again."""
         self._config = config
         self.judge_again()
 
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
-        """Take chips out of service or back as a version of the node's ConfigMap says.
+        """Take chips out of service, or put them back, as the node's ConfigMap says.
 
-        The first call also restores the separations and raised fault levels that the
-        agent wrote there before its restart. If a name cannot be parsed in a later
-        call, no chip is taken out or put back.
+        The first call also restores separated chips and raised fault levels, which the
+        agent wrote into the ConfigMap before a restart. If a later call cannot parse a
+        chip's name, it takes no chip out of service and puts none back.
 
         Args:
-            data: Data of one version; None if there is no ConfigMap. The caller passes
-                the versions in turn.
+            data: Data of one version of the ConfigMap; None if there is no ConfigMap.
+                The caller passes the versions in turn.
         """
         is_first, self._has_read_configmap = not self._has_read_configmap, True
         text = None if data is None else data.get(faults.SEPARATED_KEY)
@@ -222,7 +226,8 @@ class ChipMonitor:
     def _separated_names(self) -> SeparatedNames:
         """Return the names of the chips taken out of service, for the node's ConfigMap.
 
-        If the ConfigMap already names exactly these chips, its own spelling is kept.
+        If the ConfigMap already names exactly these chips, its text is returned
+        unchanged.
         """
         chips, text = self._named.separated, self._separated_text
         names = faults.render_separated(chips, self.product)
@@ -265,9 +270,9 @@ class ChipMonitor:
     def _step_escalation(self) -> None:
         """Apply the rules that raise the level of a fault that returns or stays.
 
-        They also end raised levels. A level raised to "manually separate" takes the
-        chip out of service. When the last such level on the chip ends, the chip is put
-        back.
+        The rules also end a raised level. A chip is taken out of service when one of
+        its faults is raised to "manually separate". When no fault of the chip is raised
+        to that level any more, the chip is put back.
         """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
@@ -374,9 +379,10 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Whether a rule of this agent raised a fault level that the ConfigMap stores.
+    """Whether `reason` is a fault level that a rule of this agent raised.
 
-    False for an unknown level or rule, and for a chip that people took out of service.
+    The ConfigMap stores `reason`. False for an unknown level or rule, and for a chip
+    that people took out of service.
     """
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}

@@ -32,7 +32,7 @@ class DriverMonitor:
     def observe(self, observation: Observation) -> bool:
         """Count one result of reading the driver, and pass it to the chip monitors.
 
-        Each chip monitor gets the chips of its product line only.
+        Each chip monitor gets only the chips of the product line that it monitors.
 
         Returns:
             Whether a chip monitor needs another result soon, even if the driver reports

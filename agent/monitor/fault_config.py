@@ -1,8 +1,9 @@
 """Watch the ConfigMap `mindx-dl-fault-config`, and apply each version that is usable.
 
 People write the ConfigMap. If a version is wrong, the last usable version stays in
-force. An event on the Node then says which value was expected, which was read, and
-where. Without the ConfigMap the built-in fault configuration applies.
+force. An event on the Node then names the wrong place in the ConfigMap. It also says
+which value was expected there and which was read. Without the ConfigMap the built-in
+fault configuration applies.
 """
 
 import logging
@@ -60,7 +61,8 @@ class FaultConfigWatch:
     async def run(self) -> NoReturn:
         """Watch the ConfigMap of the fault configuration until this task is cancelled.
 
-        Each change is passed to `apply` and `on_problem`.
+        Each change calls `on_problem`. It also calls `apply`, unless the version is
+        wrong.
         """
         await self.watch.run(self._changed)
 

@@ -26,8 +26,8 @@ STAYS_S = 3.0
 class StrayProcesses:
     """Monitor of processes without a pod that still use chips of one product line.
 
-    It stores which processes keep each releasing chip from being free, and since when
-    the chip waits for their end.
+    A releasing chip stays held until no such process uses it. The monitor stores these
+    processes for each chip, and since when the chip waits for their end.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class StrayProcesses:
     async def check(self) -> None:
         """Find the processes on releasing chips, and announce those that stay STAYS_S.
 
-        When a chip with announced processes is no longer releasing, that is announced.
+        When a chip with announced processes stops releasing, a second announcement says
+        that no process uses the chip any more.
         """
         ledger, reading = self._store.ledger, self._last_reading()
         now = clock.loop_s()
@@ -102,7 +103,7 @@ class StrayProcesses:
                 )
 
     def _due_at(self) -> float | None:
-        """Return the loop time at which processes on a chip next have to be announced.
+        """Return the loop time at which the next announcement about a chip is due.
 
         None if no chip waits for an announcement. Unit: seconds.
         """
@@ -114,7 +115,10 @@ class StrayProcesses:
 
 
 def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
-    """Return the pids of ended pods' processes that may still use a chip, ascending."""
+    """Return the running processes of ended pods with a hold on a chip.
+
+    They are pids, ascending.
+    """
     pids = {
         pid
         for hold in ledger.holds.values()
@@ -125,9 +129,9 @@ def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
 
 
 def _last_owner(ledger: Ledger, chip: int) -> str:
-    """Return the owner of the latest hold on a chip, as `namespace/pod`; "" for none.
+    """Return the owner of the latest hold on a chip, as `namespace/pod`.
 
-    Holds without a known owner are left out.
+    Holds without a known owner are left out; "" if no hold remains.
     """
     owners = [
         f"{hold.owner.namespace}/{hold.owner.pod}"

@@ -9,5 +9,6 @@ Open `announcer` first: it has one method for each kind of event. `metrics` has 
 metric, `log` every key of a log line, `registration` counts registrations with the
 kubelet.
 
-Decision records in docs/adr: 12 (the agent leaves a rival alone and announces it).
+Decision records in docs/adr: 12 (the agent leaves another device plugin alone and
+announces it).
 """

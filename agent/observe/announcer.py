@@ -54,8 +54,8 @@ _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
 class Announcer:
     """Writer of the log lines, metrics and Kubernetes events of one agent.
 
-    It remembers the problems and rivals that it announced, so that each is announced
-    once.
+    It remembers what it announced about lasting problems and about rivals, to announce
+    it only once. A rival is another program that does this agent's work on the node.
     """
 
     def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
@@ -93,7 +93,7 @@ class Announcer:
             self._metrics.holds.labels(state).set_function(partial(self._holds, state))
 
     def expose_watches(self, **watches: ListWatch[Any]) -> None:
-        """Expose metrics of API server watches (restarts, age of the last event).
+        """Expose metrics of API server watches: restarts, and age of the last event.
 
         They are computed at each scrape.
 
@@ -110,9 +110,9 @@ class Announcer:
     def ledger_effect(self, effect: Effect) -> None:
         """Announce one effect of a ledger change by a counter, a log line or an event.
 
-        `Counted` and `Refused` increase a counter. `Noted` writes a log line, and a
-        Kubernetes event on the pod if a ledger has that pod. All other effects are
-        ignored.
+        The effects `Counted` and `Refused` increase a counter. The effect `Noted`
+        writes a log line. It also writes a Kubernetes event on its pod, if a ledger has
+        that pod. All other effects are ignored.
         """
         match effect:
             case Counted(identity=identity):
@@ -269,7 +269,7 @@ class Announcer:
         the previous call for the same scope and resource.
 
         Args:
-            scope: One of RIVALS.
+            scope: Which of the two the rival does, one of RIVALS.
             text: A sentence about the rival; "" if there is no rival.
             resource: Resource that the rival serves; "" for a rival that writes the
                 ConfigMap.
@@ -320,9 +320,9 @@ class Announcer:
         """Announce that the ConfigMap's names of separated chips cannot be parsed.
 
         Args:
-            problem: Key and reason; "" if the names can be parsed, which is not
-                announced. A problem equal to that of the previous call is not announced
-                again.
+            problem: Key in the ConfigMap, and why its text cannot be parsed. "" if it
+                can be, which is not announced. A problem equal to that of the previous
+                call is not announced again.
         """
         before, self._separation = self._separation, problem
         if problem and problem != before:

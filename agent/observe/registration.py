@@ -67,7 +67,7 @@ class NoObserver:
         """Do nothing, because the plugin's gRPC server has logged the registration."""
 
     def unregistered(self) -> None:
-        """Do nothing; the plugin's server has logged why it is not registered."""
+        """Do nothing; the plugin's gRPC server has logged why it is unregistered."""
 
     @property
     def rival(self) -> Callable[[str], None]:

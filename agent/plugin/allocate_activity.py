@@ -44,16 +44,17 @@ class AllocateActivity:
     def is_quiet(self) -> bool:
         """Whether no Allocate runs, and none is expected now.
 
-        An Allocate is expected until PREFERENCE_LASTS_S after a GetPreferredAllocation.
+        After a GetPreferredAllocation an Allocate is expected for PREFERENCE_LASTS_S.
+        The end of an Allocate ends the expectation.
         """
         pending = self._clock() - self._preferred_at < PREFERENCE_LASTS_S
         return not self._allocating and not pending
 
     def mark(self) -> int:
-        """Return a number that stands for this moment in a call of `was_quiet_since`.
+        """Return a number for the present moment, to pass to `was_quiet_since` later.
 
-        The number is -1 if an Allocate runs or is expected now. Then `was_quiet_since`
-        returns false for it.
+        The number is -1 if an Allocate runs or is expected now. `was_quiet_since`
+        returns false for -1.
         """
         return self._count if self.is_quiet else -1
 
@@ -61,14 +62,14 @@ class AllocateActivity:
         """Whether no GetPreferredAllocation or Allocate has run since a call of `mark`.
 
         Args:
-            mark: Number that the method `mark` returned.
+            mark: Number that this call of the method `mark` returned.
         """
         return mark == self._count and self.is_quiet
 
     async def prefer(self) -> None:
-        """Record a GetPreferredAllocation, then wait while a List call runs.
+        """Record a GetPreferredAllocation, then wait until no List call runs.
 
-        The List call is of pod-resources. The wait lasts at most LISTING_WAIT_S.
+        List is a call of pod-resources. The wait lasts at most LISTING_WAIT_S.
         """
         self._note_preference()  # before the wait, so that no other listing begins
         await self._wait_for_listing()

@@ -1,15 +1,15 @@
 """Write the node's CDI spec, a file that tells container runtimes how to mount chips.
 
-CDI is the Container Device Interface. A container names a chip, and the spec lists the
-chip's device files:
+CDI is the Container Device Interface. The kubelet passes the container runtime the CDI
+names of a container's chips. The spec lists the device files for each name:
 
     {"cdiVersion": "0.5.0", "kind": "huawei.com/ascend-affinity",
      "devices": [{"name": "0", "containerEdits": {"deviceNodes": [...]}}, ...],
      "containerEdits": {"deviceNodes": [...]}}
 
-When a container restarts, the kubelet gives it the same device names, even while no
-agent runs. So the spec file stays when the agent stops, unless no chip is given out.
-The file lies on tmpfs, so it is gone after a reboot of the machine.
+When a container restarts, the kubelet gives it the same CDI names, even while no agent
+runs. So a stopping agent removes the spec file only if no container has chips. The file
+lies on tmpfs, so it is gone after a reboot of the machine.
 """
 
 import json
@@ -48,7 +48,7 @@ def render(
 
     Args:
         devices: Device files of the host.
-        chips: Every chip that may ever be given out.
+        chips: Numbers of all chips that the node may ever give out.
         virtual: Every virtual device (part of a chip) of the node.
     """
     entries = [(str(chip), devices.of_chip(chip)) for chip in chips]
@@ -75,7 +75,7 @@ def _nodes(nodes: Iterable[DeviceNode]) -> Iterator[dict[str, str]]:
 
 
 def put(folder: Path, text: str) -> None:
-    """Write the node's CDI spec into a folder, unless the file there has this text.
+    """Write a CDI spec into a folder, unless the spec file there already has this text.
 
     Raises:
         OSError: The spec cannot be written.

@@ -1,10 +1,10 @@
 """Device files of the host that a container with chips needs, by type of chip.
 
-    every chip         davinci_manager; of hisi_hdc, devmm_svm and dvpp_cmdlist those
-                       that the host has; all files in /dev/uburma and /dev/ummu
+    every chip         davinci_manager; hisi_hdc, devmm_svm and dvpp_cmdlist if the host
+                       has them; all files in /dev/uburma and /dev/ummu
     310B               davinci_manager_docker in place of davinci_manager, if the host
                        has it; also the files for media that the host has
-    200I SoC A1        also the files of its system on a chip
+    200I SoC A1        also the files of this system on a chip
     each chip          davinci<physical id>
     part of a chip     vdavinci<number>, which the container sees as davinci<number>
 
@@ -67,15 +67,18 @@ class HostDevices:
     stand_in: str = ""
 
     def of_chip(self, chip: int) -> DeviceNode:
-        """Return the device file of a chip, or the one replacing it in a simulation."""
+        """Return the device file of a chip.
+
+        In a simulation, the host's path is `stand_in`.
+        """
         path = f"{DEV}/{CHIP}{chip}"
         return DeviceNode(self.stand_in or path, path)
 
     def of_virtual(self, device: VirtualDevice) -> DeviceNode:
-        """Return the device file of a virtual device, or the simulation's file.
+        """Return the device file of a virtual device (a part of a chip).
 
-        A virtual device is a part of a chip. In the container its file has the name of
-        a whole chip's device file.
+        In the container the file has the name of a whole chip's device file. In a
+        simulation, the host's path is `stand_in`.
         """
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")

@@ -1,7 +1,8 @@
 """Base class of all device plugin servicers, which sends the kubelet the device list.
 
-It sends the device list when a stream opens, and again after each change of the list.
-It counts open streams and running requests for `agent.plugin.server`.
+The servicer sends the device list when the kubelet opens a stream, and again after each
+change of the list. It counts open streams and running requests for
+`agent.plugin.server`.
 """
 
 import asyncio
@@ -25,8 +26,8 @@ Context = grpc.aio.ServicerContext[object, object]
 class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     """Base class that sends a device plugin's options and device list to the kubelet.
 
-    It counts the open device-list streams, the open streams on which a list was sent,
-    and the requests that are being answered.
+    It counts the open streams for the device list, and those among them on which a list
+    was sent. It also counts the requests that are being answered.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
 
     @property
     def is_followed(self) -> bool:
-        """Whether the kubelet has a stream open on which it was sent the list.
+        """Whether the kubelet has a stream open on which the device list was sent.
 
         Always false after `close`.
         """
@@ -139,7 +140,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     async def PreStartContainer(
         self, request: api_pb2.PreStartContainerRequest, context: object
     ) -> api_pb2.PreStartContainerResponse:
-        """Do nothing: the plugin's options tell the kubelet not to call this."""
+        """Do nothing: the plugin's options tell the kubelet not to request this."""
         return api_pb2.PreStartContainerResponse()
 
     @staticmethod

@@ -7,10 +7,11 @@ The mount method says which program mounts the chips, and by what:
     cdi       the container runtime mounts them, by names in the node's CDI spec
 
 CDI is the Container Device Interface. The setting `auto` means `runtime` if Ascend
-Docker Runtime started the agent's own container. The agent's environment shows this.
-`auto` also means `runtime` if the host has no device files. Else it means `native`. It
-never means `cdi`, because the agent cannot see whether the container runtime reads CDI
-specs. A runtime that does not read them refuses every pod.
+Docker Runtime started the agent's own container. An environment variable of the agent
+shows this. `auto` also means `runtime` if the host lacks required device files, or the
+chips are simulated. Else it means `native`. `auto` never means `cdi`, because the agent
+cannot see whether the container runtime reads CDI specs. A container runtime that does
+not read CDI specs refuses every pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,8 +40,8 @@ STARTED_BY_RUNTIME = "ASCEND_DOCKER_RUNTIME"
 class MountMethod(Enum):
     """Ways to mount chips into a container.
 
-    RUNTIME is by Ascend Docker Runtime, NATIVE by a list of device files, CDI by the
-    node's CDI spec.
+    RUNTIME: Ascend Docker Runtime mounts them. NATIVE: the container runtime does, by a
+    list of device files. CDI: the container runtime does, by the node's CDI spec.
     """
 
     RUNTIME = "runtime"
@@ -95,8 +96,8 @@ class Mounts:
             last_reading: Returns what the driver last reported about the product line.
             cdi_dir: Folder in which container runtimes look for CDI specs.
             dev: Folder of device files, as this process sees it.
-            other_readings: Returns the same for the node's other product lines, whose
-                chips are in the node's CDI spec, too.
+            other_readings: Returns the driver's last reports about the node's other
+                product lines. The node's CDI spec has their chips, too.
         """
         self._other_readings = other_readings
         self._mount = mount
@@ -107,8 +108,8 @@ class Mounts:
     def problem(self) -> str | None:
         """Return a sentence why no container can get a chip now; None if one can.
 
-        An Allocate is refused with this sentence. With the method `cdi`, this call also
-        writes the CDI spec if it is missing or differs.
+        The caller refuses an Allocate with this sentence. With the method `cdi`, this
+        call also writes the CDI spec if the file is missing or differs.
         """
         if self._mount is MountMethod.RUNTIME:
             return None

@@ -1,8 +1,9 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
-`Get` asks about one pod and changes nothing. In kubelets before 1.34 it is off by
+`Get` asks about one pod and changes nothing. In kubelets before 1.34 `Get` is off by
 default, and then the agent calls `List` instead. `List` makes the kubelet forget the
-ids of pods that just ended, so it is called only while no device is given out.
+ids of pods that just ended. So `List` is called only while no Allocate
+runs or is expected.
 """
 
 from pathlib import Path
@@ -77,10 +78,10 @@ class PodResourcesClient:
         await self._channel.close(None)
 
     async def read(self, namespace: str, name: str) -> Containers:
-        """Return {container: its device ids} of one pod; None if it is unknown.
+        """Return {container: its device ids} of one pod.
 
-        The pod is unknown if the kubelet does not have it. The method calls Get, or
-        List if the kubelet has Get switched off.
+        None if the kubelet does not have the pod. The method calls Get, or List if the
+        kubelet has Get switched off.
 
         Raises:
             ResourcesError: The kubelet does not answer, or List is needed while the
@@ -163,7 +164,7 @@ class PodResourcesClient:
 
 
 def _message(answer: M | None) -> M:
-    """Return the answer of a gRPC call; raise ResourcesError if it is None.
+    """Return the answer of a gRPC call; raise ResourcesError if the answer is None.
 
     grpc returns None for bytes that are no message of the expected type.
 

@@ -1,7 +1,7 @@
 """Limit the rate of requests to the kubelet, over all callers of one node.
 
-This is a separate module because two others need it. `product_line` makes one rate
-limit for all product lines, and each client of `pod_resources` waits for it.
+A module of its own: two other modules need it. `product_line` makes one
+rate limit for all product lines, and each client of `pod_resources` waits for it.
 """
 
 import asyncio

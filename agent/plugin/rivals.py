@@ -3,9 +3,9 @@
 The kubelet takes the plugin that registers last, and does not tell the older plugin.
 The older plugin's stream stays open, and the kubelet still applies the device lists
 sent on it (cm/devicemanager/plugin/v1beta1/handler.go and manager.go, v1.36). When
-either stream ends, the kubelet drops the plugin that registered last. So two plugins
-that register again after each drop never stop, and both give out the same chips. The
-plugin that notices this has to stop sending device lists.
+the stream of either plugin ends, the kubelet drops the plugin that registered last. So
+two plugins that register again after each drop never stop, and both give out the same
+chips. The plugin that notices a rival has to stop sending device lists.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ AllocatableIds = Callable[[], Awaitable[frozenset[str] | None]]
 
 
 class Doubt(Enum):
-    """Result of comparing the device ids at the kubelet with those a plugin listed."""
+    """Result of comparing the kubelet's device ids with those a plugin listed."""
 
     NONE = auto()
     FOREIGN = auto()  #: the kubelet has other devices than this plugin listed
@@ -57,7 +57,7 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginState:
-    """Socket and device ids of this plugin, to compare with those at the kubelet."""
+    """Inode of this plugin's socket, and the device ids that the plugin listed last."""
 
     inode: int  #: of the socket's file
     listed_ids: frozenset[str] | None  #: healthy ids of the last list; None: none sent
@@ -93,12 +93,13 @@ class Rivals:
     async def find_before_registration(self) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
-        It is called while this plugin is not registered. Device ids at the kubelet are
-        then from another plugin, running or ended. A running plugin accepts connections
-        at a socket in the kubelet's directory. So without such a socket there is none.
+        It is called while this plugin is not registered. A program that accepts
+        connections at this plugin's socket path is another plugin. Else there is one
+        only if two facts hold. The kubelet has device ids of the resource. A program
+        also accepts connections at another socket that may serve the resource.
 
-        The kubelet may take FORGETS_WITHIN_S to forget ids whose stream has ended. The
-        method waits that long before it concludes from ids that there is a plugin.
+        The kubelet may take FORGETS_WITHIN_S to forget the ids of an ended plugin. The
+        method waits that long before it looks at other sockets.
         """
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
@@ -123,9 +124,9 @@ class Rivals:
     async def find_while_registered(self, plugin: PluginState) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
-        It is called while this plugin is registered. There is another one if it has
-        replaced this plugin's socket file. The same is true if the kubelet has other
-        device ids than this plugin listed.
+        It is called while this plugin is registered. Another plugin exists if this
+        plugin's socket file was replaced. It also exists if LOOKS checks in a row show
+        other device ids at the kubelet than this plugin listed.
         """
         if inode_of(self._socket) not in (0, plugin.inode):
             return (
@@ -145,8 +146,8 @@ class Rivals:
     def is_forgotten(self) -> bool:
         """Whether the kubelet has none of the device ids that this plugin listed.
 
-        True only after LOOKS such checks in a row. The kubelet has then dropped the
-        plugin without ending its stream.
+        True only after LOOKS checks in a row with this result. The kubelet has then
+        dropped the plugin without ending its stream.
         """
         return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
 
@@ -154,8 +155,8 @@ class Rivals:
         """Whether no other plugin serves the resource of this plugin any more.
 
         False while a program accepts connections at a socket that replaced this
-        plugin's. Otherwise true if the kubelet has no ids of the resource. Also true if
-        nothing accepts connections at the other sockets that may serve the resource.
+        plugin's socket. Otherwise true if the kubelet has no ids of the resource. Also
+        true if no program listens at the other sockets that may serve the resource.
         """
         is_replaced = inode_of(self._socket) not in (0, plugin.inode)
         if is_replaced and await listens(self._socket):
@@ -167,8 +168,9 @@ class Rivals:
     def _is_calm(self) -> bool:
         """Whether a check for other plugins can do without asking the kubelet.
 
-        True if the last comparison gave `Doubt.NONE` less than CALM_LOOK_EACH_S ago.
-        The kubelet's directory must also be unchanged for REGISTERS_WITHIN_S.
+        True if the kubelet was asked less than CALM_LOOK_EACH_S ago and the comparison
+        gave `Doubt.NONE`. The kubelet's directory must also be unchanged for
+        REGISTERS_WITHIN_S.
         """
         now = clock.loop_s()
         folder = _folder_state(self._socket.parent)
@@ -184,8 +186,8 @@ class Rivals:
         """Compare the kubelet's present device ids with those that `plugin` listed.
 
         Returns:
-            The result if the last LOOKS comparisons gave the same result for the same
-            device list. Otherwise `Doubt.NONE`.
+            The result of this comparison, if the last LOOKS comparisons agree with it
+            and had the same device list. Otherwise `Doubt.NONE`.
         """
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()
@@ -204,7 +206,8 @@ class Rivals:
     def _other_sockets(self) -> list[Path]:
         """Return the other plugins' sockets that may serve the same resource, sorted.
 
-        Sockets named after another resource and the kubelet's socket are left out.
+        The sockets are in the kubelet's directory. The kubelet's socket and sockets
+        named after another resource are left out.
         """
         excluded = {self._socket.name, KUBELET_SOCKET}
         sockets = []
@@ -234,7 +237,7 @@ def _is_of_another_resource(path: Path) -> bool:
     """Whether a socket's file name is one that a known plugin gives to its socket.
 
     Known plugins name the socket after the resource that they serve. The caller has
-    left out the socket of its own resource.
+    already left out the socket of the resource that this plugin serves.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 

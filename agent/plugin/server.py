@@ -1,13 +1,13 @@
 """Serve a device plugin at a socket, and keep it registered with the kubelet.
 
-The kubelet forgets its plugins when it restarts, and drops a plugin when the stream of
-its device list ends. So one round of a plugin has four steps: serve at the socket,
-register, wait for a sign that the registration has ended, stop serving. A round ends
-its stream before the next round registers. In the other order the kubelet would
+The kubelet forgets its plugins when it restarts. It drops a plugin when the stream of
+that plugin's device list ends. So one round of a plugin has four steps: serve at the
+socket, register, wait for a sign that the registration has ended, stop serving. A round
+ends its stream before the next round registers. In the other order the kubelet would
 disconnect the new registration.
 
-A rival is another plugin that serves the same resource. While there is one, no round
-begins, and a running round sends no device list: see `agent.plugin.rivals`.
+A rival is another plugin that serves the same resource. While there is a rival, no
+round begins, and a running round sends no device list: see `agent.plugin.rivals`.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class RegistrationObserver(Protocol):
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback for a sentence about another plugin of the resource; "" for none."""
+        """Callback for a sentence about a new rival; "" when it has gone."""
 
 
 class Server:
@@ -95,10 +95,10 @@ class Server:
                 registered.
             product: Product row that names the resource and the socket.
             kubelet_dir: The kubelet's device plugin directory.
-            allocatable_ids: Asks the kubelet which device ids of the resource it may
-                give out.
-            observer: Told when the plugin is registered, when that ends, and when there
-                is another plugin of the resource.
+            allocatable_ids: Asks the kubelet which device ids of the resource the
+                kubelet may give out.
+            observer: Told when the plugin is registered, when the registration ends,
+                and when another plugin of the resource appears or ends.
             backoff: Pauses after registrations that failed.
         """
         self._make_servicer = make_servicer
@@ -124,8 +124,8 @@ class Server:
     def problem(self) -> str | None:
         """Return why the kubelet does not use the device list now; None if it does.
 
-        The kubelet asks for the device list after it has answered Register. A pod that
-        the kubelet admits between the two is rejected.
+        The kubelet asks for the device list after it has answered Register. The kubelet
+        rejects a pod that it admits between these two moments.
         """
         if self.rival:
             return f"{self.rival}; waiting until it has gone"
@@ -141,8 +141,9 @@ class Server:
     def suspect(self, evidence: str) -> None:
         """Store evidence that another plugin serves the resource, for the next check.
 
-        The check drops the evidence if the kubelet has used this plugin since this
-        call, by a GetPreferredAllocation or an Allocate. Else it confirms the evidence.
+        The check drops the evidence if the kubelet has sent this plugin a request since
+        `suspect` was called. Such a request is GetPreferredAllocation or Allocate. Else
+        the check accepts the evidence as proof.
 
         Args:
             evidence: A sentence about something that only another plugin can have done.
@@ -157,7 +158,7 @@ class Server:
         """Keep the plugin registered with the kubelet until this task is cancelled.
 
         In a loop, the method waits for the kubelet's socket and checks whether another
-        plugin serves the resource. If not, it calls `run_once`. After a failed
+        plugin serves the resource. If none does, it calls `run_once`. After a failed
         registration it pauses.
         """
         while True:
@@ -318,7 +319,8 @@ class Server:
         """Check for another plugin; return a reason to register again, or "".
 
         If another plugin of the resource appears, the servicer stops sending device
-        lists. When that plugin has ended, this is a reason to register again.
+        lists. A reason is that this other plugin has ended. Another reason is that the
+        kubelet has forgotten the device ids of this plugin.
 
         Args:
             servicer: Servicer that serves the registered plugin.
@@ -349,8 +351,8 @@ class Server:
 async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None:
     """End a servicer's streams, let its running requests finish, and stop its server.
 
-    The server takes no new requests meanwhile. gRPC's own grace period is not used: it
-    waits for idle connections, too.
+    The server takes no new requests meanwhile. gRPC's grace period is cut short once
+    the requests are answered: gRPC would wait for idle connections, too.
     """
     servicer.close()
     stopping = asyncio.ensure_future(server.stop(DRAIN_S))

@@ -3,9 +3,9 @@
 The kubelet waits for GetPreferredAllocation and Allocate without a deadline, and admits
 no other pod of the node meanwhile. So each wait here is bounded:
 
-    a claim, by the pod watch       CLAIM_WAIT_S
-    the kubelet's own list of pods  `agent.api_client.KUBELET_PODS_S`
-    a write to disk                 WITHIN_S of `agent.journal.writer`
+    for a claim from the pod watch      CLAIM_WAIT_S
+    for the kubelet's own list of pods  `agent.api_client.KUBELET_PODS_S`
+    for a write of the journal to disk  WITHIN_S of `agent.journal.writer`
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Servicer(ListAndWatchServicer):
             pods: Source of the pods that have claims.
             find_stray_processes: Asks the kernel for running processes of ended pods.
             write_journal: Writes the ledger's holds to disk, bounded in time; returns
-                without an error when it fails.
+                without an error when the write fails.
             observe_allocate_s: Called with the duration of each answered Allocate.
                 Unit: seconds.
             numa: Returns the NUMA node of each chip; empty if the kubelet shall not
@@ -117,8 +117,8 @@ class Servicer(ListAndWatchServicer):
         """Tell the kubelet which device ids to give to each container in the request.
 
         They are the ids of the chips in a claim that the ledger chooses. The kubelet
-        may take other ids. If the ledger has no claim of the requested size, the
-        method waits for one, at most CLAIM_WAIT_S.
+        may ignore them and give other ids. If the ledger has no claim of the requested
+        size, the method waits for one, at most CLAIM_WAIT_S.
         """
         with self._answering():
             await self._activity.prefer()
@@ -143,8 +143,8 @@ class Servicer(ListAndWatchServicer):
     ) -> api_pb2.AllocateResponse:
         """Give each container in the request chips of a claim that the ledger chooses.
 
-        Each hold is written to the journal before the answer. If a container cannot be
-        served, the call fails with FAILED_PRECONDITION.
+        Each hold that the ledger makes is written to the journal before the answer. If
+        a container cannot be served, the call fails with FAILED_PRECONDITION.
         """
         started = time.perf_counter()
         with self._answering(), self._activity.allocating():
@@ -187,9 +187,10 @@ class Servicer(ListAndWatchServicer):
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
         """Return the hold that the ledger makes for these device ids, or its refusal.
 
-        If no claim fits yet, the method waits up to CLAIM_WAIT_S for one. It does not
-        wait if a GetPreferredAllocation has just waited as long. Then it reads the list
-        of pods from the kubelet into the ledger and asks the ledger a last time.
+        If no claim fits yet, the method waits up to CLAIM_WAIT_S for one. It skips the
+        wait if a GetPreferredAllocation has just waited that long. If still no claim
+        fits, the method reads the kubelet's list of pods into the ledger. It then asks
+        the ledger a last time.
         """
         await self._read_stray_processes(kubelet_ids)
         # the preference of the same pod has already waited for the claim
@@ -214,9 +215,10 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Tell the ledger about running processes of ended pods with these ids.
+        """Tell the ledger which processes of certain ended pods still run.
 
-        A pod can be deleted by force while its containers still run. The kubelet then
+        The pods are those with a hold whose device ids are all among `kubelet_ids`. A
+        pod can be deleted by force while its containers still run. The kubelet then
         gives the deleted pod's device ids to another pod.
         """
         uids = release.pods_to_check_for_processes(

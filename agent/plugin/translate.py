@@ -31,7 +31,7 @@ def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
     Args:
         ledger: Ledger of one product line.
         numa: NUMA node of each chip. Empty if the scheduler extender chooses the chips:
-            with NUMA nodes, the kubelet would choose other ones.
+            with NUMA nodes, the kubelet would choose other chips.
     """
     behind = occupancy.map_ids_to_chips(ledger) if numa else {}
     return tuple(
@@ -47,8 +47,8 @@ def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
 class DeviceList:
     """Cache of one product line's device list, computed again only when it may differ.
 
-    A ledger changes ten times while one pod starts. Only two of these changes concern
-    the device list.
+    A ledger changes ten times while one pod starts. Only two of these ten changes
+    concern the device list.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,11 @@ class DeviceList:
         self._listed: tuple[ListedDevice, ...] = ()
 
     def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-        """Return `devices_of(ledger, numa)`, from the cache if no input differs."""
+        """Return `devices_of(ledger, numa)`, from the cache if the inputs are equal.
+
+        The inputs compared are `numa` and the parts of the ledger that the device list
+        depends on.
+        """
         bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
         if basis != self._basis:
@@ -95,7 +99,7 @@ def _topology(nodes: tuple[int, ...]) -> deviceplugin.TopologyInfo | None:
 def ids_among(
     devices: Iterable[podresources.ContainerDevices], resource: str
 ) -> frozenset[str]:
-    """Return the device ids of one resource among a container's devices."""
+    """Return the ids of those devices of a container that belong to one resource."""
     return frozenset(
         kubelet_id
         for device in devices
@@ -107,7 +111,7 @@ def ids_among(
 def device_ids(
     pod: podresources.PodResources, resource: str
 ) -> Mapping[str, frozenset[str]]:
-    """Return {container: its device ids of one resource} of one pod in pod-resources.
+    """Return {container: its device ids of `resource`} of a pod in pod-resources.
 
     A container without ids of the resource has an empty set.
     """

@@ -1,9 +1,9 @@
 """Give out virtual devices (parts of chips), by one device plugin for each kind.
 
-Each kind has a resource. The kubelet's id of a virtual device names its kind, its
-number and its chip (`Ascend910-4c.3cpu-100-0`). So the id alone decides an Allocate,
-without a claim. A container gets one virtual device. A chip with virtual devices is not
-given out whole.
+Each kind of virtual device has a resource. The kubelet's id of a virtual device names
+its kind, its number and its chip (`Ascend910-4c.3cpu-100-0`). So the id alone decides
+which device an Allocate gives out, without a claim. A container gets one virtual
+device. A chip with virtual devices is not given out whole.
 """
 
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevices:
-    """Virtual devices of one product line as last read, and its chips in service."""
+    """Last reading of one product line's virtual devices, and its chips in service."""
 
     reading: Reading
     #: Chips that may be given out, whole or as virtual devices.
@@ -83,13 +83,13 @@ class VirtualServicer(ListAndWatchServicer):
     async def GetPreferredAllocation(
         self, request: api_pb2.PreferredAllocationRequest, context: object
     ) -> api_pb2.PreferredAllocationResponse:
-        """Return no ids: the plugin's options tell the kubelet not to call this."""
+        """Return no ids: the plugin's options tell the kubelet not to ask for them."""
         return api_pb2.PreferredAllocationResponse()
 
     async def Allocate(
         self, request: api_pb2.AllocateRequest, context: Context
     ) -> api_pb2.AllocateResponse:
-        """Give each container in the request the virtual device that its id names.
+        """Give each container the virtual device that its requested device id names.
 
         A virtual device is a part of a chip. If a container cannot be served, the call
         fails with FAILED_PRECONDITION.
@@ -110,8 +110,8 @@ class VirtualServicer(ListAndWatchServicer):
     def _device_of(self, ids: tuple[str, ...]) -> VirtualDevice | str:
         """Return the virtual device that one container's id names, or a refusal.
 
-        The refusal is a sentence that says why. Nothing can be mounted now, or `ids` is
-        not exactly one id. Or no device has the id, or the device's chip is not in
+        The refusal is a sentence with one of four reasons. Nothing can be mounted now.
+        `ids` is not exactly one id. No device has the id. The device's chip is not in
         service.
         """
         problem = self._mounts.problem()

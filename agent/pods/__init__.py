@@ -1,14 +1,16 @@
 """Follow the pods of one node, confirm their chips, and write their annotations.
 
 Here: the informer of the node's pods, the reconciler, and the annotator. The informer
-sends events about pods to a ledger. The reconciler sends it the answers of
-pod-resources. The annotator patches pods until they match the ledger.
+sends events about pods to a ledger. The reconciler sends the ledger the answers of
+pod-resources, the kubelet's API for device ids. The annotator patches pods until they
+match the ledger.
 
 Not here: the rules of pairing and confirmation (`agent.claims`, pure), calls to
 pod-resources (`agent.plugin.pod_resources`), the node's ConfigMap (`agent.report`).
 
 Open `reconciler` first: it asks the kubelet which pod has which device ids.
 
-Decision records in docs/adr: 7 (Get confirms, List only when idle), 14 (a name counts
-once the kubelet has said which pod has it), 16 (a choice does not wait for patches).
+Decision records in docs/adr: 7 (Get confirms, List only when idle), 14 (a pod's name
+counts once the kubelet has said which pod has it), 16 (a choice of chips does not wait
+for patches).
 """

@@ -67,7 +67,7 @@ class Annotator:
             send: Sends one patch to the API server.
             host_ip: Returns the node's InternalIP; "" while it is not known.
             is_silent: Returns whether another device plugin serves the product line and
-                annotates its pods; then no patch is sent.
+                annotates the line's pods; then no patch is sent.
             addresses: Returns the addresses of node and chips that the driver has
                 reported.
             new_backoff: Returns the back-off for a pod whose first patch has failed.
@@ -106,7 +106,7 @@ class Annotator:
                     await self._store.changed(version)
 
     async def run_once(self) -> int:
-        """Send patches of at most AT_ONCE pods, and return how many were sent.
+        """Send the patches of at most AT_ONCE pods; return the number of patches sent.
 
         A pod whose last patch failed is patched again when its back-off has ended.
         """

@@ -24,7 +24,7 @@ FIRST_LIST_S = 5.0
 class ProductLinePods:
     """Pods of this node that ask for chips of one product line.
 
-    They are sent to the ledger of that product line.
+    Each pod is sent to the ledger of that product line.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class PodInformer:
         """Construct without starting the pod watch.
 
         Args:
-            api: Open; the caller closes it.
+            api: Open client; the caller closes it.
             node: Name of the node.
-            ready: Its key `pods` becomes ready once the API server or the kubelet has
-                listed the node's pods.
+            ready: The agent's readiness. Its key `pods` becomes ready once the API
+                server or the kubelet has listed the node's pods.
         """
         self._api = api
         self._node = node
@@ -142,7 +142,7 @@ class PodInformer:
     async def wait_until_known(self) -> None:
         """Wait until the API server, or else the kubelet, has listed the node's pods.
 
-        If the API server needs longer than FIRST_LIST_S, the kubelet is asked, and
+        If the API server needs longer than FIRST_LIST_S, the kubelet is asked. It is
         asked again after each further FIRST_LIST_S. The kubelet's list ends the wait
         only if a ledger then has a pod.
         """
@@ -162,8 +162,8 @@ class PodInformer:
     def hurry(self) -> None:
         """Reopen the node's pod watch at once if it is waiting in a back-off.
 
-        A call skips at most one pause, and never a pause that the API server asked for
-        (Retry-After).
+        A call skips at most one pause. It never skips a pause that the API server asked
+        for (Retry-After).
         """
         self.watch.retry_now()
 

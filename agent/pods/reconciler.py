@@ -1,15 +1,16 @@
 """Correct the ledger in passes that compare it with the kubelet's pod-resources.
 
 A pass asks pod-resources which device ids pods have. It asks about ended pods that
-still have a hold. While the owner of a hold is unknown, it also asks about all pods
-whose holds it has not confirmed. Passes follow soon after each Allocate, and at least
-once a period. The ledger then confirms or releases holds, and the annotator writes what
-has changed.
+still have a hold. While any hold has no known owner, it also asks about living pods
+with a container that owns no hold. Passes follow soon after each Allocate, and at least
+once in `period_s`. The ledger then confirms or releases holds, and the annotator writes
+what has changed.
 
-A thorough pass asks about all living pods. It checks that the kubelet still knows their
-device ids. There is one each period. An answer changes only with an Allocate, a pod
-that comes or goes, or a new kubelet. So after CALM_PASSES thorough passes without a
-change, there is one a minute, until one of these happens.
+A thorough pass asks about all living pods. It checks whether the kubelet still knows
+their device ids. A thorough pass is made every `period_s`. An answer changes only with
+an Allocate, a pod that comes or goes, or a new kubelet. So after CALM_PASSES thorough
+passes without a change, thorough passes are made once a minute. This lasts until an
+answer may have changed.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class PodResources(Protocol):
 
     @property
     def kubelet(self) -> object:
-        """Object that identifies the kubelet process; another one after a restart."""
+        """Object that identifies the kubelet process; a restart changes the object."""
 
     async def read(self, namespace: str, name: str) -> Containers:
         """Return {container: device ids} of a pod; None if the kubelet has no such pod.
@@ -73,7 +74,7 @@ class PodResources(Protocol):
         """Make the kubelet forget the device ids of ended pods, by listing all pods.
 
         Returns:
-            The device ids that each container has now.
+            The device ids that each container has after this.
 
         Raises:
             ResourcesError: The kubelet did not answer, or is giving out a device now.
@@ -87,7 +88,7 @@ class Activity(Protocol):
         """Return a mark of this moment for `was_quiet_since`; -1 during an Allocate."""
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Whether no Allocate has run since `mark` returned this mark."""
+        """Whether no Allocate has run since the method `mark` returned this mark."""
 
 
 class Reconciler:
@@ -128,9 +129,9 @@ class Reconciler:
     async def run(self) -> NoReturn:
         """Compare the ledger with pod-resources again and again, until cancelled.
 
-        A comparison (pass) begins when a change of the ledger needs one. Another begins
-        every `period_s`, about all living pods. Another begins when a hold without a
-        known owner, or of an ended pod, must be checked again.
+        Each comparison is a pass. A pass begins when a change of the ledger needs one,
+        and every `period_s`. A pass also begins when a hold with an unknown owner or an
+        ended pod must be checked again.
         """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
@@ -181,9 +182,11 @@ class Reconciler:
     def _may_find_changes(self) -> bool:
         """Whether asking pod-resources about all living pods could change the ledger.
 
-        It could if a hold has no known owner or an ended one. It could if an admitted
-        pod has a container that owns no hold, or a lost one. It also could if the last
-        thorough passes did not all give the present result, or are too old.
+        True if a hold's owner is unknown or has ended. Also true if an admitted pod has
+        a container that owns no hold, or whose devices the kubelet has forgotten.
+        Otherwise true unless the last CALM_PASSES thorough passes repeated one result,
+        which is still the present one. The last of these passes must also be less than
+        CALM_PERIOD_S old.
         """
         ledger = self._store.ledger
         return (
@@ -198,11 +201,12 @@ class Reconciler:
         If the kubelet does not answer, the next pass waits for a back-off.
 
         Args:
-            thorough: Ask about all living pods, not only those that holds may concern.
+            thorough: Ask about all living pods, not only about pods with holds to
+                check.
 
         Returns:
             Seconds until the next pass if the kubelet did not answer. None if the pass
-            is complete, and the next can wait until the ledger changes.
+            is complete.
         """
         kubelet, began_s = self._resources.kubelet, clock.loop_s()
         mark = self._activity.mark()
@@ -226,8 +230,8 @@ class Reconciler:
     async def _read(self, *, thorough: bool) -> None:
         """Send the answers of pod-resources to the ledger, then the event `PassEnded`.
 
-        On `PassEnded` the ledger confirms and releases holds. Nothing is done if no pod
-        is to be asked about and all holds have a living owner.
+        On `PassEnded` the ledger confirms and releases holds. Nothing is sent if there
+        is no pod to ask about and each hold has a known, living owner.
 
         Raises:
             ResourcesError: The kubelet did not answer.
@@ -270,7 +274,8 @@ class Reconciler:
 class _Calm:
     """Result of the last thorough pass, and how often it was repeated in a row.
 
-    A thorough pass asks about all living pods. Passes with equal results become rare.
+    A thorough pass asks about all living pods. After enough equal results, thorough
+    passes become rare.
     """
 
     def __init__(self) -> None:
@@ -293,8 +298,9 @@ class _Calm:
     def lasts(self, result: object) -> bool:
         """Whether passes about all living pods may stay rare (one each CALM_PERIOD_S).
 
-        They may if the last one began less than CALM_PERIOD_S ago and `result` equals
-        its result. CALM_PASSES passes in a row must also have repeated that result.
+        True if the last such pass began less than CALM_PERIOD_S ago and `result` equals
+        that pass's result. CALM_PASSES passes in a row must also have repeated the
+        result.
 
         Args:
             result: Ledger and identity of the kubelet now.
@@ -308,8 +314,8 @@ class _Calm:
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
     """Whether pod-resources may have something new for the changed ledger.
 
-    That is so after an Allocate, or after the kubelet admitted a pod whose chips are
-    not confirmed. It is also so when the last process on a chip may have ended.
+    True after an Allocate, and when a chip has become free of processes. Also true
+    after the kubelet admitted a pod whose chips are not confirmed.
 
     Args:
         now: The present ledger.

@@ -6,9 +6,9 @@ pods (`agent.pods.annotator`), wire formats of the ConfigMap
 (`scheduler_core.wire.deviceinfo`), health of chips (`agent.health`).
 
 Open `content` first: `NodeReport` is everything that the cluster reads about a node.
-`schedule` says when a write is due and when another writer is a rival. `owner`
-finds the DaemonSet that owns the ConfigMap.
+`schedule` says when a write is due, and when to leave the ConfigMap to another program.
+`owner` finds the DaemonSet that owns the ConfigMap.
 
-Decision records in docs/adr: 12 (a rival is left alone), 26 (a node is there once for
-each resource), 27 (one agent for all product lines).
+Decision records in docs/adr: 12 (another device plugin is left alone), 26 (each product
+line of a node is a resource), 27 (one agent for all product lines).
 """

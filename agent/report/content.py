@@ -54,7 +54,7 @@ class NodeReport:
 
     @property
     def lines(self) -> tuple["NodeReport", ...]:
-        """Reports of all product lines of the node, this one first."""
+        """Reports of all product lines of the node; the first is this report itself."""
         return self, *self.other_lines
 
 
@@ -74,10 +74,10 @@ def node_report(
     Args:
         reading: Last successful reading of the driver.
         health: Conditions of the chips after that reading.
-        taken: Chips that scheduler or agent gave to pods that are not Failed or
-            Succeeded. Also chips held or releasing, and chips with virtual devices. In
-            any order.
-        affinity: Held, releasing and lost chips, for the scheduler.
+        taken: Chips in slots or claims of pods that are not Failed or Succeeded. Also
+            chips held or releasing, and chips with virtual devices. In any order.
+        affinity: Held, releasing and lost chips, for the scheduler extender. Lost
+            chips are held under device ids that the kubelet has forgotten.
         findings: Separated chips, raised fault levels and switch faults.
     """
     info = DeviceInfo(
@@ -123,7 +123,8 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
     """Join the names of separated chips of all product lines into one text.
 
-    If each line's text equals the text read from the ConfigMap, that text is kept.
+    If every line would leave the text in the ConfigMap as it was read, that text is
+    kept.
     """
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
@@ -146,10 +147,10 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """Return a fault for each UNHEALTHY chip on which the reading has no fault.
+    """Return a fault without code for each UNHEALTHY chip that shows no own fault.
 
-    These faults have no code and the level SeparateNPU. A fault of the chip's network
-    in the reading does not count.
+    The level of these faults is SeparateNPU. A fault of the chip's network in the
+    reading does not count as the chip's own.
     """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(

@@ -1,8 +1,8 @@
-"""Owner of the node's ConfigMap, so that Kubernetes deletes both together.
+"""Find the owner of the node's ConfigMap; Kubernetes deletes the ConfigMap with it.
 
-The owner is the controller of the agent's pod, its DaemonSet. It must live in the
-namespace of the ConfigMap. With a reference into another namespace, Kubernetes would
-delete the ConfigMap at once.
+The owner is the DaemonSet that controls the agent's pod. It must live in the namespace
+of the ConfigMap. With a reference into another namespace, Kubernetes would delete the
+ConfigMap at once.
 """
 
 import logging
@@ -58,7 +58,10 @@ class Owner:
         return self._reference
 
     async def _read_controller(self) -> OwnerReference | str:
-        """Return the controller of the agent's pod, or why it may not be the owner."""
+        """Return an owner reference to the pod's controller, or why there is none.
+
+        The pod is the agent's own.
+        """
         if not self._pod or not self._namespace:
             return "this agent was not told its pod (POD_NAME, POD_NAMESPACE)"
         if self._namespace != self._configmap_namespace:

@@ -342,7 +342,7 @@ class Reporter:
                 self._node_woken.set()
 
     async def _mark_node(self) -> None:
-        """Patch onto the Node object the labels and annotations that it lacks.
+        """Patch the labels and annotations that the Node object lacks or has wrong.
 
         They are computed from the report. Nothing is done while this agent must not
         write.

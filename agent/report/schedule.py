@@ -169,7 +169,7 @@ Effect = Write | Restoring | RivalAppeared | RivalVanished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Node report to write, node report written last, and the present ConfigMap."""
+    """State of the schedule: report to write, last written report, ConfigMap now."""
 
     #: Name of this writer; unique per process.
     me: str
@@ -231,7 +231,8 @@ def due_at(state: State) -> float | None:
 def _pause_s(state: State) -> float:
     """Return the seconds that must pass between the last successful write and the next.
 
-    It is the heartbeat if the ConfigMap is up to date.
+    They are `heartbeat_s` if the ConfigMap is up to date. Otherwise they are
+    URGENT_SPACING_S if a chip's condition has changed, and SPACING_S if none has.
     """
     if not _is_outdated(state):
         return state.heartbeat_s
@@ -309,10 +310,10 @@ def _on_configmap(
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     """Decide whether a person or a program changed this agent's keys in the ConfigMap.
 
-    Nothing follows if the keys are as written, or if the last write's result is
-    unknown. A changed key counts as an edit by a person, and the agent writes it again.
-    More than MOST_EDITS edits within EDITS_WITHIN_S come from a program. The agent then
-    leaves the ConfigMap to that program.
+    Nothing is decided if the keys are as written, or if the last write's result is
+    unknown. A change counts as an edit by a person, and the agent writes its keys
+    again. But more than MOST_EDITS changes within EDITS_WITHIN_S come from a program.
+    The agent then leaves the ConfigMap to that program.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -328,9 +329,9 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     """Whether another program, not a person, wrote `DeviceInfoCfg` in `stored`.
 
-    The text must be new, with a valid CheckCode. Its update time must not be before
-    that of this agent's text. False while the result of this agent's last write is
-    unknown.
+    Its text must differ from this agent's text and from that of the version before. Its
+    CheckCode must be valid, and its update time not before that of this agent's text.
+    False while the result of this agent's last write is unknown.
 
     Args:
         state: The state before `stored`.
@@ -396,8 +397,9 @@ def _changed_keys(state: State) -> str:
 def _manual_at(state: State) -> int:
     """Return the ConfigMap version over which `ManuallySeparateNPU` must be written.
 
-    Return 0 if the key is not to be written. It may be right already. Or a person has
-    changed it since the report was made.
+    Return 0 if this key is not to be written. Then its text is right already, or a
+    person has changed its text since the report was made. Or there is no report or no
+    ConfigMap yet.
     """
     if state.stored is None or state.report is None:
         return 0

@@ -1,6 +1,6 @@
 """Document of `ascend-agent status`, as JSON and as text.
 
-It is computed at each request from the agent's values.
+It is computed at each request from the ledgers, driver readings and health of chips.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ def document(view: View, *other_views: View) -> dict[str, Any]:
 
     Args:
         view: State of the node's first product line.
-        other_views: States of the node's other product lines. If there are any, each
-            chip's entry has a name in addition to its number.
+        other_views: States of the node's other product lines. If there are any, the
+            entry of each chip has the chip's name in addition to its number.
     """
     views = (view, *other_views)
     changes = sorted((change for view in views for change in view.changes), key=_time)
@@ -82,7 +82,7 @@ def _time(change: Change) -> int:
 
 
 def _chips(view: View) -> Iterator[dict[str, Any]]:
-    """Yield the status document's entries of a product line's chips, by chip number."""
+    """Yield the status document's entry of each chip in `view`, by chip number."""
     ledger = view.ledger
     releasing = set(chip_sets.ids_of(values.releasing_chips(ledger)))
     for chip, health in sorted(view.health.chips.items()):
@@ -116,7 +116,7 @@ def _owner(ledger: Ledger, owner: Owner) -> str:
 
 
 def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
-    """Return pid, name and user of each process that still uses a releasing chip."""
+    """Return pid, name and user of each process that still uses this releasing chip."""
     pids = view.reading.pids_of(chip)
     occupants = view.stray_processes.get(chip) or [Occupant(pid=pid) for pid in pids]
     return [

@@ -1,7 +1,8 @@
 """Status socket of the agent, and the command `ascend-agent status` that reads it.
 
-Only root may connect (mode 0600). Any other file at the socket's path, such as a
-symbolic link, is neither followed nor removed. The agent then serves no status.
+Only root may connect (mode 0600). If any other file has the socket's path, such as a
+symbolic link, the agent neither follows nor removes it. The agent then serves no
+status.
 """
 
 import argparse
@@ -95,7 +96,7 @@ def _bind(path: Path) -> socket.socket:
 
 
 def _check(path: Path) -> None:
-    """Raise unless a file is a socket that belongs to the user of this process.
+    """Raise OSError unless a file is a socket that belongs to the user of this process.
 
     Raises:
         OSError: The file is missing, is no socket, or belongs to another user.

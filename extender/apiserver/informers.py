@@ -71,7 +71,7 @@ class Informers:
         return ", ".join(filter(None, unsynced))
 
     def name_disconnected(self) -> str:
-        """Return the names of the watches without a stream for over `_GAP_MOST_S`.
+        """Return the names of watches that had no open stream for over `_GAP_MOST_S`.
 
         The names are separated by commas; "" means none. Only the watches of nodes,
         pods and device ConfigMaps count.
@@ -144,10 +144,12 @@ class Informers:
 
 
 def _name_watches(chosen: Iterable[bool]) -> str:
-    """Return the names of the chosen watches, separated by commas; "" means none.
+    """Return the names of the watches flagged in `chosen`, separated by commas.
+
+    Return "" if no watch is flagged.
 
     Args:
-        chosen: Three flags: whether to name nodes, pods and device ConfigMaps.
+        chosen: One flag each for nodes, pods and device ConfigMaps, in this order.
     """
     names = ("nodes", "pods", "device ConfigMaps")
     return ", ".join(

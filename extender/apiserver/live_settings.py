@@ -5,9 +5,9 @@ ConfigMap with an error changes nothing. The earlier settings stay in force. An 
 the ConfigMap names the errors and the settings in force.
 
 Without a ConfigMap, the settings that the extender was started with are in force. The
-same holds if the ConfigMap is wrong when an extender starts or begins to lead. It
-cannot read the earlier content. A cluster that schedules by default settings is better
-than one without scheduling.
+same holds if the ConfigMap is wrong when an extender starts or begins to lead. That
+extender cannot read the earlier content of the ConfigMap. A cluster that schedules by
+default settings is better than one without scheduling.
 """
 
 import logging
@@ -53,7 +53,7 @@ IDLE = frozenset(
 class UnusableError(ValueError):
     """Error of a ConfigMap of settings with wrong keys or values.
 
-    The text lists them.
+    The text of the error lists the wrong keys and values.
     """
 
 
@@ -94,7 +94,7 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 
     Args:
         texts: {key: value} of the ConfigMap.
-        defaults: Their values are used for missing keys.
+        defaults: Settings whose values are used for keys missing in `texts`.
 
     Raises:
         UnusableError: A key is unknown or a value is not allowed.
@@ -159,7 +159,7 @@ class SettingsFollower:
         self.is_unusable = False
 
     def follow(self, change: Change[ConfigMap]) -> None:
-        """Put the settings of a changed ConfigMap into force if all its keys are valid.
+        """Put the settings of a changed ConfigMap into force if the ConfigMap is valid.
 
         If the change is the deletion of the ConfigMap, the defaults come into force.
         """
@@ -198,7 +198,7 @@ class SettingsFollower:
             )
 
     def _put_into_force(self, settings: DynamicSettings) -> bool:
-        """Put `settings` into force; return whether they differ from before."""
+        """Put `settings` into force; return whether the earlier ones were different."""
         self.is_unusable = False
         if settings == self.in_force:
             return False

@@ -1,9 +1,9 @@
 """Resync: compares watches with the API server, and the cache with the watches.
 
-Each difference is a defect in the extender, or in a component between it and etcd.
-Either a watch event is missing, or the cache has not applied one. Nothing else would
-reveal it. Until the watch breaks for another reason, a chip may look free although it
-is not. So each difference is repaired.
+A difference is a defect in the extender, or in a component between it and etcd. Either
+a watch event is missing, or the cache has not applied one. Only this comparison reveals
+the defect before the watch breaks for another reason. Until then, a chip may look free
+although it is not. So each difference is repaired.
 """
 
 import asyncio
@@ -83,7 +83,8 @@ class Resync:
             metrics: Counts comparisons and repairs.
             learn: Applies an event to the cache.
             reservations: Finds reservations that no component would end.
-            every_s: Time between two comparisons, in seconds. 0 means no comparisons.
+            every_s: Mean pause in seconds between two comparisons of the same watch, or
+                of the cache. 0 means no comparisons.
         """
         self._informers = informers
         self._cache = cache
@@ -97,7 +98,10 @@ class Resync:
         self._logged = 0
 
     async def run(self) -> None:
-        """Make each comparison about every `every_s`, with jitter, until cancelled."""
+        """Compare each watch, and the cache, about every `every_s` until cancelled.
+
+        Each watch and the cache has its own task, whose pauses have jitter.
+        """
         if not self._every_s:
             return
         async with asyncio.TaskGroup() as group:
@@ -176,7 +180,7 @@ class Resync:
             self._learn(stray)
 
     def _hand_over_orphans(self) -> None:
-        """Hand each reservation that no component would end to `take_up`.
+        """Hand each reservation that no component would end to the binder.
 
         Otherwise the reservation would never expire.
         """
@@ -234,7 +238,10 @@ def _slices(
 
 
 def _describe(change: Change) -> tuple[str, str]:
-    """Return the name of the watch that a change comes from, and the object's name."""
+    """Return the name of the watch that a change belongs to, and the object's name.
+
+    The watch is that of nodes, device ConfigMaps ("reports") or pods.
+    """
     match change:
         case NodeUpdated(name=name):
             return "nodes", name

@@ -1,7 +1,8 @@
 """Writer of the ConfigMap `tor-share-cm`: which jobs use which leaf switch, and how.
 
-It is written only under `nslb-version` 2.0, as by MindCluster's scheduler. Clusterd
-and people read it. It is written on a change, at most every `PAUSE_S`.
+Like MindCluster's scheduler, the extender writes this ConfigMap only under
+`nslb-version` 2.0. MindCluster's clusterd and people read it. The extender writes on a
+change, at most every `PAUSE_S`.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ class TorShareWriter:
     async def step(self) -> None:
         """Write the ConfigMap if its text has changed since the last successful write.
 
-        A failure is logged, and the following call tries again.
+        A failure is logged. The write is then tried again at the following call.
         """
         if self._version == self._cache.version:
             return

@@ -36,7 +36,7 @@ Mark = Callable[[str], Awaitable[None]]
 class SchedulerWaker:
     """Annotates nodes with more free chips, so that schedulers retry refused pods.
 
-    Owner of the set of nodes to annotate, and of the flag that a refused pod waits.
+    Owner of the set of nodes to annotate, and of the flag that some refused pod waits.
     """
 
     def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
@@ -57,7 +57,7 @@ class SchedulerWaker:
         self._is_pod_waiting = True
 
     def note_improved(self, names: Collection[str]) -> None:
-        """If a refused pod waits, schedule annotations of these nodes.
+        """Schedule annotations of these nodes, but only if a refused pod waits.
 
         Args:
             names: Nodes that offer more chips than before.
@@ -67,7 +67,7 @@ class SchedulerWaker:
             self._woken.set()
 
     def retry_all(self) -> None:
-        """If a refused pod waits, schedule an annotation of one node, whichever it is.
+        """Schedule an annotation of any one node, but only if a refused pod waits.
 
         The annotation makes schedulers retry, even if no node has more free chips.
         """
@@ -76,7 +76,10 @@ class SchedulerWaker:
             self.note_improved((name,))
 
     async def run(self) -> NoReturn:
-        """Annotate scheduled nodes until cancelled; retry failures with back-off."""
+        """Annotate scheduled nodes until cancelled.
+
+        After a failure, wait for a growing pause, then try again.
+        """
         backoff = Backoff()
         while True:
             await self._woken.wait()
@@ -94,14 +97,13 @@ class SchedulerWaker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Annotate up to `MARKED_MOST` of the scheduled nodes, and forget the others.
+        """Annotate up to `MARKED_MOST` of the scheduled nodes, and drop the rest.
 
         Afterwards no refused pod counts as waiting.
 
         Raises:
             KubeError: A node was not annotated. It stays scheduled, and so do the nodes
-                behind it in the order of names. The refused pod still counts as
-                waiting.
+                behind it in the order of names. A refused pod still counts as waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

@@ -131,7 +131,10 @@ class KubeTorShare:
 
 
 class KubeJobs:
-    """Requests for jobs: read a job's size, evict pods, record events, retry pods."""
+    """Requests to the API server about jobs: read sizes, evict pods, record events.
+
+    It also makes schedulers retry refused pods.
+    """
 
     def __init__(
         self, client: Client, recorder: Recorder, waker: SchedulerWaker
@@ -165,7 +168,7 @@ class KubeJobs:
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod of an incomplete job by a single request; log a failure."""
+        """Evict a pod of an incomplete job; try only once, and log a failure."""
         pod_name = f"{pod.namespace}/{pod.name}"
         try:
             await pods.evict(
@@ -193,7 +196,10 @@ class KubeJobs:
         )
 
     def wake(self) -> None:
-        """Make schedulers retry all refused pods; for that, annotate a node."""
+        """Annotate a node so that schedulers retry all refused pods.
+
+        Nothing is annotated if no refused pod waits.
+        """
         self._waker.retry_all()
 
 

@@ -1,14 +1,14 @@
 """The extender's copy of the cluster, changed by `step` for one event at a time.
 
 The cache does no I/O and reads no clock: the caller of `step` passes the time of each
-event. After an event, free chips are computed again only for the nodes that it changes.
+event. Free chips are computed again only for the nodes that an event changes.
 Source of truth: the API server, through its watches. Only reservations, plans of jobs
-and nominations (chips that preemption frees for a pod or job) are made by the extender.
-A restart drops them and reads everything else again.
+and nominations are made by the extender. A nomination names chips that preemption frees
+for a pod or job. A restart drops these three and reads the rest from the API server.
 
-Invariant: a chip is free only if no living pod claims it, no reservation has it, and
-the agent neither holds nor releases it. This is true in whatever order events arrive. A
-pod that has a node keeps it, and a pod that has failed or succeeded stays so.
+Invariant: a free chip is neither reserved nor claimed by a living pod, and the agent
+neither holds nor releases it. This is true in whatever order events arrive. In the
+cache a bound pod keeps its node, and a failed or succeeded pod stays so.
 """
 
 from typing import assert_never
@@ -144,14 +144,14 @@ class Cache:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
         An Allocate call does not name its pod. The other pod has a reservation on the
-        node or an unconfirmed claim: Allocate has not given out its chips yet.
+        node, or a claim whose chips Allocate has not given out yet.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
-        """Return the nodes that a pod must not use because they are reserved for a job.
+        """Return the nodes reserved for another job, which a pod must not use.
 
-        That job does not contain the pod, and has the same or a higher priority.
+        Nodes reserved for a job with a lower priority than the pod's are left out.
 
         Args:
             uid: UID of the pod.
@@ -169,7 +169,7 @@ class Cache:
         )
 
     def step_gang(self, event: gang_events.Event, now_s: float) -> None:
-        """Apply an event about a job of several pods to `gangs`.
+        """Apply an event about a job of several pods to the jobs in `gangs`.
 
         The effects that `permit.step` returns are appended to `effects`.
         """
@@ -178,10 +178,10 @@ class Cache:
     def recompute(self, resource_state: ResourceState) -> None:
         """Compute the free chips of one resource of a node again, and update `cluster`.
 
-        The node is added to `improved_nodes` if more pods may fit it than before.
-        Either it offers more chips, or Allocate has fewer pods to mix up there. A
-        resource state that became empty is removed, and so is a node entry that became
-        empty.
+        The name of the node is added to `improved_nodes` if more pods may fit the node
+        than before. Then it offers more chips, or has fewer pods that Allocate could
+        mix up. A resource state that became empty is removed. The node's entry is
+        removed too if it became empty.
         """
         self.version += 1
         node_info, resource = resource_state.node_info, resource_state.resource
@@ -387,7 +387,10 @@ def _update_pod(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
 
 
 def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> None:
-    """Update a pod's requests and priority, and its membership in a job."""
+    """Update a pod's requests and priority, and its membership in a job.
+
+    A pod that has failed leaves its job.
+    """
     pod, member = change.pod, change.member
     if change.priority:
         cache.priorities[pod.uid] = change.priority

@@ -27,8 +27,8 @@ _REJECTION_PREFIX = "OutOf"
 def npu_pod(pod: objects.Pod) -> NpuPod | None:
     """Reduce a pod to an `NpuPod`; return None if it asks for no NPU of `RESOURCES`.
 
-    A pod that asks for several of these resources counts for the first of them in the
-    order of `RESOURCES`, and fits no node.
+    A pod that asks for several of these resources fits no node. It is stored under the
+    first of them in the order of `RESOURCES`.
     """
     limited: set[str] = set()
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
@@ -151,15 +151,15 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 def _products(node: objects.Node) -> list[Product]:
     """Return the product row of each NPU resource that a node offers.
 
-    Candidates are the product rows that the labels of the node allow. If capacity or
-    allocatable name NPU resources, the rows of these resources are returned. The first
-    of them always counts. Each further row counts if the Node's annotation lists chips
-    of it, or if its capacity is above 0. A removed device plugin leaves a capacity of
-    0.
+    Candidates are the product rows that the labels of the node allow. A candidate is
+    offered if the Node's capacity or allocatable names its resource. The first offered
+    row is always returned. A further offered row is returned if its capacity is above
+    0, or if the Node's annotation lists its chips. The agent writes that annotation.
+    Removing a device plugin leaves a capacity of 0.
 
-    Before the kubelet offers a resource, the chip names in the annotation select the
-    rows. If no candidate has these names, the first candidate counts. Without the
-    annotation, the node has no row. The agent writes the annotation.
+    Before the kubelet offers any of these resources, the annotation decides. The
+    candidates are returned whose chip names it contains. If it contains none of these
+    names, the first candidate is returned. Without the annotation, no row is returned.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

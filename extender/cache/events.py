@@ -21,7 +21,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A product row of a node, and how many chips of it the node has as allocatable."""
+    """A product row of a node, and the number of such chips in its allocatable."""
 
     product: Product
     #: number of chips in the Node's allocatable
@@ -190,7 +190,7 @@ class NominationCleared:
 class Unreserved:
     """The event that the reservation of a pod ends although the pod was not bound.
 
-    It may be used only if no bind with this reservation can have succeeded.
+    The event may be created only if no bind with this reservation can have succeeded.
     """
 
     uid: str
@@ -198,7 +198,11 @@ class Unreserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfMaintainSet:
-    """The event that the setting `self-maintain-available-card` was changed."""
+    """The event that the setting `self-maintain-available-card` was changed.
+
+    If the setting is False, a free chip must also be in the agent's list of available
+    chips.
+    """
 
     self_maintain: bool
 

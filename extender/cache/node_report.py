@@ -10,7 +10,7 @@ from scheduler_core.wire.addresses import UNKNOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an agent's ConfigMap says of one product's chips of a node, as masks."""
+    """Masks of one product's chips on a node, as the agent's ConfigMap states them."""
 
     unfit: int
     available: int

@@ -1,17 +1,17 @@
-"""Compute the free chips of one node, and the reason why a node has none.
+"""Compute the free chips of one node, and the reason why the node can take no pods.
 
 A node may have chips of several product lines. Each line is a resource of its own and
 has a `ResourceState`. Facts that all lines of a node share are in `NodeInfo`.
 
-A chip is free if the Node's annotation lists it, it is healthy, and nothing has it. A
-chip is not free if a living pod claims it, or if it is reserved, held or releasing. It
-is not free either if it is nominated: preemption frees it for a pod or job. Chips of a
-pod removed a moment ago may be held although no ConfigMap shows it. They are not free.
+A free chip is listed in the Node's annotation and healthy. It is not claimed by a
+living pod, and neither reserved, held nor releasing. It is not nominated either:
+preemption does not free it for a pod or job. The agent may still hold chips of a pod
+removed a moment ago, before its ConfigMap shows it. These chips are not free.
 
 With `self-maintain-available-card: false` a free chip must also be in the agent's list
-of available chips. Claims are subtracted in both modes, whatever their age. A list that
-was written before a bind still has the chips of that bind. Clocks of two machines
-cannot tell which came first.
+of available chips. Claims of all ages are subtracted in both modes. A list written
+before a bind still contains the chips which that bind claims. Clocks of two machines
+cannot tell whether the list or the bind is older.
 """
 
 from collections.abc import Sequence
@@ -89,8 +89,7 @@ class NodeInfo:
     def is_empty(self) -> bool:
         """Whether the entry has neither resources nor ConfigMap texts.
 
-        Such an entry may be removed: the API server would send the remaining fields
-        again.
+        Such an entry may be removed. The next event about the Node sets the rest.
         """
         return not self.resources and not any(self.report_texts)
 
@@ -136,8 +135,7 @@ class ResourceState:
         """Whether the state has no product, pod, reservation or nomination.
 
         `unshown` must be empty too: chips of removed pods that may still be held. An
-        empty state may be removed: the API server would send its remaining fields
-        again.
+        empty state may be removed: the next event about the Node sets the other fields.
         """
         return (
             self.product is None
@@ -206,9 +204,9 @@ class ResourceState:
         """Parse the ConfigMap texts of the node, and set `report`.
 
         If a text is malformed, `report` stays as it is and `report_unreadable` is set.
-        Without a product, `report` is None. Without a ConfigMap, it is None too. Only a
-        node that may serve pods without an agent then gets a report with all chips
-        healthy.
+        If the product is unknown, `report` becomes None. Without a ConfigMap it becomes
+        None too, unless the node may serve pods without an agent. Then all chips are
+        healthy in `report`.
         """
         self.report_unreadable = False
         node_info, product = self.node_info, self.product
@@ -227,11 +225,11 @@ class ResourceState:
             self.report_unreadable = True
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Parse the ConfigMap texts of the node, and set when its agent was last alive.
+        """Parse the ConfigMap texts of the node, and set when its agent last published.
 
-        A ConfigMap that existed when the extender started was written at its timestamp
-        plus `ahead_s`. A later one counts as written when it arrives, by our clock. A
-        wrong clock of a node therefore does not matter.
+        For a ConfigMap that existed when the extender started, this time is its
+        timestamp plus `ahead_s`, but not after `now_s`. For a later one it is the time
+        of arrival, by our clock. A wrong clock of a node therefore does not matter.
 
         Args:
             now_s: Seconds since the epoch.
@@ -256,10 +254,10 @@ class ResourceState:
         return (before and before.superpod) != (after and after.superpod)
 
     def has_nothing_to_expire(self, heard_s: float) -> bool:
-        """Whether a tick of the clock cannot change this state.
+        """Whether the event `Ticked` cannot change this state.
 
-        This is so if the agent published at `heard_s` or later, `is_silent` is False,
-        and `unshown` is empty.
+        This is so if the agent published at `heard_s` or later, and `report` is set.
+        Also, `is_silent` must be False and `unshown` empty.
         """
         return (
             self.alive_s >= heard_s
@@ -282,11 +280,11 @@ class ResourceState:
         """Return the mask of all chips of the node; None if they are not known.
 
         With an agent these are the chips that the Node's annotation lists. The mask is
-        0 without the annotation, and None if it is unreadable.
+        0 without the annotation, and None if the annotation is unreadable.
 
         Without an agent these are the same chips, or all chips of the product if there
-        is no annotation. The mask is None if their number is not the allocatable
-        number.
+        is no annotation. The mask is None if their number differs from the Node's
+        allocatable.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -299,16 +297,18 @@ class ResourceState:
     def next_time(self, now_ns: int) -> int:
         """Return the annotation `predicate-time` for a new claim on the node.
 
-        Claims of a node are ordered by it. It is `now_ns`, or 1 more than the newest
-        value of the node if that is later.
+        Claims on a node are ordered by this time. It is `now_ns`, but at least 1 ns
+        after the newest such time on the node.
         """
         return max(now_ns, self.last_time + 1)
 
     def unconfirmed(self) -> frozenset[Shape]:
         """Return the shapes of pods with a reservation or an unconfirmed claim.
 
-        A claim is unconfirmed until the agent has given out its chips. A node without
-        an agent has no such shapes: nothing there confirms claims or mixes them up.
+        A claim is unconfirmed until the agent has given out its chips. Shapes, such as
+        the chip counts of the containers, decide which pods can be mixed up. A node
+        without an agent has no such shapes: nothing there confirms claims or mixes them
+        up.
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
@@ -325,10 +325,10 @@ class ResourceState:
         )
 
     def is_cleared(self, owner: str) -> bool:
-        """Whether `owner` could be given now all chips that preemption frees for it.
+        """Whether all chips that preemption frees for `owner` could be given to it now.
 
-        They must be healthy, and neither held, releasing nor taken by another pod or
-        job.
+        The chips must be healthy, and neither held, releasing nor taken by another pod
+        or job.
 
         Args:
             owner: UID of a pod, or a job.
@@ -384,8 +384,9 @@ class ResourceState:
         None if the node offers no chips of this resource.
 
         Args:
-            self_maintain: False: a free chip must be in the agent's list of available
-                chips as well.
+            self_maintain: True: free chips are computed from the chips of the node,
+                their health and the pods. False: a free chip must be in the agent's
+                list of available chips as well.
         """
         product = self.product
         if product is None:
@@ -441,12 +442,13 @@ class ResourceState:
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
     """Return how many seconds ago the newest ConfigMap of all agents was written.
 
-    Timestamps come from the nodes' clocks. So the age of a ConfigMap that existed when
-    the extender started is measured against the newest one, not against our clock. A
-    living agent writes at least every 5 min.
+    Timestamps come from the nodes' clocks, which may differ from ours. So the age of
+    each ConfigMap that existed at start-up is measured from the newest timestamp. A
+    living agent writes its ConfigMap at least every 5 min.
 
     Args:
-        resource_states: Those of all nodes, after the first full list.
+        resource_states: States of all resources of all nodes, once the watches have
+            listed all objects.
         now_s: Seconds since the epoch.
 
     Returns:
@@ -464,10 +466,10 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
 def apply_report_age(
     resource_state: ResourceState, ahead_s: float, now_s: float, silent_s: float
 ) -> bool:
-    """Set when the agent was last alive, by its ConfigMap, and whether it is silent.
+    """Set when an agent last published its ConfigMap, and whether the agent is silent.
 
     Args:
-        resource_state: Changed in place.
+        resource_state: A resource of the agent's node. Changed in place.
         ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
         now_s: Seconds since the epoch.
         silent_s: An agent counts as silent if it published nothing for this many
@@ -487,7 +489,7 @@ def apply_report_age(
 def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
     """Whether a pod that the node refused in state `before` may fit in state `after`.
 
-    None stands for a node without chips of the resource.
+    A state is None if the node has no chips of the resource.
     """
     if after is None or after.barred:
         return False
@@ -498,8 +500,8 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
     """Return the pod as a tenant of its node, with the chips its annotations claim.
 
     A chip that an unreadable annotation names counts as taken: giving it to another pod
-    would be the worse mistake. Allocate cannot mix up such a claim with another one,
-    because the agent cannot read it either.
+    would be the worse mistake. An unreadable claim does not count as unconfirmed. The
+    agent cannot read it either, so Allocate does not mix it up with another claim.
 
     Args:
         product: Product of the chips of the node. If it is None, or of another resource

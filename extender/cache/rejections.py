@@ -2,8 +2,8 @@
 
 A controller that replaces a rejected pod at once repeats create, bind and reject many
 times a second. From the third consecutive rejection on, the pods of that controller
-wait. The wait doubles with each rejection, up to 5 min. If a minute passes after a
-rejection and its wait, the next rejection counts as the first again.
+wait. The wait doubles with each rejection, up to 5 min. If no rejection follows within
+a minute after the wait, the count starts again at one.
 
 Owner: the cache. Source of truth: the phases of pods in the pod watch. A restart
 forgets the counts; the next rejections are counted from one.
@@ -50,7 +50,7 @@ class OwnerBackoff:
     def record_rejection(self, owner: str, now_s: float) -> None:
         """Count one more pod of `owner` that the kubelet rejected.
 
-        Nothing is counted if `owner` is "", for a pod without a controller.
+        For a pod without a controller `owner` is "", and nothing is counted.
         """
         if not owner:
             return
@@ -76,7 +76,7 @@ class OwnerBackoff:
         )
 
     def forget(self, now_s: float) -> None:
-        """Remove owners whose next rejection would be counted as the first again."""
+        """Remove owners whose next rejection would be counted as the first one."""
         self._rows = {
             owner: row for owner, row in self._rows.items() if now_s <= row.forgotten_s
         }

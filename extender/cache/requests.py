@@ -1,9 +1,10 @@
 """CPU, memory and pod slots: requested by pods, and still available on nodes.
 
-The plan of a job puts several pods on one node. The scheduler checked CPU and memory
-for one pod at a time. The request of a pod is computed as the scheduler does. It is the
-larger of two amounts: all app containers and sidecars together, or any init container
-together with the sidecars before it.
+The plan of a job may put several pods on one node. kube-scheduler checks CPU and memory
+for one pod at a time. The request of a pod is computed as kube-scheduler does. It is
+the larger of two amounts, plus the overhead of the pod. One is the sum of all app
+containers and sidecars. The other is the largest sum of an init container and the
+sidecars before it.
 """
 
 import math
@@ -46,7 +47,7 @@ class Resources(NamedTuple):
     pods: int = 1
 
     def times(self, within: "Resources") -> int:
-        """Return how many pods fit into `within` if each of them requests `self`."""
+        """Return how many pods fit into `within` if each pod requests `self`."""
         fitting: int | None = None
         for requested, available in zip(self, within, strict=True):
             if requested > 0 and (fitting is None or available // requested < fitting):
@@ -123,7 +124,7 @@ class RequestedResources:
         self.version = 0
 
     def put(self, uid: str, node: str, ask: Resources) -> None:
-        """Add a living pod, or replace its node and requests.
+        """Add a living pod; if it is stored already, replace its node and requests.
 
         Args:
             uid: UID of the pod.
@@ -197,10 +198,11 @@ def _units(quantity: Quantity, per_one: int = 1) -> int:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, per_one: int) -> int:
-    """Parse a Kubernetes quantity in units of 1/`per_one`, rounded up.
+    """Return a Kubernetes quantity as a number of 1/`per_one` parts, rounded up.
 
-    A malformed quantity counts as 0: the API server does not send one. A negative one
-    counts as 0 too. The result is at most 2^63 - 1, as in Kubernetes.
+    With `per_one` 1000, "0.5" gives 500. A malformed quantity counts as 0: the API
+    server does not send one. A negative one counts as 0 too. As in Kubernetes, the
+    result is at most 2^63 - 1.
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _Once(Generic[T]):
-    """A table that returns the first of all equal values, so that one object is shared.
+    """A table that returns one shared object for all equal values: the first of them.
 
     The table is emptied when it is full.
     """
@@ -42,7 +42,10 @@ class _Once(Generic[T]):
 
 
 class PodTrimmer:
-    """A reducer of pods, with tables of labels, owners and containers to share."""
+    """A remover of unread pod fields, with tables to share equal parts of pods.
+
+    The tables have labels, owners and containers.
+    """
 
     def __init__(self, *, most: int = _MOST) -> None:
         """Start with empty tables.

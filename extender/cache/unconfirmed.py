@@ -13,8 +13,9 @@ _NONE: frozenset[Shape] = frozenset()
 class UnconfirmedClaims:
     """Shapes of pods whose chips Allocate has not given out yet, and their nodes.
 
-    A shape decides which pods Allocate could mix up. Reservations count like claims.
-    Invariant: `_nodes` and `_at` contain the same pairs of node and shape.
+    A shape has the chip counts of a pod's containers, for example. It decides which
+    pods Allocate could mix up. Reservations count like claims. Invariant: `_nodes` and
+    `_at` contain the same pairs of node and shape.
     """
 
     def __init__(self) -> None:
@@ -27,14 +28,14 @@ class UnconfirmedClaims:
         return len(self._nodes)
 
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
-        """Replace the shapes of unconfirmed claims on one resource of a node.
+        """Set the shapes of pods with an unconfirmed claim on one resource of a node.
 
         Return whether a shape was removed, since more pods may then fit the node.
 
         Args:
             node: Name of the node.
             resource: Resource that the claims are for.
-            now: Shapes of all claims that are unconfirmed now; may be empty.
+            now: All these shapes; replaces those set before. May be empty.
         """
         at = node, resource
         before = self._at.get(at, _NONE)
@@ -53,7 +54,7 @@ class UnconfirmedClaims:
         return bool(before - now)
 
     def conflicts(self, shape: Shape) -> frozenset[str]:
-        """Return the nodes where Allocate could mix up a claim with a new pod.
+        """Return the nodes where Allocate could mix up a claim there with a new pod.
 
         Args:
             shape: Shape of the new pod.

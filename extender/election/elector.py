@@ -133,8 +133,8 @@ class Election:
     async def tick(self) -> None:
         """Read the Lease if this extender is WAITING; otherwise renew the Lease.
 
-        Then send the requests that follow from the API server's answers, in at most
-        `_ROUNDS_MOST` rounds.
+        Each answer of the API server may require further requests. They are sent too,
+        in at most `_ROUNDS_MOST` rounds together with the first request.
         """
         events: list[lease_machine.Event] = [lease_machine.Ticked()]
         announced = self._state.phase

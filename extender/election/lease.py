@@ -55,7 +55,7 @@ class LeaseConfig:
     def stop_s(self) -> float:
         """Seconds for which a holder may decide after its last successful write.
 
-        They count from the time at which that write was sent.
+        They count from the time at which the holder sent that write.
         """
         return self.lease_s * 2 / 3
 
@@ -159,7 +159,7 @@ class StartLeading:
 class StopLeading:
     """Effect: end the term of leading, because another extender may decide now.
 
-    Decisions of the term that are not bound yet are void.
+    Decisions of the term are void unless their pods are bound.
     """
 
 
@@ -210,7 +210,7 @@ def holder_of(lease: Lease | None) -> str:
 
 
 def render_held(over: Lease | None, config: LeaseConfig, now: str) -> LeaseSpec:
-    """Return the Lease spec that makes this extender the holder, or renews its holding.
+    """Return the Lease spec with this extender as holder, and the current time.
 
     Args:
         over: The Lease to replace; None if it does not exist.
@@ -295,9 +295,9 @@ def _on_read_while_holding(
     """Return the next state of a settling or leading extender, after a read.
 
     If this extender still holds the Lease, the Lease is renewed. Otherwise the extender
-    becomes WAITING, and stops leading if it was leading. The Lease is lost if another
-    extender holds it, or held it in between. A deleted Lease is lost once this extender
-    may no longer decide.
+    becomes WAITING, and stops leading if it was leading. The Lease counts as lost if
+    another extender holds it, or held it since this extender's last read or write. A
+    deleted Lease counts as lost once this extender may no longer decide.
     """
     if lease is None:
         is_ours = (

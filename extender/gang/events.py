@@ -84,7 +84,7 @@ class BindAbandoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The event that a pod has a node."""
+    """The event that a pod of a job has a node, or has succeeded."""
 
     uid: str
 
@@ -93,7 +93,7 @@ class Bound:
 class BindFailed:
     """The event that a bind was attempted and is not known to have bound the pod.
 
-    The bind call did not have to wait for other pods of the job any more.
+    Before the attempt, the bind call was released: it no longer waited for other pods.
     """
 
     uid: str
@@ -103,7 +103,7 @@ class BindFailed:
 class Allocated:
     """The event that Volcano allocated a pod to its planned node.
 
-    Volcano will bind the pod by itself.
+    Volcano will bind the pod by itself: no bind call waits here.
     """
 
     uid: str
@@ -125,7 +125,10 @@ class MemberRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNotOffered:
-    """The event that a filter call for a pod did not list the pod's planned node."""
+    """The event that a filter call for a pod did not list the pod's planned node.
+
+    Such a call lists only nodes that the caller considers for the pod.
+    """
 
     uid: str
     #: whether it offered a single node, as for a pod with a nominated node
@@ -189,7 +192,7 @@ class Unreserve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEvent:
-    """The effect that a Kubernetes event about their job is emitted on these pods."""
+    """The effect that a Kubernetes event about a job is emitted on these pods of it."""
 
     uids: tuple[str, ...]
     reason: str
@@ -198,9 +201,9 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictMembers:
-    """The effect that these pods are evicted.
+    """The effect that these pods of an incomplete job are evicted.
 
-    Their incomplete job then starts again as a whole.
+    The job then starts again as a whole.
     """
 
     uids: tuple[str, ...]
@@ -208,7 +211,7 @@ class EvictMembers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
-    """The effect that the scheduler is made to try pending pods again."""
+    """The effect that kube-scheduler is made to try pending pods again."""
 
 
 Effect = (

@@ -101,7 +101,7 @@ class Gang:
         """Whether the pods of the job are planned together.
 
         They are if the size is unknown or above 1. A job of one pod is planned too if
-        it has the label `tor-affinity`. Its leaf switch depends on other jobs.
+        the pod has the label `tor-affinity`: its leaf switch depends on other jobs.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
@@ -120,7 +120,7 @@ class Gang:
     def unbound(self) -> list[str]:
         """UIDs of the members without a node, sorted by `rank_key`.
 
-        Terminating members are left out.
+        Members that are terminating or have succeeded are left out.
         """
         uids = self.members.keys() - self.bound - self.ending
         return sorted(uids, key=self.rank_key)
@@ -138,8 +138,8 @@ class Gang:
     def may_bind(self, uid: str) -> bool:
         """Whether a pod may be bound without waiting for binds of the job's other pods.
 
-        The pod must have a planned node. The job must be in the phase BINDING or have a
-        bound pod.
+        The pod must have a planned node. The job must be in the phase BINDING, or a pod
+        of the job must be bound.
         """
         return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
 
@@ -158,7 +158,7 @@ class Gang:
     def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
         """Return the key by which this job is sorted among all jobs.
 
-        It has the priority, creation time and UID of the member with the highest
+        The key has the priority, creation time and UID of the member with the highest
         priority. Of several such members, the oldest counts.
 
         Args:
@@ -224,7 +224,7 @@ class Gangs:
         return gang if gang is not None and gang.is_several else None
 
     def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> None:
-        """Add a pod that asks for NPUs to the members of its job, or update it there.
+        """Add a pod that asks for NPUs to its job, or update the pod there.
 
         Args:
             uid: UID of the pod, which has not failed.

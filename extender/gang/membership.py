@@ -1,13 +1,13 @@
 """Which job a pod is of, how many pods that job has, and the pod's rank or order in it.
 
 Each controller marks the pods of a job in a different way. Each way is a row of `ROWS`.
-The first row that matches a pod decides. The order is: annotations that a user wrote
-for us, then controllers that say most about a job, then PodGroups, which state a number
-only.
+The first row that matches a pod decides. Annotations that a user wrote for us come
+first. Controllers that say most about a job follow. PodGroups come near the end,
+because they state a number only.
 
-A pod without a matching row is a job by itself, such as pods of a ReplicaSet or of a
-Job without completion indexes. With the label `tor-affinity` it is planned as a job of
-one pod, because its leaf switch depends on other jobs. Pure: reads one pod.
+A pod without a matching row is a job by itself. Examples are pods of a ReplicaSet, or
+of a Job without completion indexes. With the label `tor-affinity` such a pod is planned
+as a job of one pod: its leaf switch depends on other jobs. Pure: reads one pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +51,7 @@ Order = tuple[int, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """The job of a pod, the job size that it states, and its rank or order there."""
+    """The job of a pod, the job size that the pod states, and its rank or order."""
 
     #: "kind/namespace/name", equal for all its pods
     job: str
@@ -69,7 +69,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A pod of a job, with what planning needs of the pod besides its chips."""
+    """A pod of a job, with the facts besides chips that planning reads."""
 
     #: name of the pod
     name: str
@@ -85,7 +85,7 @@ def member(pod: Pod) -> Member | None:
     """Return the pod as a member of its job; None for a pod that needs no plan.
 
     A pod needs no plan if it is a job by itself and lacks the label `tor-affinity`. The
-    label asks for rules about leaf switches.
+    label asks to choose nodes by their leaf switches.
     """
     place = planned_membership(pod)
     if place is None:
@@ -176,7 +176,7 @@ def _operators_job(facts: _Facts, name: str) -> str:
     """Return the API path of the training job that a pod belongs to.
 
     The kind of the job is that of the pod's owner. The launcher of an MPIJob is owned
-    by a Job instead, so the path for such a pod is that of an MPIJob.
+    by a Job instead. For such a pod the path of an MPIJob is returned.
 
     Args:
         facts: The pod.
@@ -321,10 +321,10 @@ def membership(pod: Pod) -> Membership | None:
 
 
 def planned_membership(pod: Pod) -> Membership | None:
-    """Return the planned job of a pod and its rank; None for a pod without a plan.
+    """Return the job with which a pod is planned, and its rank; None without a plan.
 
     A pod that is a job by itself is planned only if it has the label `tor-affinity`.
-    The label asks for rules about leaf switches.
+    The label asks to choose nodes by their leaf switches.
     """
     place, meta = membership(pod), pod.metadata
     if place is None and asks_leaves(meta.labels or {}):

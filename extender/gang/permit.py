@@ -3,7 +3,7 @@
 kube-scheduler sends one bind call for each pod. The calls wait until those of all pods
 of the job have arrived; then all are released (carried out). If one is late, all are
 refused and all reservations of the job end. So no pod of a job runs while another pod
-of it is stuck on CPU, a volume or a quota, which the extender does not know.
+of the job is stuck. It may lack CPU, a volume or a quota: the extender does not know.
 
 The table gives for each phase and event the next phase and the effects:
 
@@ -321,7 +321,7 @@ def _open(gang: Gang, now_s: float) -> None:
 
 
 def _close(gang: Gang) -> None:
-    """Return a job to the phase GATHERING: none of its planned pods is left to bind.
+    """Set the phase of a job to GATHERING, when no planned pod is left to bind.
 
     The failures of earlier plans no longer count.
     """
@@ -351,11 +351,11 @@ def _void(gang: Gang, text: str) -> Effects:
 def _back_off(
     gang: Gang, now_s: float, limits: Limits, *, counted: bool = False
 ) -> None:
-    """Set a pause before a job is planned again, twice as long after each failure.
+    """Set the pause before a job is planned again.
 
-    A part of each pause follows from the name of the job and its number of failures.
-    Two jobs that took each other's chips therefore do not try again at the same
-    moments.
+    The pause doubles with each failure, up to a limit. A part of it is derived from the
+    name of the job and its number of failures. Two jobs that took each other's chips
+    therefore do not try again at the same time.
 
     Args:
         counted: True: the caller has already added this failure to `failures`.

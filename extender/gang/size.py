@@ -104,7 +104,7 @@ def _job(spec: Object) -> Iterator[_Part]:
 def _native(spec: Object) -> Iterator[_Part]:
     """Yield the minimum number of pods of a PodGroup of Kubernetes.
 
-    The number is 1 for a PodGroup without the policy `gang`, such as one with `basic`.
+    The number is 1 if the PodGroup lacks the policy `gang`, as one with `basic` does.
     """
     yield None, _number(_inner(spec, "schedulingPolicy", "gang"), "minCount", 1)
 

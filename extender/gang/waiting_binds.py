@@ -91,7 +91,7 @@ class WaitingBinds:
         """Let these bind calls go on, `_AT_ONCE` in each turn of the event loop.
 
         If thousands went on at once, the first bind would be sent after the last had
-        begun, and the API server would idle until then.
+        begun. The API server would idle until then.
         """
         for first in range(0, len(numbers), _AT_ONCE):
             for number in numbers[first : first + _AT_ONCE]:

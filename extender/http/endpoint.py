@@ -26,12 +26,12 @@ _JSON = "application/json"
 
 
 class VerbHandlers:
-    """aiohttp handlers of scheduler verbs; a verb that fails gets a response too."""
+    """aiohttp handlers of scheduler verbs; a failed verb still gets a response."""
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]
     ) -> None:
-        """Use the metrics of the extender.
+        """Prepare handlers that count in `metrics`.
 
         Args:
             metrics: Times requests and counts errors, by verb.

@@ -84,7 +84,7 @@ class Permit(Protocol):
     """Calls of the binder to the planner, which holds back the binds of jobs."""
 
     async def wait(self, caller: Caller) -> str | None:
-        """Hold a bind call until the job of its pod permits the bind.
+        """Hold a bind call for a pod until the pod's job permits the bind.
 
         A job permits binds once bind calls for all its unbound members have arrived, or
         a member is bound. Returns None if the bind may be sent, else why it is refused.
@@ -211,8 +211,8 @@ class Binder:
     async def audit(self, *, after_s: float = UNSEEN_S) -> None:
         """Read bound pods that the pod watch has not shown since their bind.
 
-        If a pod was deleted while the watch was down, the watch never shows it. Its
-        reservation ends here.
+        If a pod was deleted while the watch was down, the watch never shows it. Then
+        this read ends the reservation of the pod.
 
         Args:
             after_s: Seconds from the bind or the latest read until a pod is read.
@@ -236,8 +236,8 @@ class Binder:
     def take_up(self, uid: str) -> None:
         """Take over a reservation that no other part of the extender will end.
 
-        If it comes from a plan, no bind was sent, and it ends at once. Else the pod is
-        read again and again until the outcome of its bind is known.
+        For a reservation from a plan no bind was sent: it ends at once. For any other
+        reservation its pod is read repeatedly until the outcome of the bind is known.
 
         Args:
             uid: UID of the pod. The cache has a reservation for it.
@@ -261,8 +261,8 @@ class Binder:
         """Refuse new binds, and wait up to `STOP_S` for the binds that were sent.
 
         Binds without an answer by then are cancelled, and `is_quiet` stays False. The
-        API server may still execute them. The next leader may by then have given the
-        same chips to another pod.
+        API server may still execute such a bind after the next leader has given its
+        chips to another pod.
         """
         self._is_stopping = True
         if self._binds:
@@ -442,8 +442,8 @@ class Binder:
     def _record_bound(self, args: BindArgs, pod: NpuPod) -> str:
         """Record the node that a pod has according to the API server.
 
-        Returns "" if it is the node in `args`. Else the reserved chips are given back,
-        and the result says which node the pod is bound to.
+        Returns "" if the pod has the node in `args`. Else the reserved chips are given
+        back, and the result says which node the pod is bound to.
         """
         self._open_binds.pop(args.uid, None)
         if pod.node != args.node:

@@ -1,9 +1,9 @@
 """JSON bodies of kube-scheduler's extender protocol: decode requests, encode answers.
 
 The scheduler's Go structs have no JSON names, so the keys are Go's field names (`Pod`,
-`NodeNames`). Go reads keys in any case, and so does this module. Node objects are
-passed through as bytes; only their names are decoded. Decoding five thousand names
-costs a fraction of a millisecond.
+`NodeNames`). Go ignores upper and lower case in keys, and so does this module. Node
+objects are passed through as bytes; only their names are decoded. Decoding five
+thousand names costs a fraction of a millisecond.
 
 Source: kubernetes/kube-scheduler `extender/v1/types.go`.
 """

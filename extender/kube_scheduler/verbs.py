@@ -49,7 +49,7 @@ class KubeSchedulerVerbs:
         on_refused: Callable[[], None],
         preemptor: Preemptor | None = None,
     ) -> None:
-        """Connect the handlers to the objects that decide, which the caller owns.
+        """Connect the handlers to the objects that make the decisions.
 
         Args:
             cache: Read here; changed only through planner, binder and preemptor.
@@ -61,7 +61,7 @@ class KubeSchedulerVerbs:
             why_not_ready: Returns why no verb may be answered now, or None. Called
                 before each verb. While the cache does not yet know all pods, used chips
                 may look free.
-            on_refused: Called when a pod finds no node.
+            on_refused: Called when filter refuses a pod on all nodes.
             preemptor: Evicts for refused pods. If None, only kube-scheduler evicts.
         """
         self._preemptor = preemptor
@@ -111,10 +111,10 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Report a pod that fits no node to the preemptor, and return the result.
+        """Tell the preemptor of a pod that fits no node, and return the filter result.
 
         If the preemptor is freeing chips for the pod, the refusals of nodes with these
-        chips say so. A pod with preemptionPolicy `Never` is not reported.
+        chips say so. The preemptor is not told of a pod with preemptionPolicy `Never`.
         """
         if filter_result.fitting:
             return filter_result
@@ -155,9 +155,9 @@ class KubeSchedulerVerbs:
     async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
         """Return those of kube-scheduler's victims whose eviction lets a pod fit.
 
-        None are returned for a pod of a larger job: the job would still not fit. If
-        there is a preemptor, none are returned either, since it evicts instead. It then
-        records the nodes that kube-scheduler proposes and that lack resources for the
+        No victims are returned for a pod of a job of several pods: the job would still
+        not fit. If there is a preemptor, no victims are returned either: the preemptor
+        evicts instead. It records the nodes of the request that lack resources for the
         pod.
         """
         args = protocol.preempt_args(body)

@@ -113,7 +113,7 @@ class CandidateNodes:
         Equal questions ask for the same. None if no such refusal is recorded.
 
         Args:
-            question: What the one-pod job asks for that is to be planned.
+            question: What the one-pod job to be planned asks for.
             version: Present version of the cache.
         """
         return self._refusals.get(question) if version == self._version else None
@@ -121,8 +121,8 @@ class CandidateNodes:
     def retain(self, jobs: Collection[str]) -> None:
         """Remove the candidate nodes of all jobs except `jobs`.
 
-        Refusals of a single job are removed too. Those that hold for all jobs with an
-        equal question stay.
+        The version on which each removed job was refused is removed too. Refusals that
+        hold for all jobs with an equal question stay.
         """
         self._names = {job: n for job, n in self._names.items() if job in jobs}
         self._refused_at = {

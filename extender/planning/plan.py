@@ -1,10 +1,10 @@
 """Plan a job: a node and chips for each of its pods, or the reason why it does not fit.
 
 `scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
-CPU, memory and pod slots (`capacity`). A scheduler would check these for one pod at a
-time only.
+CPU, memory and pod slots (`capacity`). kube-scheduler would check these for one pod at
+a time only.
 
-A plan changes free chips in the cache during the call, and restores them before it
+`plan` changes free chips in the cache during the call, and restores them before it
 returns.
 """
 
@@ -45,7 +45,11 @@ _SUPERPOD_AFFINITY = "super-pod-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySnapshot:
-    """Leaf switches, SuperPoDs and job rules, as they are when one job is planned."""
+    """Leaf switches, SuperPoDs and job rules, as they are when one job is planned.
+
+    Job rules hold for all pods of a job together
+    (`scheduler_core.placement.job_rules`).
+    """
 
     profile: Profile = Profile.SEED
     #: number of nodes in a physical SuperPoD
@@ -164,8 +168,9 @@ def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
 def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     """Return the product rows that may serve a job, in the order in which to try them.
 
-    If the pods ask for one row, only that row. Else the rows of the nodes in `names`,
-    sorted by their keys. Empty if no product serves what the pods ask for.
+    If the pods ask for one product row, only that row. Else the product rows of the
+    nodes in `names`, sorted by row key. Empty if no product serves what the pods ask
+    for.
     """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
@@ -182,9 +187,9 @@ def _place_by_row(
 ) -> tuple[Placement, ...] | str:
     """Return node and chips for all pods of a job, or why the pods do not fit.
 
-    Uses the nodes of one product row. Several pods planned on the same node may not fit
-    there together. Then fewer chips count as free on that node, and the job is planned
-    again, up to `_TRIES` times.
+    Uses those nodes in `names` that are of the product row. Several pods planned on the
+    same node may not fit there together. Then fewer chips count as free on that node,
+    and the job is planned again, up to `_TRIES` times.
     """
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
@@ -210,7 +215,7 @@ def _place_by_row(
 
 
 def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
-    """Return one of the pods for each shape that they have.
+    """Return one of `pods` for each distinct shape.
 
     Pods of the same shape ask for the same chips.
     """
@@ -262,7 +267,7 @@ def _place_in_core(
 def _place_unbound(
     job: _PlanInput, row: Product, names: Sequence[str]
 ) -> JobPlacement | Rejection:
-    """Return node and chips for each pod of a job that has no node.
+    """Return node and chips for each unbound pod of a job.
 
     The bound pods of the job keep their chips and are not in the result.
     """
@@ -279,8 +284,8 @@ def _place_unbound(
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
     """Return {name of an unbound pod: placement without node and chips}.
 
-    `core.place_job` takes such a pod as the replacement of a member that ended. So it
-    chooses a node and chips for the pod.
+    `core.place_job` takes a pod with such a placement as the replacement of a member
+    that ended. So it chooses a node and chips for the pod.
     """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
@@ -316,7 +321,8 @@ def _overfull_nodes(
 ) -> dict[str, NodeState]:
     """Return {node: node state} of nodes where the planned pods do not fit together.
 
-    In such a state fewer chips are free: only those of the pods that do fit together.
+    In each returned state the only free chips are those planned for pods that do fit
+    together.
 
     Args:
         job: The job.
@@ -385,9 +391,9 @@ def _annotations(
     leaf: LeafMark | None,
     texts: dict[object, Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """Return the annotations that bind writes on a pod of a job, apart from its chips.
+    """Return the annotations that bind writes on a pod of a job, except those on chips.
 
-    Members with equal values share one mapping, which is stored in `texts`.
+    Members whose annotations are equal share one mapping, which is stored in `texts`.
 
     Args:
         job: The planned job.
@@ -395,7 +401,7 @@ def _annotations(
         place: The planned node and chips of the pod.
         leaf: How the job uses the pod's leaf switch. If None, no annotation is about
             leaf switches.
-        texts: {values: mapping} of members handled before. Changed.
+        texts: {annotated values: mapping} of members handled before. Changed.
     """
     if job.is_one:
         resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)

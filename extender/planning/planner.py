@@ -1,9 +1,9 @@
 """Plan jobs of several pods at filter, and hold their binds until all members arrive.
 
 `plan` chooses nodes and chips. `gang.permit` decides when the bind calls of a job may
-go on. This module carries both out. It reserves and unreserves chips in the cache, and
-lets each bind call wait for a future. No await stands between a plan and its
-reservations, so no other plan can take the same chips.
+go on. This module carries out both decisions. It reserves and unreserves chips in the
+cache, and holds each bind call until the call is permitted or refused. No await stands
+between a plan and its reservations, so no other plan can take the same chips.
 """
 
 import asyncio
@@ -118,8 +118,8 @@ class Planner:
     def largest(self) -> int:
         """Return the largest number of pods that a job may bind at once.
 
-        In `gate_s`, the longest wait of a bind call, kube-scheduler sends at least so
-        many pods to bind.
+        A bind call is held for at most `gate_s`. In that time kube-scheduler sends at
+        least this number of pods to bind.
         """
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
@@ -156,7 +156,7 @@ class Planner:
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
         """Plan the job of a pod if no node among `names` is planned for the pod.
 
-        If its planned node is missing in `names`, the job first gets the event
+        If the pod's planned node is not in `names`, the job first gets the event
         `NodeNotOffered`.
         """
         reservation = self._cache.reservations.get(pod.uid)
@@ -170,7 +170,7 @@ class Planner:
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
         """Plan the waiting jobs that precede a job in the queue, then the job itself.
 
-        Does nothing unless all its pods exist, it has no plan, and it is not in
+        Does nothing unless all pods of the job exist, it has no plan, and it is not in
         back-off. Does nothing for a job with more unbound pods than `largest`.
 
         Args:
@@ -253,9 +253,9 @@ class Planner:
     def _plan(self, gang: Gang) -> None:
         """Plan a job on its candidate nodes, and reserve the chips of the plan.
 
-        No await stands between plan and reservations. The plan is postponed while a
-        bind was sent for a member and its outcome is unknown. If the job does not fit,
-        the refusal is recorded, and nodes may be reserved for the job.
+        No await stands between plan and reservations. The plan is postponed while the
+        outcome of a bind that was sent for a member is unknown. If the job does not
+        fit, the refusal is recorded, and nodes may be reserved for the job.
         """
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
@@ -289,8 +289,8 @@ class Planner:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
         If a job with an equal question was refused on this version of the cache,
-        returns that refusal. Nodes that refused a pod of the job lately are used only
-        if the job does not fit without them.
+        returns that refusal. Nodes in `gang.avoid` are used only if the job does not
+        fit without them. They are nodes that refused a pod of the job lately.
 
         Args:
             gang: The job.
@@ -310,9 +310,10 @@ class Planner:
 
     @property
     def _version(self) -> Version:
-        """Return the version numbers of the cache and of the requests in it.
+        """Return the versions of the cache and of the pods' resource requests in it.
 
-        Each grows with every change.
+        The first grows with each change of the cache, the second with each change of a
+        request.
         """
         return self._cache.version, self._cache.requested_resources.version
 
@@ -326,7 +327,7 @@ class Planner:
     # -- bind ----------------------------------------------------------------
 
     async def wait(self, caller: gang_events.Caller) -> str | None:
-        """Hold a bind call until the job of its pod permits the bind.
+        """Hold a bind call for a pod until the pod's job permits the bind.
 
         A job permits binds once bind calls for all its unbound members have arrived, or
         a member is bound. A pod that is a job by itself does not wait. Neither does a
@@ -408,8 +409,8 @@ class Planner:
     def carry_out_effects(self) -> None:
         """Carry out the effects that changes of the cache have left in `cache.effects`.
 
-        Wakes the scheduler if members or size of a job changed. Has to be called after
-        each change of the cache by `step`.
+        Makes schedulers try refused pods again if members or size of a job changed. Has
+        to be called after each change of the cache by `step`.
         """
         if self._cache.gangs.changed:
             self._cache.gangs.changed.clear()
@@ -417,12 +418,12 @@ class Planner:
         self._carry_out()
 
     def tick(self) -> None:
-        """Drop abandoned bind calls, and wake the scheduler if a job can go on.
+        """Drop abandoned bind calls, and make schedulers retry if a job may fit now.
 
-        A call is abandoned if its caller has disconnected. A job can go on if its plan
-        was postponed and the outcomes of its binds are known now. Any job can go on if
-        a node reservation ended. Also forgets the candidate nodes of jobs that no
-        longer exist.
+        A bind call is abandoned if its caller has disconnected. A job may fit if its
+        plan was postponed and the outcomes of its binds are known now. Any job may fit
+        after a node reservation has ended. Also forgets the candidate nodes of jobs
+        that no longer exist.
         """
         gangs = self._cache.gangs.jobs
         for gang in gangs.values():
@@ -452,7 +453,7 @@ class Planner:
     # -- effects ---------------------------------------------------------------
 
     def apply_event(self, event: gang_events.Event) -> None:
-        """Apply an event to the jobs in the cache, and carry out the effects it has."""
+        """Apply an event to the jobs in the cache, and carry out its effects."""
         self._cache.step_gang(event, self._clock.now_s())
         self._carry_out()
 

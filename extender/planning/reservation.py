@@ -3,12 +3,12 @@
 Chips become free one by one and go to pods that need few. So a job that needs many
 whole nodes may wait forever. A job that has waited for `reserve_after_s` gets nodes
 reserved. Only one job for each resource has reserved nodes at a time. The reserved
-nodes are those that need the fewest chips freed until the job fits. Pods of different
-jobs get no chips there, unless their priority is higher than that of the job. A node
-reservation lasts `reserve_for_s`. For the same time after it the job gets no new one.
+nodes are those that need the fewest chips freed until the job fits. Pods of other jobs
+get no chips on these nodes, unless the pods have a higher priority than the job. A node
+reservation lasts `reserve_for_s`. After its end the job gets no new one for
+`reserve_for_s`.
 
-The choice of nodes changes free chips in the cache, and restores them before it
-returns.
+`choose_nodes` changes free chips in the cache, and restores them before it returns.
 """
 
 from collections.abc import Callable, Sequence

@@ -34,7 +34,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Settings of the operator for leaf switches, SuperPoDs and job rules."""
+    """Settings of the operator for leaf switches, SuperPoDs and job rules.
+
+    Job rules hold for all pods of a job together
+    (`scheduler_core.placement.job_rules`).
+    """
 
     profile: Profile = Profile.SEED
     superpod_size: int = 48
@@ -45,7 +49,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """What the leaf switches are parsed from. They are parsed again if it changes."""
+    """Inputs from which the leaf switches are parsed.
+
+    `NetworkTopology` parses the leaf switches again if an input changes.
+    """
 
     #: (tor_info, tor_level)
     texts: tuple[str, str]
@@ -58,8 +65,8 @@ class _Source:
 class NetworkTopology:
     """Source of the leaf switches, SuperPoDs and job rules that a plan reads.
 
-    It parses the leaf switches again only if the ConfigMap, an address or a rule
-    changed.
+    It parses the leaf switches again only if the ConfigMap, a node's address or a
+    setting for leaf switches changed.
     """
 
     def __init__(self, cache: Cache, rules: Rules) -> None:
@@ -82,10 +89,10 @@ class NetworkTopology:
         self._superpods_version = -1
 
     def snapshot(self, gang: Gang) -> TopologySnapshot:
-        """Return leaf switches, SuperPoDs and rules for a plan of this job.
+        """Return the leaf switches, SuperPoDs and job rules for a plan of this job.
 
-        Leaf switches are left out if no label of the job asks for nodes below certain
-        leaf switches.
+        Leaf switches are left out unless a label of the job asks for nodes below
+        certain leaf switches.
         """
         rules = self._rules
         return TopologySnapshot(
@@ -169,7 +176,8 @@ class NetworkTopology:
         """Return how these jobs use the leaf switch above each of their nodes.
 
         The result is {node: (use, whether the leaf switch is healthy)}. Both are read
-        from annotations of the pods, or from annotations that a reservation will write.
+        from annotations of the pods. For a pod with a reservation, they are read from
+        the annotations that its bind will write.
         """
         uses: dict[str, tuple[LeafUse, bool]] = {}
         for gang in gangs:
@@ -211,7 +219,8 @@ def schema_of(gang: Gang) -> Schema | None:
     """Return the leaf switch schema that a label on the pods of a job asks for.
 
     The schema says how the job may be spread over leaf switches. None if the label is
-    absent, asks for none or is malformed. `plan` refuses a job with a malformed label.
+    absent, asks for no schema or is malformed. `plan` refuses a job with a malformed
+    label.
     """
     for member in gang.members.values():
         try:
@@ -224,7 +233,7 @@ def schema_of(gang: Gang) -> Schema | None:
 def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
     """Return `leaf` with the use and health that `leaf_uses` has for its nodes.
 
-    It is unhealthy if `leaf` is, or if one of its nodes has an unhealthy entry.
+    The result is unhealthy if `leaf` is, or if one of its nodes has an unhealthy entry.
 
     Args:
         leaf: A leaf switch without its use by jobs.

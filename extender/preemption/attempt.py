@@ -1,9 +1,10 @@
 """Phases of an attempt to free chips for a pod or a job by eviction.
 
 The pod or job that the chips are freed for is the owner of the attempt. No victim is
-evicted before a dry run of the API server permits all evictions. From the start the
-chips are nominated, which means reserved for the owner. That ends when the owner is
-placed or a time limit ends the attempt.
+evicted until the API server has answered a dry run of each eviction and refused none.
+From the start the chips are nominated, which means reserved for the owner. That ends
+when the owner is placed or a time limit ends the attempt. No attempt may evict a
+protected pod. An owner in back-off gets no attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
@@ -11,11 +12,11 @@ placed or a time limit ends the attempt.
                                                 eviction; LEAVING if all victims are
                                                 terminating already
     ASKING   Answered YES or GONE, the last     LEAVING: all victims evicted
-    ASKING   Answered BUDGET                    ended; that pod is protected for a while
+    ASKING   Answered BUDGET                    ended; that victim is protected
     ASKING   Answered FAILED                    ended; short back-off
     LEAVING  Answered YES                       event on the victim
     LEAVING  Answered BUDGET or FAILED          evicted again after a short pause
-    LEAVING  ChipsFree                          READY: the scheduler tries pods again
+    LEAVING  ChipsFree                          READY: schedulers retry refused pods
     any      AttemptEnded                       ended: the owner is placed or deleted
     ASKING   Ticked, after the limit            ended; short back-off
     LEAVING  Ticked, after the limit            ended; long back-off, event on the owner
@@ -133,10 +134,10 @@ class RunningAttempt:
 
 @dataclass(slots=True)
 class Attempts:
-    """All running attempts, pods that may not be evicted, and owners in back-off.
+    """All running attempts, protected pods, and owners in back-off.
 
-    Such a pod was protected by a PodDisruptionBudget in an attempt that ended. An owner
-    in back-off gets no new attempt for a while.
+    A PodDisruptionBudget refused the eviction of each protected pod. For a while no
+    attempt may evict it. An owner in back-off gets no new attempt for a while.
     """
 
     #: {owner: its attempt}
@@ -156,7 +157,7 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The API server has answered to the eviction of a victim, or to its dry run."""
+    """The API server has answered the eviction of a victim, or the dry run of one."""
 
     owner: str
     uid: str
@@ -210,7 +211,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Emit an event on the pods of the owner, to say that evictions have begun."""
+    """Emit an event on the owner's unbound pods: evictions for the owner have begun."""
 
     attempt: Attempt
 
@@ -225,7 +226,7 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """Emit an event on the pods of the owner, to say that time has run out."""
+    """Emit an event on the owner's unbound pods: chips were not freed in time."""
 
     attempt: Attempt
 
@@ -250,12 +251,12 @@ Effects = Iterator[Effect]
 def step(
     book: Attempts, event: Event, now_s: float, limits: Limits
 ) -> tuple[Effect, ...]:
-    """Apply an event to the attempts, and return the effects in order.
+    """Apply an event to the attempts, and return the effects in the order to carry out.
 
     Args:
         book: All attempts. Changed in place.
-        event: Ignored if it is about an owner without a running attempt.
-            `AttemptStarted` is ignored if the owner has one.
+        event: `AttemptStarted` is ignored if its owner has a running attempt.
+            `Answered`, `ChipsFree` and `AttemptEnded` are ignored if it has none.
         now_s: Seconds since the epoch.
         limits: Time limits and pauses of attempts.
     """

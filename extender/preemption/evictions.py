@@ -47,10 +47,10 @@ class KubeEvictions:
         self.wake = wake
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
-        """Evict a pod, and return whether the API server did it or why not.
+        """Ask the API server to evict a pod, and return the outcome.
 
         Args:
-            victim: The pod. If it does not exist or has a different UID, the result is
+            victim: The pod. If it does not exist or has a different UID, the outcome is
                 GONE.
             rehearse: If true, send only a dry run, which evicts nothing.
         """

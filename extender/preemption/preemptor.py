@@ -1,10 +1,10 @@
 """Free chips for pods and jobs of higher priority by eviction.
 
-kube-scheduler itself only counts chips. If enough are free but they form no ring, it
+kube-scheduler itself only counts chips. If enough chips are free but form no ring, it
 evicts no pod. So filter reports refused pods to the preemptor. Once a second the
 preemptor chooses pods to evict (`victims`) and evicts them (`attempt`). The chips are
 freed for one pod or job, the owner of the attempt. They are nominated: reserved for the
-owner until filter is called for it again.
+owner until filter is called for the owner again.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class EvictionApi(Protocol):
     """Calls of the preemptor to the API server, for evictions and events."""
 
     async def evict(self, victim: Victim, *, rehearse: bool) -> Outcome:
-        """Evict a pod, and return whether the API server did it or why not.
+        """Ask the API server to evict a pod, and return the outcome.
 
         Args:
             victim: The pod.
@@ -44,7 +44,7 @@ class EvictionApi(Protocol):
         """
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit a Kubernetes event on an evicted pod, or on a pod that gets its chips.
+        """Emit a Kubernetes event on an evicted pod, or on a pod to free chips for.
 
         Args:
             pod: The pod that the event is shown on.
@@ -59,9 +59,10 @@ class EvictionApi(Protocol):
 class Preemptor:
     """Chooser of pods to evict for refused pods and jobs of higher priority.
 
-    Only the preemptor nominates chips in the cache. It reserves them for a pod or job
-    while they are being freed. The parameter `owner` of its methods names that pod or
-    job. It is the key of a job, or the UID of a pod that is a job by itself.
+    Only the preemptor nominates chips in the cache. To nominate chips is to reserve
+    them for a pod or job while they are being freed. The parameter `owner` of its
+    methods names that pod or job. Its value is the key of a job, or the UID of a pod
+    that is a job by itself.
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class Preemptor:
 
         Args:
             pod: Asks for NPUs and has no node.
-            names: Nodes where nothing but other pods is in its way. They are added to
-                those recorded before for the pod or its job.
+            names: Nodes that refused the pod and may fit it after evictions. They are
+                added to the nodes recorded before for the pod or its job.
         """
         owner = self.owner(pod.uid)
         names_before = self._refused_nodes.get(owner, ())
@@ -114,10 +115,10 @@ class Preemptor:
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Let a pod or its job take the chips that evictions have freed for it.
 
-        The attempt ends then. A job of several pods is planned on the chips later in
-        the same filter call. For a one-pod job they are reserved here, since a
-        different pod may be bound before it. Does nothing while the chips are not all
-        free, or while the pod could not use them.
+        This ends the attempt. For a one-pod job the chips are reserved here. Otherwise
+        a different pod might be bound to them first. A job of several pods is planned
+        on the chips later in the same filter call. Does nothing while the chips are not
+        all free, or while the pod could not use them.
 
         Args:
             pod: Pod of the present filter call.
@@ -147,7 +148,7 @@ class Preemptor:
     # -- ticks, choices, stop ----------------------------------------------------
 
     def tick(self) -> None:
-        """Move running attempts on, and start attempts for refused pods and jobs.
+        """Advance running attempts, and start attempts for refused pods and jobs.
 
         At most `_AT_ONCE` attempts start in one tick. A one-pod job whose bind call did
         not arrive in time loses the chips that were freed for it.
@@ -166,7 +167,8 @@ class Preemptor:
     def reserved_uids(self) -> Collection[str]:
         """Return the UIDs of one-pod jobs whose freed chips are reserved for them.
 
-        Their binds have not begun. The preemptor ends these reservations.
+        Their binds have not begun. If none begins in time, the preemptor ends the
+        reservation.
         """
         return self._reserved_until_s.keys()
 
@@ -194,8 +196,8 @@ class Preemptor:
     def _is_due(self, owner: str) -> bool:
         """Return whether an attempt may start for the pod or job `owner`.
 
-        It still lacks a node, could use free chips, has no running attempt, and is not
-        in back-off.
+        True if `owner` lacks a node, could use free chips, has no running attempt, and
+        is not in back-off.
         """
         is_running = (
             owner in self._attempts.running or owner in self._attempts.backing_off
@@ -205,9 +207,10 @@ class Preemptor:
         )
 
     def _order(self, owner: str) -> tuple[int, str, str]:
-        """Return the sort key of the pod or job `owner`, from priority, age and UID.
+        """Return the sort key of the pod or job `owner`: priority, then age, then UID.
 
-        The planner plans waiting jobs in the same order.
+        The higher priority and the earlier creation come first. The planner plans
+        waiting jobs in the same order.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -227,7 +230,7 @@ class Preemptor:
         )
 
     def _gang(self, owner: str) -> Gang | None:
-        """Return the job of several pods with the key `owner`.
+        """Return the job with the key `owner`, if its pods are planned together.
 
         None if `owner` is the UID of a pod that is a job by itself.
         """
@@ -235,10 +238,11 @@ class Preemptor:
         return gang if gang is not None and gang.is_several else None
 
     def _lacks_node(self, owner: str) -> bool:
-        """Return whether the pod or job `owner` has a pod that still has to get a node.
+        """Return whether the pod `owner`, or a pod of the job `owner`, lacks a node.
 
-        A pod with a reservation counts as having one. False for a job with missing pods
-        or of unknown size. False for a one-pod job whose pod is terminating or deleted.
+        A pod with a reservation lacks none. False for a job with missing pods or of
+        unknown size. False for a one-pod job whose pod has ended, is terminating or is
+        deleted.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -273,9 +277,9 @@ class Preemptor:
     def _expire_reservations(self, now_s: float) -> None:
         """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
 
-        A pod that has joined a job of several pods loses its chips too. It keeps them
-        only if the plan of that job contains the pod. For a pod that loses chips no
-        attempt starts for `rest_s` seconds.
+        If the pod has joined a job of several pods, its chips are unreserved at once.
+        They stay reserved if the plan of that job contains the pod. For a pod that
+        loses chips no attempt starts for `rest_s` seconds.
         """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (

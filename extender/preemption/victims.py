@@ -1,21 +1,20 @@
-"""Pods to evict so that a pod of higher priority, or all pods of such a job, fit.
+"""Choose pods to evict so that one pod, or a whole job, of higher priority fits.
 
 kube-scheduler chooses victims by the number of chips. `do_help` checks whether these
 victims free chips that form the rings a pod needs. `for_pod` and `for_job` choose
-victims themselves. For a pod they follow the order of
-`scheduler_core.preemption.victims`. For a job they evict pods on the fewest nodes, and
-no pod there that could stay.
+victims themselves. `for_pod` ranks victims as `scheduler_core.preemption.victims` does.
+`for_job` chooses pods on as few nodes as possible, and leaves out pods that could stay.
 
 These pods are never victims:
 
 - a pod of the same or a higher priority;
-- a pod whose chips the node agent has not confirmed, since it may have different ones;
-- a pod of a job with a member that may not be evicted, since the remaining members
-  would keep chips without a job.
+- a pod whose chips the node agent has not confirmed, since it may have other chips;
+- a pod of a job with a member that may not be evicted: that member would keep chips for
+  an incomplete job.
 
-A job of several pods is evicted as a whole. A pod that is terminating counts as gone
-and is not evicted. To try a choice, the functions change free chips and requests in the
-cache. They restore both before they return.
+A job of several pods is evicted as a whole. A terminating pod may be chosen, but no
+eviction is sent for it. To try a choice, the functions change free chips and requests
+in the cache. They restore both before they return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -86,8 +85,8 @@ def for_pod(
     Args:
         cache: The CPU, memory and pod slots in use are changed during the call and
             restored.
-        pod: The pod of that job. Every node refuses it.
-        names: Nodes where nothing but other pods is in its way.
+        pod: The only pod of the job. Every node refuses it.
+        names: Nodes that refused the pod and may fit it after evictions.
         protected: UIDs of pods that may not be evicted.
 
     Returns:
@@ -131,7 +130,7 @@ def for_job(
     Args:
         cache: Free chips and requests are changed during the call and restored.
         gang: The job. All its pods exist, and it has no plan.
-        names: Nodes where nothing but other pods is in its way.
+        names: Nodes that refused pods of the job and may fit them after evictions.
         protected: UIDs of pods that may not be evicted.
         topology: Leaf switches, SuperPoDs and job rules for this job.
 
@@ -171,7 +170,7 @@ def for_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _JobTrial:
-    """A job with its candidate nodes, planned as if some pods had been evicted."""
+    """A job and its candidate nodes, to be planned as if some pods had been evicted."""
 
     cache: Cache
     gang: Gang
@@ -202,10 +201,11 @@ class _JobTrial:
 def _fewest_nodes(
     trial: _JobTrial, candidates: Mapping[str, Sequence[RunningPod]]
 ) -> tuple[frozenset[str], dict[str, int]] | None:
-    """Return UIDs of pods to evict so that a job fits, and the chips it then gets.
+    """Return UIDs of pods to evict so that a job fits, and the chips the job then gets.
 
-    Takes all of `candidates` on the first nodes, and on as few nodes as possible. None
-    if the job does not fit even without all of them, or fits without an eviction.
+    Takes all `candidates` of the first nodes, for the smallest number of nodes that
+    lets the job fit. Adds the bound pods of their jobs. None if the job does not fit
+    even without all `candidates`, or fits without an eviction.
 
     Args:
         trial: The job.
@@ -238,9 +238,9 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return those of the pods whose chips the plan needs, and `places` unchanged.
+    """Return those of `uids` whose chips the plan needs, and `places` unchanged.
 
-    All bound pods of the jobs of these pods are returned too.
+    The bound pods of the jobs of these pods are returned too.
 
     Args:
         cache: Read only.
@@ -263,8 +263,8 @@ def _drop_unneeded(
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     """Return whether a node lacks chips, CPU, memory or pod slots for a pod.
 
-    kube-scheduler counts the same things. If the node lacks none of them, the
-    extender does not know why the pod is refused there.
+    kube-scheduler counts the same resources. If the node lacks none of them, the
+    extender does not know why kube-scheduler refuses the pod there.
     """
     resource_state = cache.resource_state(node, pod.shape.resource)
     if resource_state is None:
@@ -297,9 +297,9 @@ def _evictable_pods(
 ) -> dict[str, list[RunningPod]]:
     """Return the pods that may be evicted, by node, the cheapest nodes first.
 
-    A node is cheaper if the highest priority among these pods is lower. With equal
-    priorities the node with fewer of these pods is cheaper. At most `MOST_NODES` nodes
-    are returned.
+    A node is cheaper if the highest priority among its evictable pods is lower. With
+    equal priorities the node with fewer evictable pods is cheaper. At most `MOST_NODES`
+    nodes are returned.
 
     Args:
         cache: Read only.

@@ -72,9 +72,9 @@ def explain(
 
 
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:
-    """Return the JSON fields of `note`, the last decision on a pod; {} if it is None.
+    """Return the JSON fields of a pod's last decision; {} if `note` is None.
 
-    A refusal by all nodes is left out if the pod has been bound since.
+    Return {} also if all nodes refused the pod then, but the pod is bound now.
     """
     if note is None or (note.counts and pod.node):
         return {}

@@ -46,7 +46,7 @@ class QueryRoutes:
 
         Args:
             cache: The current cluster.
-            networks: Leaf switches, SuperPoDs and rules for the placement of jobs.
+            networks: Leaf switches, SuperPoDs and the operator's settings for plans.
             why_not_ready: Called before plan and snapshot. A reason gives status 503.
             notes: Last decisions by UID of the pod.
             clock: Gives the time at which a pending pod is explained.

@@ -24,9 +24,10 @@ from scheduler_core.topology.leaves import Leaf, Network, Server
 
 
 def take(cache: Cache, networks: NetworkTopology) -> Snapshot:
-    """Return a snapshot of the cache's nodes, pods, jobs, leaf switches and rules.
+    """Return a snapshot of the cache's nodes, pods, jobs and leaf switches.
 
-    Nodes, pods and jobs have a fixed order.
+    The snapshot also has the operator's settings for SuperPoDs and jobs. Nodes, pods
+    and jobs have a fixed order.
     """
     titles = _titles(cache)
     nodes = tuple(_nodes(cache))
@@ -107,10 +108,10 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return the mask of a node's chips of one resource that Allocate gave out.
+    """Return the mask of the chips of one node and resource that Allocate gave to pods.
 
-    A deleted pod's chips count too, until the agent has had time to report their
-    release.
+    Allocate is the kubelet's call to the node agent. A deleted pod's chips count too,
+    until the agent has had time to report their release.
     """
     held = resource_state.report.held if resource_state.report else 0
     for chips_left, _ in resource_state.unshown.values():
@@ -177,7 +178,8 @@ def _pods(cache: Cache, titles: Mapping[str, str]) -> Iterator[SnapshotPod]:
 def _titles(cache: Cache) -> dict[str, str]:
     """Return {job: "namespace/name"} of all jobs in the cache.
 
-    If jobs of two kinds share a name, the value is "kind/namespace/name".
+    If jobs of two kinds have the same namespace and name, the value is
+    "kind/namespace/name".
     """
     short = {job: job.partition("/")[2] for job in cache.gangs.jobs}
     name_counts = Counter(short.values())

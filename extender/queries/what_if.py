@@ -35,7 +35,7 @@ LARGEST_BYTES = 1 << 20
 class QuestionError(ValueError):
     """Error of a what-if request that is malformed or does not match the cluster.
 
-    The text says why.
+    The text of the error names the wrong part of the request.
     """
 
 
@@ -100,8 +100,8 @@ def _render_job_file(job: object) -> str:
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
     """Return the nodes and chips for a job as JSON, or why the job does not fit.
 
-    If the job does not fit, the answer names pods whose eviction would help. For jobs
-    of up to `ADVISED_MOST` pods it also has advice.
+    If the job does not fit, the answer names pods whose eviction would help. For such a
+    job of up to `ADVISED_MOST` pods, the answer also has advice.
 
     Args:
         question: The job, and nodes to remove from or add to the cluster.

@@ -1,9 +1,9 @@
 """CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
 
-The scheduler's filters check one pod at a time, so two pods of a job may not fit a node
-together. A node may have free chips for more pods than its CPU and memory suffice for.
-Then only the free chips of the pods that it can run count as free. Pure: reads the
-cache and changes nothing.
+kube-scheduler's filters check one pod at a time, so two pods of a job may not fit a
+node together. A node may have free chips for more pods than its CPU and memory suffice
+for. Then only as many chips count as free as the pods that fit would get. Pure: reads
+the cache and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def free_on(cache: Cache, name: str) -> Resources:
-    """Return the CPU, memory and pod slots of a node that no pod uses.
+    """Return the CPU, memory and pod slots of a node that no pod has requested.
 
     Pods that have a reservation on the node count like pods bound to it.
 
@@ -49,7 +49,7 @@ def limit_by_requests(
     asks: Sequence[Resources],
     size: int,
 ) -> tuple[dict[str, NodeState], list[str]]:
-    """Return the nodes where CPU, memory or pod slots limit a job, and all usable ones.
+    """Return nodes where CPU, memory or pod slots limit a job, and all usable nodes.
 
     Args:
         cache: Read only.
@@ -60,8 +60,8 @@ def limit_by_requests(
 
     Returns:
         ({limited node: its state}, names of all nodes that can run at least one pod).
-        A limited node has free chips for more pods than it can run. Its state has only
-        the chips free that those pods would get.
+        A limited node has free chips for more pods than it can run. In its state, only
+        the chips are free that the pods it can run would get.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -131,8 +131,8 @@ def select_fitting(
 ) -> list[Placement]:
     """Return the placements of the pods that fit the node together, in the given order.
 
-    A pod is left out if the pods before it leave too little CPU, memory or pod slots.
-    It is also left out if Allocate could mix it up with one of them.
+    A pod is left out if the pods selected before it leave too little CPU, memory or pod
+    slots. It is also left out if Allocate could mix it up with one of those pods.
 
     Args:
         cache: Read only.

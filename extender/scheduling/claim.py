@@ -1,9 +1,9 @@
 """Annotations that bind writes on a pod: chips, rank, SuperPoD and configuration.
 
 The configuration is a JSON text with the addresses of the pod's chips. The agent later
-overwrites chips and configuration with what it mounted. For a pod that gets all chips
-of its node, the configuration is certain before that. Bind then writes it, byte for
-byte as the agent would. A training operator need not wait for the agent.
+overwrites chips and configuration with the chips that it mounted. For a pod that gets
+all chips of its node, bind knows the configuration beforehand. Bind then writes it,
+byte for byte as the agent would. So a training operator need not wait for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -17,7 +17,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations other than the chips for a pod that is a job by itself.
+    """Return annotations for a pod that is a job by itself, without that of its chips.
 
     They are the rank and, if the pod has the annotation `sp-block`, its SuperPoD. Bind
     writes them on the pod.
@@ -73,7 +73,7 @@ def _of_whole_node(
 ) -> dict[str, str]:
     """Return the annotation with chip addresses if the pod gets all chips of its node.
 
-    Return {} for any other pod, and if the addresses of the node's chips are unknown.
+    {} for any other pod, and if the addresses of the node's chips are unknown.
     """
     if reservation.chips.bit_count() != resource_state.allocatable:
         return {}

@@ -1,7 +1,8 @@
 """The last decision for each pod and its reason, for the explain endpoint.
 
-No decision depends on these values, and a restart forgets them. The chips of a pod are
-in the annotations of the pod.
+A decision is the outcome of a call, such as a refusal by filter or a successful bind.
+No decision depends on earlier ones stored here, and a restart forgets them. The chips
+of a pod are in the annotations of the pod.
 """
 
 from dataclasses import dataclass

@@ -2,9 +2,9 @@
 
 The index of `scheduler_core` knows which nodes have suitable chips. This module adds
 the refusals that only the extender can give. It refuses pods that no node can serve,
-and pods of controllers in back-off. It refuses pods whose earlier bind has no known
-outcome, and nodes where Allocate could mix up two pods. Pure: reads the cache and
-changes nothing.
+and pods of controllers in back-off. It refuses nodes where Allocate could mix up two
+pods. If an earlier bind of the pod has no known outcome, it refuses all other nodes.
+Pure: reads the cache and changes nothing.
 """
 
 from collections import Counter, defaultdict
@@ -42,7 +42,7 @@ class Refusal:
     def is_resolvable(self) -> bool:
         """Whether the pod might fit, by chip count, if other pods were evicted.
 
-        Only for such a refusal may the scheduler search for pods to evict. Its search
+        Only for such a refusal may kube-scheduler search for pods to evict. That search
         counts chips and does not know rings.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
@@ -81,7 +81,7 @@ ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 class FilterResult:
     """Result of one filter call: nodes that fit best, and all others with a refusal.
 
-    The scheduler may use the former only.
+    kube-scheduler may use only the nodes that fit best.
     """
 
     #: names of the best class, in the order of the request
@@ -160,7 +160,7 @@ def filter_nodes(
 
 
 def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
-    """Return why a pod with a reservation is refused on all nodes but the reserved."""
+    """Return why a pod is refused on all nodes but the node of its reservation."""
     if not reservation.planned:
         return OPEN_BIND
     return FREED if cache.gangs.gang_of(reservation.uid) is None else ELSEWHERE
@@ -175,7 +175,7 @@ def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterRe
     Args:
         cache: Read only.
         owner: UID of the pod, or its job.
-        result: Result of the pod's filter call without regard to preemption.
+        result: Result of the pod's filter call, computed without preemption.
     """
     nomination = cache.nominations.get(owner)
     if nomination is None or result.fitting:
@@ -194,9 +194,10 @@ def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterRe
 def score_nodes(
     cache: Cache, pod: NpuPod, names: Sequence[str], most: int
 ) -> dict[str, int]:
-    """Return a score for each node: `most` for those that fit best, then 1 less each.
+    """Return a score for each node; the nodes that fit the pod best get `most`.
 
-    Nodes that fit equally well have the same score.
+    The nodes that fit next best get `most` - 1, and so on. Nodes that fit equally well
+    have the same score.
 
     Args:
         cache: Read only.
@@ -226,7 +227,7 @@ def refuse_unplanned(
     """Return a filter result that refuses all nodes for a pod whose job has no plan.
 
     A node whose chips do not suffice even for this pod alone is refused for that
-    reason. All other nodes are refused with the reason that holds up the job.
+    reason. All other nodes are refused because the job does not fit or waits.
 
     Args:
         cache: Read only.
@@ -253,7 +254,8 @@ def refuse_all(refusal: Refusal, names: Sequence[str]) -> FilterResult:
 def accept_only(node: str, names: Sequence[str]) -> FilterResult:
     """Return a filter result that accepts only `node` and refuses the other nodes.
 
-    The others are refused with `ELSEWHERE`. If `names` do not contain `node`, all are.
+    The others are refused with `ELSEWHERE`. If `names` lacks `node`, all `names` are
+    refused.
 
     Args:
         node: The node where the plan of the job has the pod.

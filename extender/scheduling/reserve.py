@@ -49,8 +49,8 @@ def choose_chips(
         pod: A pod that asks for NPUs and is not bound.
         node: The node that the scheduler picked.
         now_s: Seconds since the epoch.
-        now_ns: The same in nanoseconds. The annotation `predicate-time` gets this
-            value, or a later one if the node already has a claim with a later one.
+        now_ns: The same time in nanoseconds. A new claim gets it as the annotation
+            `predicate-time`. If the node has a later one, a still later one is used.
     """
     refused = node_filter.pod_refusal(cache, pod, now_s)
     if refused is not None:
@@ -121,7 +121,13 @@ def _choose_free(cache: Cache, pod: NpuPod, node: str, now_ns: int) -> Choice | 
 def _reservation_refusal(
     cache: Cache, reservation: Reservation, node: str
 ) -> Refusal | None:
-    """Return why `node` cannot give the pod its reserved chips now; None if it can."""
+    """Return why `node` cannot give a pod its reserved chips now; None if it can.
+
+    Args:
+        cache: Read only.
+        reservation: Reservation of the pod.
+        node: The node that the scheduler picked.
+    """
     if node != reservation.node:
         return node_filter.elsewhere_refusal(cache, reservation)
     state = cache.cluster.nodes(reservation.shape.resource).get(reservation.node)
@@ -139,7 +145,7 @@ def _choose_reserved(
 
     A reservation from a plan or preemption gets a new `predicate-time` (an annotation).
     Any other reservation is from an earlier bind with an unknown outcome. Then the same
-    chips and time are sent again, because the earlier bind may have succeeded.
+    chips and `predicate-time` are sent again: the earlier bind may have succeeded.
     """
     if not reservation.planned:
         return _choice(cache, pod, reservation, "the earlier bind, tried again")

@@ -1,8 +1,9 @@
 """Comparison of another scheduler's decisions with those of the extender.
 
 It is for operators who consider a change of scheduler. Beside another scheduler, such
-as an Ascend plugin of Volcano, the extender only observes. Each pod that gets a node is
-compared by rules, with the cluster as it was just before. A job of several pods is
+as an Ascend plugin of Volcano, the extender only observes. When the other scheduler
+binds a pod, its node and chips are compared with the extender's choice. For that
+choice, the cluster counts as it was just before the bind. A job of several pods is
 compared when all its pods have nodes. The comparison asks whether the extender would
 have placed the job at all, and on fewer nodes or leaf switches.
 
@@ -37,7 +38,7 @@ REMEMBERED = 500
 class Rule(StrEnum):
     """Outcome of the comparison for one pod or job.
 
-    Metrics have the values as labels.
+    Metrics use the values as labels.
     """
 
     AGREES = "agrees"
@@ -72,7 +73,7 @@ class Finding:
 
     @property
     def is_different(self) -> bool:
-        """Whether the extender would have decided unlike the other scheduler."""
+        """Whether the extender's decision would differ from the other scheduler's."""
         return self.rule not in _ALIKE
 
 
@@ -108,7 +109,7 @@ class Shadow:
         Args:
             cache: The current cluster. Read only.
             wall_s: Returns seconds since the epoch.
-            topology: Returns the network and the rules for a job.
+            topology: Returns the leaf switches, SuperPoDs and job rules for a job.
             on_finding: Called with each finding, even if the two schedulers agree.
         """
         self._cache = cache
@@ -120,10 +121,9 @@ class Shadow:
         self._jobs: dict[str, _Watched] = {}
 
     def compare_bound(self, change: PodUpdated) -> None:
-        """If `change` binds a pod, compare its node and chips with the extender's.
+        """If `change` binds a pod, compare node and chips with the extender's choice.
 
-        The extender's are those that it would have chosen. Call this before the cache
-        applies the change.
+        Call this before the cache applies the change.
         """
         pod = change.pod
         cached = self._cache.pods.get(pod.uid)
@@ -172,7 +172,7 @@ class Shadow:
         self._on_finding(finding)
 
     def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
-        """Record that a pod of a job is bound; after its last pod, compare the job.
+        """Record that a pod of a job is bound; after the last pod, compare the job.
 
         At the first bound pod, the extender plans the job, without reserving chips.
         """
@@ -253,7 +253,7 @@ def _compare_chips(state: NodeState, count: int, theirs: int) -> tuple[Rule, str
 def compare_job(
     topology: TopologySnapshot, theirs: Collection[str], ours: frozenset[str] | str
 ) -> tuple[Rule, str]:
-    """Compare the nodes of a job with those of the extender's plan for it.
+    """Compare the nodes of a job with those of the extender's plan for the job.
 
     Args:
         topology: Its network tells how many leaf switches the nodes need.

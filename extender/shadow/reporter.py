@@ -36,7 +36,7 @@ class ShadowReporter:
             cache: The current cluster. Read only.
             metrics: Counts comparisons by outcome.
             wall: Gives the time of a comparison.
-            topology: Returns the network and the rules for a job.
+            topology: Returns the leaf switches, SuperPoDs and job rules for a job.
         """
         self._metrics = metrics
         self._shadow = Shadow(
@@ -44,16 +44,15 @@ class ShadowReporter:
         )
 
     def compare_bound(self, change: Change) -> None:
-        """If `change` binds a pod, compare its node and chips with the extender's.
+        """If `change` binds a pod, compare node and chips with the extender's choice.
 
-        The extender's are those that it would have chosen. Call this before the cache
-        applies the change.
+        Call this before the cache applies the change.
         """
         if isinstance(change, PodUpdated):
             self._shadow.compare_bound(change)
 
     def routes(self, routes: Sequence[web.RouteDef]) -> list[web.RouteDef]:
-        """Return those of `routes` under `/v1/`, and the route `/v1/shadow`."""
+        """Return the routes in `routes` under `/v1/`, and the route `/v1/shadow`."""
         read_routes = [route for route in routes if route.path.startswith(_READ_PREFIX)]
         return [*read_routes, web.get("/v1/shadow", self._report)]
 

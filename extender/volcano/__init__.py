@@ -2,8 +2,8 @@
 
 Begin with `verbs` (one method for each verb), then `sessions` (refusals and plans
 within one session). `claims` writes claims on pods and removes them.
-`podgroup_conditions` shows on a PodGroup why it waits. `victims` chooses among
-Volcano's evictees, and `protocol` reads and writes JSON.
+`podgroup_conditions` shows on a PodGroup why it waits. `victims` chooses among the pods
+that Volcano offers to evict, and `protocol` reads and writes JSON.
 
 Belongs here: all that differs from kube-scheduler. Does not belong here: the choice of
 nodes and chips (`scheduling`, `planning`), and evictions by the extender itself

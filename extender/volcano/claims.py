@@ -2,7 +2,7 @@
 
 Volcano binds right after it has allocated the last pod of a job. So the claim must be
 on the pod before allocateFunc is answered. If Volcano deallocates the pod, its claim
-must be removed. Otherwise an agent would take the claim for the scheduler's decision.
+must be removed. Otherwise the agent would take the claim for a decision in force.
 """
 
 import asyncio
@@ -55,11 +55,16 @@ class ClaimWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether this object may have left a claim on the pod with this UID."""
+        """Return whether a claim may still be on the pod with this UID."""
         return uid in self._marks
 
     def record_existing(self, pod: NpuPod, keys: set[str]) -> None:
-        """Record that an earlier process wrote the claim keys `keys` on a pod."""
+        """Record that an earlier process wrote a claim on a pod.
+
+        Args:
+            pod: The pod with the claim.
+            keys: Keys of the claim's annotations.
+        """
         self._marks[pod.uid] = _Mark(pod, keys)
 
     async def put(self, pod: NpuPod, annotations: Mapping[str, str]) -> None:
@@ -72,7 +77,8 @@ class ClaimWriter:
             annotations: {key: value} of the claim.
 
         Raises:
-            KubeError: It is unknown whether the claim is written. So call `remove`.
+            KubeError: The claim may or may not be on the pod. The caller then calls
+                `remove`.
         """
         mark = self._marks.setdefault(pod.uid, _Mark(pod))
         mark.is_wanted = True

@@ -2,12 +2,13 @@
 
 Volcano replaces the whole PodGroup, based on the version that it read. So the
 extender's condition survives Volcano's writes. If the extender writes after Volcano's
-read, the API server refuses Volcano's write. Volcano repeats it in its next session.
-Volcano treats the first condition of type `Unschedulable` as its own. So the extender's
-condition stands behind Volcano's, and is not written before Volcano's exists.
+read, the API server refuses Volcano's write. Volcano repeats that write in the
+following session. Volcano treats the first condition of type `Unschedulable` as
+Volcano's. So the extender's condition stands behind Volcano's, and is not written
+before Volcano's exists.
 
 Volcano's requests contain the PodGroup's conditions. So this module needs no read
-before a write, and writes only if its condition changes.
+before a write, and writes only if the extender's condition changes.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class _Removal:
 class PodGroupConditions:
     """Writes on PodGroups why they are not enqueued, as a condition.
 
-    The condition is removed from a PodGroup that is admitted.
+    When a PodGroup is admitted, the condition is removed from it.
 
     Protects: at most one refusal is written to a PodGroup in `SPACING_S`.
     """
@@ -77,9 +78,10 @@ class PodGroupConditions:
     def record_refusal(self, job: Job, text: str) -> None:
         """Start to write `text`, a refusal, as a condition of a job's PodGroup.
 
-        Nothing is written within `SPACING_S` of the last write. Nothing is written
-        either if the condition has this text already. Volcano asks about the job again
-        in each session, so a later call writes the text.
+        Nothing is written within `SPACING_S` of the last write to the PodGroup. Volcano
+        asks about the job again in each session, so a later call writes the text.
+        Nothing is written either if a condition has this text already. The same holds
+        if Volcano has not written its own condition yet.
         """
         self._removals.pop(job.group_uid, None)
         now_s = self._clock.now_s()
@@ -100,8 +102,8 @@ class PodGroupConditions:
     def record_admitted(self, job: Job) -> None:
         """Schedule the removal of the extender's condition from an admitted PodGroup.
 
-        The removal starts `SETTLED_S` after this call. Nothing is scheduled if the
-        PodGroup has no condition of the extender.
+        The removal starts at the first `tick` after `SETTLED_S`. Nothing is scheduled
+        if the PodGroup has no condition of the extender.
         """
         if self._is_forbidden or job.group_uid in self._removals:
             return
@@ -112,7 +114,10 @@ class PodGroupConditions:
         )
 
     def tick(self) -> None:
-        """Start to remove the extender's condition from PodGroups where that is due."""
+        """Remove the extender's condition from each PodGroup whose removal is due.
+
+        The removals run as background tasks.
+        """
         now_s = self._clock.now_s()
         for uid, group in list(self._removals.items()):
             if now_s < group.due_s:
@@ -171,10 +176,11 @@ class PodGroupConditions:
 def add_condition(
     current: Sequence[Condition], text: str, *, at: str, transition: str
 ) -> list[Condition] | None:
-    """Return a PodGroup's conditions with the extender's refusal behind the others.
+    """Return a PodGroup's conditions with the extender's refusal as the last one.
 
-    Return None if the conditions contain the refusal already. Return None also if
-    Volcano has written no condition of type `Unschedulable`.
+    An earlier refusal of the extender is left out. Return None if the conditions
+    contain a refusal with this text already. Return None also if Volcano has written no
+    condition of type `Unschedulable`.
 
     Args:
         current: The conditions as Volcano sent them.
@@ -204,7 +210,7 @@ def add_condition(
 
 
 def remove_condition(current: Sequence[Condition]) -> list[Condition] | None:
-    """Return a PodGroup's conditions without the extender's; None if it has none."""
+    """Return a PodGroup's conditions without the extender's; None if there is none."""
     foreign = [condition for condition in current if not _is_ours(condition)]
     return foreign if len(foreign) < len(current) else None
 

@@ -1,8 +1,8 @@
 """Requests and answers of Volcano's `extender` plugin, and their JSON.
 
 The inner objects of a request have no JSON tags in Volcano, so their keys are Go's
-field names. A predicate carries a whole node with all its tasks. Of the node only the
-name is decoded.
+field names. A predicate carries a whole node with all its tasks. Only the name of the
+node is decoded.
 
 Source: volcano-sh/volcano `pkg/scheduler/plugins/extender/` and `pkg/scheduler/api/`,
 v1.13 to v1.16.
@@ -96,7 +96,7 @@ class PrioritizeArgs(msgspec.Struct, frozen=True):
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """A JSON object of which no key is decoded."""
+    """A JSON object whose keys are not decoded."""
 
 
 class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -171,7 +171,7 @@ class Evictee(msgspec.Struct, frozen=True):
 class EvictArgs(msgspec.Struct, frozen=True):
     """Body of preemptable and reclaimable: a task that needs chips, and its evictees.
 
-    Evictees are running tasks that Volcano may evict for it.
+    Evictees are running tasks that Volcano may evict to make room for that task.
     """
 
     evictor: Task

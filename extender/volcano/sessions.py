@@ -2,10 +2,10 @@
 
 In a session Volcano sends one predicate for each pod and node, pod after pod. If a node
 is refused for one pod, Volcano skips it for all pods with the same task spec. So a node
-is refused only for reasons that hold for every equal pod of the job. A pod of a planned
-job may go to any node that the plan has for equal pods. Prioritize prefers the pod's
-planned node. If Volcano picks the planned node of another equal pod, the two pods swap
-their reservations.
+is refused only for reasons that hold for every equal pod of the job. Equal pods belong
+to one job and make equal requests for chips. A pod of a planned job may go to any node
+that the plan has for equal pods. Prioritize prefers the pod's planned node. If Volcano
+picks the planned node of another equal pod, the two pods swap their reservations.
 
 No request lists the nodes that Volcano offers to a job. They are collected from the
 job's predicates. A plan uses the nodes collected in the job's last complete session. In
@@ -35,7 +35,7 @@ _CLASSES = 10
 
 @dataclass(slots=True)
 class _Session:
-    """First pod of a job in Volcano's current session, and the nodes asked for it.
+    """First pod in a job's current Volcano session, and the nodes asked for that pod.
 
     Volcano has sent a predicate for this pod and each of these nodes.
     """
@@ -50,7 +50,8 @@ class _Session:
 class _JobState:
     """State of one job that is kept from one Volcano session to the next.
 
-    It has the nodes that Volcano offered, and whether a plan was tried.
+    It has the nodes that Volcano offered in the last complete session. It also records
+    whether a plan was tried in the current session.
     """
 
     session: _Session
@@ -75,7 +76,7 @@ class Sessions:
         Args:
             cache: Read to filter nodes. Reservations of chosen chips are put into it.
             planner: Plans jobs of several pods.
-            clock: Source of all times.
+            clock: Gives the times of decisions and reservations.
         """
         self._cache = cache
         self._planner = planner
@@ -88,7 +89,7 @@ class Sessions:
     # -- predicate -------------------------------------------------------------
 
     def refusal(self, pod: NpuPod, node: str) -> Refusal | None:
-        """Return the reason why a pod may not go to a node; None if it may.
+        """Return the reason why a pod may not go to a node; None if the pod may.
 
         The first predicate of a session may plan the pod's job.
         """
@@ -143,14 +144,14 @@ class Sessions:
     def _is_new(self, session: _Session, uid: str, node: str) -> bool:
         """Return whether a predicate for a job's pod and node begins a new session.
 
-        Volcano asks about a pod and a node once in a session. So a session is new if
-        its first pod gets the same node again. It is also new if another pod gets a
-        predicate after the first pod has been bound or deleted.
+        Volcano asks about each pair of pod and node once in a session. So a second
+        predicate for the first pod of `session` and the same node begins a new session.
+        So does a predicate for another pod, once the first pod is bound or deleted.
 
         Args:
             session: The last session of the job that is recorded.
-            uid: UID of the pod.
-            node: Name of the node.
+            uid: UID of the predicate's pod.
+            node: Name of the predicate's node.
         """
         if session.leader == uid:
             return node in session.nodes_asked
@@ -158,11 +159,11 @@ class Sessions:
         return leader is None or bool(leader.node)
 
     def _drop_unoffered_plan(self, gang: Gang, offered: Collection[str]) -> None:
-        """Drop a job's plan if it uses nodes that Volcano did not offer.
+        """Drop a job's plan if it uses nodes that Volcano did not offer to the job.
 
         Args:
             gang: The job.
-            offered: Names of the nodes of the job's last session.
+            offered: Nodes that Volcano offered in the session that just ended.
         """
         if gang.phase is not Phase.RESERVED:
             return
@@ -171,9 +172,9 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the nodes of a job's plan that pods of this pod's shape may go to.
+        """Return the nodes of a job's plan for pods that request chips as `pod` does.
 
-        Nodes where the planned pod is already allocated are left out.
+        A node is left out once all such pods planned on it have been allocated.
         """
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
@@ -188,9 +189,9 @@ class Sessions:
     def _refuse_unplanned(self, gang: Gang, pod: NpuPod, node: str) -> Refusal:
         """Return the refusal of a node for a pod whose job has no plan.
 
-        If the node refuses the pod even without its job, that refusal is returned.
-        Eviction may help against it. Otherwise the refusal says why the job does not
-        fit, or that the job waits.
+        If the node refuses the pod even without its job, that refusal is returned,
+        because an eviction may help against it. Otherwise the refusal says why the job
+        does not fit, or that the job waits.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
         text = f"its job does not fit: {gang.text}" if gang.text else "its job waits"
@@ -216,7 +217,7 @@ class Sessions:
         """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
 
         Return "" also if their job is planned already, or cannot be planned yet because
-        pods are missing. The reason then follows in the answers to predicate.
+        pods are missing. Answers to later predicates then give the reason.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
@@ -256,7 +257,7 @@ class Sessions:
         If no chips can be chosen, the plan of the pod's job is dropped.
 
         Returns:
-            The chosen chips with their claim, or why the pod gets no chips there.
+            The chosen chips with their claim, or why the pod gets no chips on the node.
         """
         gang = self._cache.gangs.gang_of(pod.uid)
         now_s = self._clock.now_s()

@@ -195,11 +195,10 @@ class VolcanoVerbs:
         return protocol.vote_answer(Vote.REJECT)
 
     def _capacity_refusal(self, job: Job) -> str:
-        """Return a refusal if a job needs more chips than all nodes together have free.
+        """Return a refusal if a PodGroup's `minResources` exceeds all free chips.
 
-        Return "" if the free chips suffice for the PodGroup's `minResources`. Nodes
-        that take no new pods, for example without reports of their agent, count as
-        full.
+        Return "" if the free chips suffice. Nodes that take no new pods, for example
+        without reports of their agent, count as full.
         """
         for resource in decode.RESOURCES:
             needed = _to_int(job.least.get(resource, 0))
@@ -287,9 +286,9 @@ class VolcanoVerbs:
     def tick(self) -> None:
         """Forget allocations of bound and deleted pods; undo expired allocations.
 
-        An allocation expires if its pod is not bound `UNBOUND_S` after it. Removals of
-        claims that failed are started again. Removals of PodGroup conditions are
-        started when due.
+        An allocation expires if its pod is not bound within `UNBOUND_S`. Claims whose
+        removal failed are removed again. Conditions of PodGroups are removed when that
+        is due.
         """
         now_s = self._clock.now_s()
         for uid, since_s in list(self._allocated.items()):
@@ -314,7 +313,7 @@ class VolcanoVerbs:
     def adopt(self) -> None:
         """Reserve the chips of claims that an earlier process wrote on unbound pods.
 
-        A claim is removed from its pod if its chips cannot be reserved.
+        If chips cannot be reserved, the claim is removed from the pod.
         """
         now_s = self._clock.now_s()
         for pod in list(self._cache.pods.values()):

@@ -2,7 +2,7 @@
 
 Volcano evicts the pods of the answer until enough chips are free. It does not look at
 which chips become free. So the answer names only pods whose chips, all together, make
-the other pod fit. The pod with the lowest priority comes first.
+the other pod fit. The answer begins with the pod of the lowest priority.
 """
 
 from collections import defaultdict

@@ -1,10 +1,10 @@
 """Run the worker process, which calls libdcmi and sends the chips' states to the agent.
 
-The command is `python -m agent.devices.dcmi SOCKET PAGE`, with two open descriptors.
-Only `agent.devices.dcmi.worker` starts it. It receives one message from the agent: the
-library to load, and the calls to leave out. It then sends the states of all chips each
-time they have changed. It waits for no answer from the agent, and the agent ends it
-with SIGKILL.
+The command is `python -m agent.devices.dcmi SOCKET PAGE`. SOCKET and PAGE are the
+numbers of two open descriptors. Only `agent.devices.dcmi.worker` starts this process.
+The agent sends it one message: the library to load, and the calls to leave out. The
+process then sends the states of all chips each time any of them has changed. It waits
+for no answer from the agent, and the agent ends it with SIGKILL.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class Worker:
-    """Socket to the agent, and fault events of libdcmi that were not sent to it yet."""
+    """Socket to the agent, and the queue of fault events that libdcmi has reported."""
 
     def __init__(self, sock: socket.socket, progress: Progress) -> None:
         self._sock = sock

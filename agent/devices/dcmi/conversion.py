@@ -1,7 +1,7 @@
 """Convert chip states from the worker process to readings, the values the agent uses.
 
-A survey has the states of all chips, as the worker process read them at one time. If a
-chip cannot be read, its state from the latest survey that could read it is used. These
+A survey has the states of all chips, as the worker process read them at one time. If
+the worker cannot read a chip, the reading has the chip's latest readable state. These
 remembered states are lost when the agent ends.
 """
 
@@ -39,8 +39,8 @@ class Conversion:
         """Start without the state of any chip.
 
         Args:
-            product: Key of the product row whose chips alone are served; "" to detect
-                the rows from the chips.
+            product: Key of the only product row to serve; "" to detect the rows from
+                the chips.
         """
         self._key = product
         self._products: tuple[Product, ...] = ()
@@ -128,8 +128,9 @@ class Conversion:
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the row of the product table that serves a chip; None if no row does.
 
-        A chip of unknown model gets the server's only row if that row has its id. If
-        there are several rows, it gets the row of its id in an earlier survey.
+        A chip of unknown model gets the server's only row if that row has the chip's
+        id. If the server has several rows, the chip gets the same row as in an earlier
+        survey.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -137,7 +138,7 @@ class Conversion:
         return next((row for row in rows if _is_of(row, chip)), None)
 
     def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
-        """Yield an `Unread` for each chip of a product line that is not served yet.
+        """Yield an `Unread` for each chip whose product line is not served.
 
         Such a product line had no chip when the agent started. The agent serves it only
         after a restart.
@@ -155,7 +156,7 @@ class Conversion:
     def _carry_over(
         self, states: dict[int, ChipState], survey: Survey
     ) -> tuple[Unread, ...]:
-        """Put into `states` the earlier state of each chip that was not read now.
+        """Put into `states` the earlier state of each chip that `survey` did not read.
 
         A chip that was never read is removed from `states`, because a chip without a
         state is not served. If only processes or virtual devices could not be read,
@@ -223,7 +224,7 @@ class Conversion:
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
-        """Return the NUMA nodes of a row's chips, by id; () if any is unknown."""
+        """Return the NUMA node of each chip of a row, by id; () if one is unknown."""
         nodes_or_none = [
             look.identity.numa
             for chip in range(product.chip_count)
@@ -244,7 +245,10 @@ def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
 
 
 def _complete(state: ChipState, last_state: ChipState) -> ChipState:
-    """Return `state`, with unread processes and virtual devices from `last_state`."""
+    """Return `state`, with unread values replaced by those of `last_state`.
+
+    Only the processes and the virtual devices of the chip are replaced.
+    """
     if state.unread_pids:
         state = replace(state, pids=last_state.pids)
     if state.identity.virtual is None:

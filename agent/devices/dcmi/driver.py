@@ -39,7 +39,7 @@ LEAVE_OUT_MOST_S = 3600.0
 
 @dataclass(slots=True)
 class _Blame:
-    """Count of worker processes lost in one libdcmi call, and until when to skip it."""
+    """Count of workers lost in one libdcmi call, and until when to skip that call."""
 
     times: int
     until_s: float  #: loop time
@@ -62,8 +62,8 @@ class DcmiDriver:
 
         Args:
             library: The libdcmi.so to load.
-            product: Key of the product row whose chips alone are served; "" to detect
-                the rows from the chips.
+            product: Key of the only product row to serve; "" to detect the rows from
+                the chips.
             call_s: Longest duration of one call of libdcmi, before the worker process
                 is killed. Unit: seconds, above 0.
             wall_ms: Returns Unix milliseconds now.
@@ -89,7 +89,7 @@ class DcmiDriver:
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the worker process's next reading; if there is none, the latest.
+        """Return the worker process's oldest waiting reading, or repeat the latest.
 
         If no worker process runs, one is started, and its first message is awaited.
         Readings are returned in the order in which the worker sent them.
@@ -160,8 +160,9 @@ class DcmiDriver:
     def _give_up(self, worker: Worker, problem: str) -> None:
         """Log why `worker` is given up, and set the pause before the next one.
 
-        If the worker ended in a call about a chip, later workers leave out that call
-        for a time. The time doubles with each worker that ends in that call.
+        If the worker hung or ended in a call about a chip, that call is blamed. Later
+        workers leave that call out for a time. The time doubles with each further
+        worker lost in the call.
         """
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:

@@ -25,9 +25,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def search_folders(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> tuple[Path, ...]:
-    """Return the folders in which to search libdcmi, each once.
+    """Return the folders in which to search for libdcmi.so, each once.
 
-    Those of LD_LIBRARY_PATH come first, then `known_folders`.
+    The folders in LD_LIBRARY_PATH come first, then `known_folders`.
     """
     path_entries = environment.get(_SEARCH_PATH, "").split(":")
     return tuple(
@@ -38,7 +38,7 @@ def search_folders(
 def locate(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> Path | None:
-    """Return the path of the first libdcmi.so in `search_folders`; None if absent."""
+    """Return the path of the first libdcmi.so in `search_folders`; None without any."""
     places = (folder / LIBRARY for folder in search_folders(environment, known_folders))
     return next((place for place in places if place.is_file()), None)
 
@@ -60,7 +60,8 @@ def find_distrust_reason(library: Path) -> str:
     """Return why the agent must not load this library; "" if the agent may load it.
 
     A user who can replace the file can make the agent run any code. So root or the
-    agent's user must own the file and its folder. Only the owner may write the file.
+    agent's user must own the file and its folder. Group and others must have no
+    permission to write the file.
     """
     try:
         real = library.resolve(strict=True)

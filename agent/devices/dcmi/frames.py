@@ -10,7 +10,7 @@ MOST_BYTES = 1 << 22
 
 
 class FrameError(Exception):
-    """The received bytes are no message, as they are too many or no JSON object."""
+    """The received bytes are no message: they are too many, or no JSON object."""
 
 
 def encode(message: dict[str, Any]) -> bytes:

@@ -102,7 +102,7 @@ class Library:
         Args:
             path: Path of the library, or a name that the dynamic loader searches.
             progress: Memory page in which the agent sees the call under way.
-            leave_out: Returns whether a call must not be made now.
+            leave_out: Takes a call. Returns whether the worker must not make it now.
 
         Raises:
             OSError: The library cannot be loaded; the text has the reason.
@@ -159,8 +159,8 @@ class Library:
     def physical_id(self, card: int, device: int, logic_id: int) -> int:
         """Return the physical id of a chip, the number N of its file /dev/davinciN.
 
-        libdcmi needs the logic id only. Card and device show people and the agent which
-        chip the call is about.
+        The C function needs only `logic_id`. `card` and `device` are written into the
+        shared page, so that the agent knows the chip if the call hangs.
         """
         function = "dcmi_get_device_phyid_from_logicid"
         call = Call(function=function, card=card, device=device)
@@ -194,10 +194,11 @@ class Library:
     def is_ready(self, card: int, device: int) -> bool:
         """Whether a chip is ready; False if libdcmi answers that the chip is not ready.
 
-        The caller reports a chip that is not ready as dropped off.
+        The caller, `ChipReader`, adds the fault code `DROPPED` to a chip that is not
+        ready.
 
         Raises:
-            CallError: The call had any other error.
+            CallError: The call failed with any other error code.
         """
         health = ctypes.c_uint()
         call = Call(function="dcmi_get_device_health", card=card, device=device)
@@ -212,8 +213,8 @@ class Library:
     def codes(self, card: int, device: int) -> tuple[int, ...]:
         """Return the fault codes of a chip in the order of libdcmi, each once.
 
-        All entries of the result array other than zero are codes. The count that
-        libdcmi returns is ignored, as in MindCluster.
+        Each entry other than zero in the array that libdcmi fills is a fault code. The
+        count that libdcmi returns is ignored, as in MindCluster.
         """
         function = "dcmi_get_device_errorcode_v2"
         count, slots = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
@@ -228,9 +229,10 @@ class Library:
         return tuple(dict.fromkeys(filter(None, slots[:])))
 
     def network(self, card: int, device: int) -> int:
-        """Return libdcmi's result code of the driver's check of a chip's network.
+        """Return the result of the driver's check of a chip's network, as a number.
 
-        0 means that the network works, 6 that the check has not begun.
+        0 means that the network works, 6 that the check has not begun. Every other
+        number means that the network has a fault.
         """
         state = ctypes.c_int()
         function = "dcmi_get_device_network_health"
@@ -249,7 +251,7 @@ class Library:
         return tuple(sorted({p.proc_id for p in infos[:number] if p.proc_id > 0}))
 
     def address(self, card: int, device: int) -> str:
-        """Return a chip's IP address in the network of chips; "" if none is usable.
+        """Return the IP address of a chip's RoCE port; "" if the address is not usable.
 
         An address of zeros is not usable, nor is a link-local IPv6 address.
         """
@@ -271,14 +273,21 @@ class Library:
         return int(memory.memory_size)
 
     def super_pod(self, card: int, device: int) -> tuple[int, int, int]:
-        """Return (chip's id in the SuperPoD, SuperPoD id, server's index in it)."""
+        """Return three numbers that say where in a SuperPoD a chip is.
+
+        They are the chip's id in the SuperPoD, the SuperPoD's id, and the index of the
+        server in the SuperPoD.
+        """
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         superpod = structs.SuperPodInfo()
         self._info(call, _SUPER_POD, superpod)
         return int(superpod.sdid), int(superpod.super_pod_id), int(superpod.server_id)
 
     def virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...]:
-        """Return (number, template name) of each virtual device, a part of the chip."""
+        """Return (number, template name) of each virtual device of a chip.
+
+        A virtual device is a part of a chip. A template sets the size of the part.
+        """
         call = Call(function="dcmi_get_device_info", card=card, device=device)
         total = structs.TotalResource()
         self._info(call, _VIRTUAL_TOTAL, total)
@@ -317,9 +326,10 @@ class Library:
     def _info(
         self, call: Call, command: tuple[int, int], result: ctypes.Structure
     ) -> None:
-        """Call `dcmi_get_device_info` for the chip in `call`, which fills `result`.
+        """Let `dcmi_get_device_info` fill `result` with information about a chip.
 
         Args:
+            call: Names the function, and the card and device number of the chip.
             command: (main command, sub command), which select the information.
         """
         main, sub = command
@@ -333,7 +343,10 @@ class Library:
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call the C function that `call` names, with card, device and `arguments`."""
+        """Call the C function that `call` names, for the chip that `call` names.
+
+        The C function gets the card and device numbers of the chip, then `arguments`.
+        """
         self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
 
     def _call(self, call: Call, *arguments: Any) -> None:
@@ -349,7 +362,7 @@ class Library:
 
 
 class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
-    """Context manager around one C call, which the shared page shows to the agent."""
+    """Context manager that shows the agent one C call, through the shared page."""
 
     __slots__ = ("_call", "_progress")
 

@@ -1,19 +1,25 @@
 """Find the rows of the product table for a server, from what its chips report. Pure.
 
-    what the chips report                            row of the product table
+The first line of this table that fits the chips of a product line gives the row:
+
+    what the chips report                            key of the row
     -----------------------------------------------  ------------------------------
-    board of an Atlas A3                             atlas-a3-16, atlas-a3-8; the row
-                                                     of a SuperPoD where there is one
-    name begins with Ascend950                       npu-flat-16, npu-flat-8
+    board of an Atlas A3, an id of 8 or more         atlas-a3-16
+    board of an Atlas A3                             atlas-a3-8
+    name begins with Ascend950, an id of 8 or more   npu-flat-16
+    name begins with Ascend950                       npu-flat-8
     310P, and the card is sold as a Duo              atlas-300i-duo-chip
     310P                                             atlas-310p
     310, 310B                                        atlas-300i-chip
-    910B on an inference board, two chips at most    flat-2
-    910B, chips from 8 on                            atlas-a2-box16
+    910B on an inference board, no id above 1        flat-2
+    910B, an id of 8 or more                         atlas-a2-box16
     910B                                             atlas-a2-8
     910 on Atlas 300T cards                          a300t
-    910, chips 0 to 3 only                           atlas-800-training-half
+    910, no id above 3                               atlas-800-training-half
     910                                              atlas-800-training
+
+An id is the physical id of a chip. If an Atlas A3 chip reports a SuperPoD, "-superpod"
+is appended to the key of the row.
 
 Source:
     MindCluster, `devmanager` and `pkg/common` (at 22bb3d98): boards and names.
@@ -52,8 +58,8 @@ def products_of(chips: Iterable[Identity]) -> tuple[Product, ...]:
         chips: All chips of the server, at least one.
 
     Raises:
-        UnknownMachineError: The model of a chip is not supported, or its id is too high
-            for its row. Or the ids of the chips do not show how they are connected.
+        UnknownMachineError: The model of a chip is not supported, or the chip's id is
+            too high for the row. Or the ids do not show how the chips are connected.
     """
     lines: dict[str, list[Identity]] = {}
     for chip in chips:
@@ -94,7 +100,7 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
 def line_of(chip: Identity) -> str:
     """Return the product line of a chip, like "Ascend910"; "" if its model is unknown.
 
-    The chip with the device id "Ascend910-3" belongs to this product line.
+    "Ascend910-3" is the device id of a chip of the product line "Ascend910".
     """
     key = _key(chip, 0, in_superpod=False)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
@@ -144,10 +150,11 @@ def _is_id(number: int) -> bool:
 
 
 def kind_of(template: str) -> str:
-    """Convert a virtual device's template to its kind, the end of its resource name.
+    """Convert the template name of a virtual device to the device's kind.
 
-    "vir04" is "4c", "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g". The
-    result is "" if `template` is no name of a template.
+    The kind is the end of the virtual device's resource name. "vir04" is "4c",
+    "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g". The result is "" if
+    `template` is no name of a template.
     """
     parsed = _TEMPLATE.fullmatch(template)
     if parsed is None:

@@ -18,7 +18,7 @@ _BEATS = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Name of a C function of libdcmi, with the chip that it is called for, if any."""
+    """Name of a C function of libdcmi, and the chip that the call is about, if any."""
 
     function: str
     #: -1 for a function about no chip
@@ -26,9 +26,9 @@ class Call:
     device: int = -1
 
     def __str__(self) -> str:
-        """Return the text for people, which has the function, the card and the device.
+        """Return the name of the function with card and device, as text for people.
 
-        If the function concerns no chip, the text is the function alone.
+        If the call is about no chip, the text is the name of the function alone.
         """
         if self.card < 0:
             return self.function
@@ -42,7 +42,7 @@ class Progress:
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Map the page of the open file `descriptor`, which may then be closed."""
+        """Map the page of an open file; `descriptor` may be closed afterwards."""
         self._page = mmap.mmap(descriptor, mmap.PAGESIZE)
         #: value last written by this process
         self._beats = self.beats
@@ -58,7 +58,8 @@ class Progress:
     def beats(self) -> int:
         """Counter that the worker process raises as a sign of life; odd during a call.
 
-        It rises by 1 at the start and the end of each call, and by 2 at each `beat`.
+        The counter rises by 1 at the start and at the end of each call of libdcmi. It
+        rises by 2 at each call of `beat`.
         """
         return int(_BEATS.unpack_from(self._page)[0])
 

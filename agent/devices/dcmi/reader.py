@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ChipReader:
-    """Ids and network states of all chips, and fault events since `read_chips`."""
+    """Reader of all chips' states, with ids, network states and fault events so far."""
 
     def __init__(
         self, library: Library, *, now_s: Callable[[], float], nodes: Path
@@ -83,8 +83,9 @@ class ChipReader:
     def read_chips(self) -> Survey:
         """Return the states of all chips of the node.
 
-        Ids and models are read again each 60 s, and each time while one is missing.
-        Network states are read each 5 s, all else each time.
+        Ids and models are read again each 60 s. While a chip is unidentified, they are
+        read at each call. Network states are read each 5 s. All other values are read
+        at each call.
 
         Raises:
             CallError: The list of cards cannot be read.
@@ -143,7 +144,7 @@ class ChipReader:
         )
 
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
-        """Return (pids of the processes on a chip, why they could not be read).
+        """Return (pids of the processes on a chip, why the pids could not be read).
 
         The reason is "" if the pids were read. It is also "" if libdcmi does not
         support the call.
@@ -224,10 +225,10 @@ class ChipReader:
         )
 
     def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
-        """Return (number, template name) of each virtual device, a part of the chip.
+        """Return (number, template name) of each virtual device of a chip.
 
-        The result is None if they cannot be read, because the chip may have some. It is
-        empty if libdcmi does not support virtual devices.
+        A virtual device is a part of a chip. The result is None if libdcmi cannot tell
+        whether the chip has any. It is empty if libdcmi does not support them.
         """
         try:
             return self._library.virtual(card, device)
@@ -253,7 +254,7 @@ class ChipReader:
 def _call_or(
     function: Callable[[int, int], T], otherwise: T, card: int, device: int
 ) -> T:
-    """Return `function(card, device)`, or `otherwise` if that raises `CallError`."""
+    """Return `function(card, device)`, or `otherwise` if the call has a `CallError`."""
     try:
         return function(card, device)
     except CallError:

@@ -1,8 +1,8 @@
 """The C structures of libdcmi that the worker process reads, as ctypes.
 
 They have natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), the only
-platform of Ascend drivers. A C program in the tests compares each size and offset with
-a compiler's.
+platform of Ascend drivers. A test compiles a C program and compares each structure's
+size and offsets with those of the compiler.
 
 Source:
     MindCluster, `dcmi_interface_api.h` (at 22bb3d98).
@@ -108,7 +108,7 @@ class FaultEvent(ctypes.Structure):
 
 
 class EventUnion(ctypes.Union):
-    """Content of an `Event`, always a fault, because the worker asks for no other."""
+    """Content of an `Event`; always a fault, as the worker asks for faults only."""
 
     _fields_ = (("dms_event", FaultEvent),)
 
@@ -123,7 +123,7 @@ class Event(ctypes.Structure):
 
 
 class EventFilter(ctypes.Structure):
-    """Choice of events to send, with zeros for all (`struct dcmi_event_filter`)."""
+    """Filter of events; zeros let all events pass (`struct dcmi_event_filter`)."""
 
     _fields_ = (
         ("filter_flag", ctypes.c_ulonglong),

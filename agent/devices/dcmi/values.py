@@ -9,7 +9,7 @@ UNKNOWN = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """Fault code that a chip reports, with severity and time if it came in an event."""
+    """Fault code of a chip, with severity and time if an event reported the code."""
 
     code: int
     #: 0 to 3, from its event; None when only polling showed the code

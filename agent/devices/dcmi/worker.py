@@ -28,7 +28,7 @@ _LONGEST_STEP_S = 1.0
 
 
 class Worker:
-    """One process that calls libdcmi, the socket to it, and the messages from it."""
+    """Worker process that calls libdcmi, with its socket and its unread messages."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Worker:
         Args:
             library: Path of the library to load.
             environment: Environment variables of the process.
-            leave_out: (function, card, device, seconds) of each call that the worker
-                must not make for that time.
+            leave_out: (function, card, device, seconds) of each forbidden call. The
+                worker must not make the call for so many seconds.
         """
         agent_socket, worker_socket = socket.socketpair()
         page = Progress.create()
@@ -98,7 +98,7 @@ class Worker:
         return self._process.pid
 
     async def wait_for_news(self, within_s: float) -> None:
-        """Wait up to `within_s` for a message or the end of the worker process."""
+        """Wait up to `within_s` until the worker process sends a message or ends."""
         if self.waiting or self._end_reason:
             await asyncio.sleep(0)
             return
@@ -110,13 +110,14 @@ class Worker:
     def problem(self, call_s: float) -> str:
         """Return why the worker process hangs or has ended; "" if it works.
 
-        It hangs if `Progress.beats` has not changed for too long. Of the time since the
-        previous check, at most 1 s is counted. Otherwise an agent that was itself kept
-        from running would take its worker for a hanging one.
+        The worker hangs if `Progress.beats` has not changed for too long. Of the time
+        since the previous call of this method, at most 1 s is counted. Otherwise a
+        pause of the agent itself would look like a hanging worker.
 
         Args:
-            call_s: Longest time without a change during one call of libdcmi. Between
-                two calls it is 3 s, if that is longer. Unit: seconds.
+            call_s: Longest time without a change of `Progress.beats` during one call
+                of libdcmi. Between two calls, the limit is the longer of `call_s` and
+                3 s. Unit: seconds.
         """
         if self._end_reason:
             self.last_call = self._progress.call
@@ -186,7 +187,7 @@ class Worker:
         return f"has ended with exit code {code}"
 
     async def _exit_code(self) -> int | None:
-        """Return the worker process's exit code; None if it runs on after `_END_S`."""
+        """Return the worker process's exit code; None if it still runs after 1 s."""
         until = clock.loop_s() + _END_S
         while (code := self._process.poll()) is None:
             if clock.loop_s() > until:

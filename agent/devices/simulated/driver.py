@@ -1,13 +1,13 @@
 """Read simulated chips from a YAML file, which may be edited while the agent runs.
 
-Each check compares the file's stamp: device, inode, size and times. The file is read
-only if the stamp has changed or is younger than 3 s. A young stamp proves nothing: two
-edits within one tick of the file system's clock can have the same stamp. The bytes are
-parsed only if they have changed. So every edit is noticed, in place or by rename. A
-check of an unedited file costs one system call.
+Each check compares the file's stamp (device, inode, size and times) with that of the
+latest read. The file is read only if the stamp has changed or is younger than 3 s. A
+young stamp proves nothing: two edits within one tick of the file system's clock can
+have the same stamp. The bytes are parsed only if they have changed. So every edit is
+noticed, in place or by rename. A check of an unedited file costs one system call.
 
-There is one check each second where the kernel reports edits, otherwise one each
-`poll_s`.
+If the kernel reports edits, there is one check each second. Otherwise there is one each
+`poll_s` seconds.
 """
 
 import asyncio
@@ -113,7 +113,8 @@ class SimulatedDriver:
         """Wait up to `for_s` for an edit; return whether the file may have been edited.
 
         Runs in the driver's thread. A report of the kernel is no proof of an edit. So
-        after each report, the file's device, inode, size and times are compared.
+        after each report, the file's device, inode, size and times are compared with
+        those of the latest read.
         """
         is_armed = self._file_watch.arm()
         if not self._is_known():  # it must be read again in any case, but not at once
@@ -220,7 +221,7 @@ def _date_faults(
 ) -> Reading:
     """Return `reading` with the time since when each fault exists (`since_ms`).
 
-    A fault that is also in `last_reading` keeps its time from there. Every new fault
+    A fault that `last_reading` also has keeps the `since_ms` it has there. A new fault
     gets `now_ms`.
     """
     old_lines = last_reading.lines if last_reading else ()

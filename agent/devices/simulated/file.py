@@ -1,20 +1,20 @@
 """Parse the YAML file that describes a simulated machine. Pure.
 
     product: atlas-800-training     # key of a row of the product table
-    faults:                         # optional; without a level the code decides
+    faults:                         # optional; the default level depends on the code
       - {chip: 3, code: "80E01801", level: SeparateNPU}
       - {chip: 0, code: "81078603", level: PreSeparateNPU, network: true}
       - {chip: 2, code: "80E18005", severity: 3}
     unreachable: [4]                # optional: the driver's check of the network fails
-    processes:                      # optional: processes on a chip without a pod
+    processes:                      # optional: processes on chips, with their pids
       - {chip: 0, pid: 4711}
     vanished: [5]                   # optional: chips that no longer answer
-    virtual:                        # optional: parts of chips, created beforehand
+    virtual:                        # optional: virtual devices, the parts of chips
       - {chip: 7, number: 100, kind: 4c.3cpu}
-    stand_in: /dev/null             # optional: device given instead of /dev/davinciN
+    stand_in: /dev/null             # optional: what containers get for /dev/davinciN
     numa: [0, 0, 0, 0, 1, 1, 1, 1]  # optional: NUMA node of each chip
-    beside:                         # optional: further product lines; each chip has
-      - product: atlas-310p         # an id of its own, used in all keys above
+    beside:                         # optional: further product lines; two chips
+      - product: atlas-310p         # of the machine never have the same id
         chips: [8, 9]
 
 Parsing is strict: a mistyped key would make a faulty chip look healthy. All errors of
@@ -188,8 +188,8 @@ class _Reader:
 
         Args:
             first: Row that the YAML key `product` names.
-            value: Value of the YAML key `beside`, the further product lines. Each of
-                their rows is reduced to the chips that the file names.
+            value: Value of the YAML key `beside`, the further product lines. The row of
+                each is reduced to the chips that its YAML key `chips` lists.
         """
         rows = [first, *self._list("beside", value, self._further_line)]
         self._distinct("beside", [row.resource for row in rows], "resource")
