@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,20 @@ from tests.e2e.commands import until
 from tests.e2e.faults import witness
 from tests.e2e.faults.chronicle import Chronicle, Story
 from tests.e2e.stages import CannotError
+
+#: Python's own leak: `SSLContext.wrap_socket` leaves its socket open when the server
+#: reset the connection before the handshake, as one that is killed does. Such a socket
+#: has no `raddr`; any other that is left open still fails its test.
+_RESET_BEFORE_HANDSHAKE = (
+    r"ignore:unclosed <ssl\.SSLSocket fd=\d+, [^()]*laddr=\([^()]*\)>:ResourceWarning"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let API servers be killed while the official client connects to them."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(_RESET_BEFORE_HANDSHAKE))
 
 
 @pytest.fixture(scope="session")
