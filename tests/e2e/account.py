@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.e2e.bare import BareCluster
 from tests.e2e.cluster import Cluster
 from tests.e2e.places import POD_LOGS
 from tests.e2e.stages import CannotError
@@ -27,6 +28,13 @@ def sections(cluster: Cluster) -> Iterator[tuple[str, str]]:
         yield name, _container_logs(name, count)
     for program in (cluster.programs.kubelet, cluster.programs.scheduler):
         yield program.name, program.last_words(_PROGRAM_LINES)
+
+
+def logs(cluster: BareCluster) -> Iterator[tuple[str, str]]:
+    """Yield (name, end of its log) of each program of a control plane."""
+    for path in sorted(cluster.places.logs.glob("*.log")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        yield path.stem, _end(text, _PROGRAM_LINES)
 
 
 def _asked(cluster: Cluster, *arguments: str) -> str:

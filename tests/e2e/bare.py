@@ -38,6 +38,8 @@ _USERS: Mapping[str, tuple[str, Sequence[str]]] = {
     "scheduler": ("system:kube-scheduler", []),
 }
 _serials = itertools.count(1)
+#: control planes of this process that are up; a failed test shows their logs
+running: list["BareCluster"] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +119,13 @@ async def bare_cluster(
     with tempfile.TemporaryDirectory(prefix="ascend-bare-") as folder:
         try:
             cluster = await _begin(Path(folder), programs, users or {})
+            running.append(cluster)
             async with cluster.api:
                 await _default_account(cluster.api)
                 yield cluster
                 await programs.stop()
         finally:
+            running[:] = [other for other in running if other.programs is not programs]
             programs.kill()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import account, product, releases, truth
+from tests.e2e import account, bare, product, releases, truth
 from tests.e2e.cluster import Cluster
 from tests.e2e.commands import until
 from tests.e2e.faults import witness
@@ -107,4 +107,7 @@ def pytest_runtest_makereport(
     if report.failed and "cluster" in getattr(item, "fixturenames", ()):
         with suppress(CannotError):
             report.sections += account.sections(Cluster.attach())
+    if report.failed:
+        for plane in bare.running:
+            report.sections += account.logs(plane)
     return report
