@@ -46,11 +46,11 @@ class ApiClient:
     async def open(
         cls, stack: AsyncExitStack, settings: Settings, metrics: Metrics
     ) -> Self:
-        """Return an ApiClient with an open connection; closing `stack` closes it.
+        """Return an ApiClient with an open client, which `stack` closes at its end.
 
         Args:
-            settings: Name the API server and its credentials.
-            metrics: Count the requests.
+            settings: With the address of the API server and the agent's credentials.
+            metrics: Metrics in which the requests are counted.
 
         Raises:
             SettingsError: The settings do not lead to an API server.
@@ -72,7 +72,7 @@ class ApiClient:
         )
 
     def pods_of(self, node: str) -> ListWatch[Pod]:
-        """Return a list-watch on the pods of one node, which the caller starts."""
+        """Return a list-watch on the pods of one node, not started yet."""
         params = {"fieldSelector": f"spec.nodeName={node}"}
         return ListWatch(self.client, "/api/v1/pods", Pod, params=params)
 

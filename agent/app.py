@@ -1,4 +1,7 @@
-"""The running agent: parts that exist once, product lines, order of start and stop.
+"""Construct the running agent of one node; start and stop its parts in order.
+
+A *line* is a product line. Each line has its own health, ledger and plugin. The other
+parts of the picture exist once.
 
 driver ------> each line: health -> ledger -+-> plugin -> kubelet
 pods --------> each line: ledger            +-> annotator -> pod annotations
@@ -105,7 +108,7 @@ def _wait(ready: Readiness, text: str) -> None:
 
 
 class Agent:
-    """The whole agent of one node, which constructs, runs and closes its parts."""
+    """The agent of one node: constructs, runs and closes all its parts."""
 
     def __init__(
         self,
@@ -122,7 +125,8 @@ class Agent:
             settings: Settings that `agent.settings.verify` has accepted.
             api: Open; owned by the caller.
             metrics: Metrics of this agent.
-            ready: The parts add their checks to it, and set what the agent waits for.
+            ready: Answers the readiness probe. Each part adds a check to it, or reports
+                in it what the agent still waits for.
             reading: First reading of the driver, with all product lines.
         """
         self._settings = settings
@@ -285,11 +289,11 @@ class Agent:
             self._journal_writer.keep(unclaimed)
 
     async def _wait_for_separated(self) -> None:
-        """Wait until the node's ConfigMap, which names separated chips, has been read.
+        """Wait until the reporter has read the node's ConfigMap, at most FIRST_LIST_S.
 
-        A separated chip is out of service because it is named there. Without the wait,
-        the first device list for the kubelet could offer it. The wait lasts
-        FIRST_LIST_S at most. If the API server has not listed the pods, do not wait.
+        The ConfigMap lists separated chips, which were taken out of service. Without
+        the wait, the first device list could offer such a chip to the kubelet. If the
+        API server has not listed the pods, the method does not wait.
         """
         if self._pods.is_listed:
             with suppress(TimeoutError):
@@ -305,11 +309,10 @@ class Agent:
             line.chip_monitor.apply_configmap(data)
 
     def _update_silence(self) -> None:
-        """Forbid writes of the ConfigMap while another device plugin may write it.
+        """Forbid writes of the ConfigMap while there can be a rival; else allow them.
 
-        Another device plugin for the same resource would write the same ConfigMap. The
-        `rival` of this agent's plugin is None until it has looked for another plugin.
-        Until then writes are forbidden, too.
+        A rival is another device plugin for the same resource. It would write the same
+        ConfigMap. There can be a rival until each product line has looked for one.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)
@@ -320,12 +323,9 @@ class Agent:
     # Outputs of all product lines
 
     async def _report(self, line: ProductLine) -> NoReturn:
-        """Publish the node report now and after each change of one line's ledger.
+        """Publish the node report now and after each change of the ledger of `line`.
 
-        The report has all product lines of the node.
-
-        Args:
-            line: Product line whose ledger is watched.
+        The report has all product lines of the node, not only `line`.
         """
         while True:
             version = line.store.version

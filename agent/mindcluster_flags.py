@@ -1,10 +1,10 @@
 """Translate flags of MindCluster's device plugin into settings of this agent.
 
-So the arguments of an existing DaemonSet keep working. A flag with an equal setting is
-translated. A flag without a visible effect is left out and logged once. A flag is
-refused if ignoring it would change what containers get: warnings are seldom read. A
-setting of this agent, given as a flag or in the environment, overrides a translated
-one.
+So the arguments of an existing DaemonSet keep working. A flag that corresponds to a
+setting is translated. A flag without an effect in this agent is left out and logged
+once. A flag is refused if it should change what containers get, but has no such effect
+here: warnings are seldom read. A setting of this agent, given as a flag or in the
+environment, overrides a translated one.
 
 Source: MindCluster's device plugin, `main.go` (at 22bb3d98).
 """

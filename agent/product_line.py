@@ -172,19 +172,20 @@ class ProductLine:
         self.store.replace(ledgers.restore(self.store.ledger, holds))
 
     async def confirm_holds(self) -> None:
-        """Ask the kubelet's pod-resources which pods own the holds in the ledger.
+        """Finish interrupted slot exchanges; ask the kubelet which pods own the holds.
 
-        Before that, exchanges of chips between two slots are finished, if the previous
-        agent process left any unfinished. Call this before the plugin serves, and after
-        the ledger has all pods of the node.
+        An exchange swaps chips between the slots of two pods. The previous agent
+        process may have ended in the middle of one. Call this before the plugin serves,
+        and after the ledger has all pods of the node.
         """
         self.store.replace(ledgers.resume(self.store.ledger))
         await self._reconciler.run_once(thorough=True)
 
     def start_tasks(self, tasks: asyncio.TaskGroup) -> None:
-        """Start the tasks of this product line, except the plugin for whole chips.
+        """Start this product line's tasks, except the device plugin for whole chips.
 
-        Plugins for virtual devices (shares of a chip) are among these tasks.
+        The caller starts that plugin (`server.run`). The plugins for virtual devices
+        (parts of chips) are started here.
         """
         tasks.create_task(self._reconciler.run(), name="reconciler")
         tasks.create_task(self._annotator.run(), name="annotator")
@@ -228,9 +229,9 @@ class ProductLine:
     def _on_effect(self, effect: Effect) -> None:
         """Announce a ledger effect, and report another device plugin that it reveals.
 
-        A pod that came while this agent's plugin was the only one must get its devices
-        through that plugin. The kubelet may show devices of such a pod that this agent
-        never gave out. Then another plugin has served the pod.
+        The effect reveals a plugin if it says that a pod has devices that this agent
+        never gave out. The pod must have come while only this agent's plugin served the
+        resource.
         """
         self._services.announcer.ledger_effect(effect)
         if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Readiness:
-    """Collection of reasons why the agent is not ready, and of checks of its parts."""
+    """Reasons why the agent is not ready, and checks that can find more reasons."""
 
     def __init__(self, **reasons: str) -> None:
         """Begin as not ready, for the given reasons.
@@ -31,7 +31,7 @@ class Readiness:
         return next((problem for problem in problems if problem), None)
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Add a check to be called for each answer of `/readyz` once no reason is left.
+        """Add a check, which `/readyz` runs when `set_ready` has removed all reasons.
 
         Args:
             check: Returns a sentence that says why a part of the agent is not ready;
@@ -40,7 +40,7 @@ class Readiness:
         self._checks.append(check)
 
     def set_waiting(self, key: str, reason: str) -> None:
-        """Set or replace the reason under `key` why the agent is not ready.
+        """Store under `key` why the agent is not ready, in place of an earlier reason.
 
         Args:
             key: Name of what is missing, for `set_ready`.

@@ -1,7 +1,7 @@
 """Settings of the agent, from flags, environment and file, and a check at start.
 
-`verify` compares the settings with the machine once, at start. Without this check, a
-missing folder would show hours later, as a node without chips.
+`verify` checks at start that the files and directories of the settings can be used.
+Otherwise a missing directory would show hours later, as a node without chips.
 """
 
 import os
@@ -161,10 +161,10 @@ def verify(
 ) -> None:
     """Check that settings fit together and that directories and credentials are there.
 
-    The simulated driver's file is not checked. It may appear after the start, and until
-    then the agent is not ready. A read-only file system under `state_dir`, as after a
-    disk fault, is accepted. The agent then serves without a journal. It announces each
-    hold that it could not write.
+    The simulated driver's file is not checked: it may appear after the start. A
+    read-only file system under `state_dir`, as after a disk fault, is accepted. The
+    agent then runs without its journal (the file with the holds) and reports each
+    failed write.
 
     Args:
         settings: Settings as loaded from flags, environment and file.

@@ -1,8 +1,8 @@
 """Apply changes of the settings file while the agent runs.
 
-Only the file of `--config` can change. A new log level applies at once. All other
-settings need a restart, because parts of the agent are constructed with them. The agent
-logs this once for each change. A file with an error changes nothing.
+The settings file is the file of `--config`. A new log level applies at once. All other
+settings need a restart, because parts of the agent are constructed with them. For those
+the agent only logs that a restart is needed. A file with an error changes nothing.
 """
 
 import asyncio
@@ -77,11 +77,11 @@ class SettingsReload:
             return error
 
     def apply(self, settings: Settings | SettingsError) -> None:
-        """Set the log level of `settings`, and log other settings that need a restart.
+        """Set the log level of `settings`; log which other settings have changed.
 
-        These are settings that differ from those at the start of the agent. For an
-        error, log why the file cannot be used. The same text is not logged twice in a
-        row.
+        Settings are compared with those at the start of the agent. If `settings` is an
+        error, only log why the file cannot be used. The same text is not logged twice
+        in a row.
 
         Args:
             settings: Settings read from the file, or the error of reading it.
@@ -106,6 +106,6 @@ class SettingsReload:
             log.warning("restart needed for changed settings", extra=reason)
 
     def _is_new(self, texts: tuple[str, ...]) -> bool:
-        """Whether `texts` is not empty and differs from that of the previous call."""
+        """Whether to log `texts`: not empty, and not those of the previous call."""
         logged, self._logged = self._logged, texts
         return bool(texts) and texts != logged

@@ -67,7 +67,7 @@ async def first_reading(
 
 
 def lines(settings: Settings, reading: Reading) -> tuple[Reading, ...]:
-    """Return the part of the reading for each product line that this agent serves.
+    """Return one reading for each product line that this agent serves.
 
     If the setting `product` names a product line of the node, only that one is served.
     Otherwise all product lines are served.
@@ -99,7 +99,7 @@ def virtual_server(
     Args:
         row: Row of the product table for this kind; it names the resource.
         kubelet_dir: The kubelet's device plugin directory.
-        allocatable_ids: Asks the kubelet which ids of a resource it may give out.
+        allocatable_ids: Asks the kubelet for the allocatable device ids of a resource.
         servicer: Constructs the object that answers the kubelet's calls for this kind.
     """
     return Server(

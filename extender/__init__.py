@@ -3,10 +3,10 @@
 Belongs here: the state of the cluster (`cache`), decisions on nodes and chips
 (`scheduling` for a pod; `gang`, `planning` for whole jobs; `preemption`), the protocols
 of schedulers (`kube_scheduler`, `volcano`), traffic with the API server (`apiserver`),
-listeners (`http`), endpoints that read (`queries`, `shadow`) and leader election
+listeners (`http`), read-only endpoints (`queries`, `shadow`) and leader election
 (`election`).
-Does not belong here: rules of chips and node order (`scheduler_core`), the client of
-the API server (`kube`).
+Does not belong here: rules for choosing chips and ranking nodes (`scheduler_core`), the
+client of the API server (`kube`).
 Open first: `app`, which puts the parts together, then `cache.cache`.
 Decision records: 6 (chips are chosen at bind), 18 (bind waits for the whole job),
 20 (a term of leading starts with nothing), 21 (preemption by eviction), 22 (Volcano's

@@ -1,4 +1,4 @@
-"""The running extender: connects its parts, and runs them for one term of leading."""
+"""The running extender: connects its parts, and runs them while this replica leads."""
 
 import asyncio
 import logging
@@ -65,7 +65,7 @@ _EVENT_SPACING_S = 0.05
 
 
 class Extender:
-    """All parts of the extender for one term of leading, with their shared cache."""
+    """All parts of the extender, with their shared cache, for one term as leader."""
 
     #: whether the garbage collector skips the objects of the first lists
     _is_frozen = False
@@ -197,7 +197,7 @@ class Extender:
     def _make_preemptor(
         self, settings: Settings, jobs: KubeJobs, metrics: Metrics
     ) -> Preemptor | None:
-        """Return the preemptor; None unless the setting `preemption` is "evict".
+        """Return the preemptor if the setting `preemption` is "evict", else None.
 
         Without a preemptor, only kube-scheduler or Volcano evicts pods to make room.
         """
@@ -215,7 +215,8 @@ class Extender:
     def routes(self) -> list[web.RouteDef]:
         """Return all HTTP routes of the extender.
 
-        In shadow mode only the read endpoints under `/v1/` are returned.
+        In shadow mode the extender decides nothing, and only routes under `/v1/` are
+        returned.
         """
         routes = [*self._server.routes(), *self._volcano.routes()]
         if self._shadow is not None:
@@ -224,9 +225,9 @@ class Extender:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all bind requests that this extender sent are finished.
+        """Whether no bind request of this extender can take effect any more.
 
-        Then none of them can take effect later.
+        If True when the program ends, the Lease is released for the next leader.
         """
         return self._binder.is_quiet
 
@@ -243,10 +244,11 @@ class Extender:
         )
 
     async def run(self) -> None:
-        """Run all parts until cancelled, then stop those that send requests.
+        """Run all parts until cancelled; then end open requests to the API server.
 
-        Planner and binder refuse new binds, and the binder waits for the binds that it
-        sent. Preemptor and Volcano verbs cancel their requests.
+        The binder refuses new binds, and waits up to `binder.STOP_S` for the binds that
+        it has sent. Open requests of planner, preemptor and Volcano verbs are
+        cancelled.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -277,8 +279,8 @@ class Extender:
     def _reserved_uids(self) -> set[str]:
         """Return UIDs of pods with reservations by binder, Volcano verbs or preemptor.
 
-        Each of these parts ends its reservations itself. Reservations of plans are left
-        out.
+        These parts end their reservations themselves. Reservations of a job's plan are
+        left out.
         """
         preemptor = self._preemptor
         nominated = preemptor.reserved_uids if preemptor is not None else ()
@@ -297,13 +299,12 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Finish the start once nodes, pods, device ConfigMaps and settings are listed.
+        """Finish the extender's start, once, when its watches have complete lists.
 
-        Called after each complete list of a watch; acts once. Unless in shadow mode, it
-        reserves the chips of claims that Volcano's allocations left on unbound pods.
-        Then it excludes the listed objects, which live long, from garbage collection.
-        Each walk of the collector over them would delay a filter request by tens of
-        milliseconds.
+        These are the watches of nodes, pods, device ConfigMaps and settings. Unless in
+        shadow mode, reserve the chips that Volcano has allocated to unbound pods. Then
+        exclude the listed objects from garbage collection. Each walk of the collector
+        over them would delay a filter request by tens of milliseconds.
         """
         if not self._is_frozen and not self._informers.name_unsynced():
             self._is_frozen = True
@@ -369,7 +370,7 @@ class Extender:
 
 
 async def main(settings: Settings) -> None:
-    """Run an extender until cancelled; make a new one for each term of leading.
+    """Run the extender until cancelled, with a new `Extender` for each term as leader.
 
     Raises:
         SettingsError: An address or certificate cannot be used, or the settings do not

@@ -15,10 +15,11 @@ from service import clock
 class Clock:
     """Two clocks: a monotonic one for durations, and the wall clock for timestamps.
 
-    The monotonic clock starts at the wall clock's time. So it can give the age of a
-    node's first report, which has a timestamp of the wall clock. Later changes of the
-    wall clock do not affect it. If it jumped ahead, all agents would seem to have
-    stopped reporting. If it jumped back, everything that expires would be delayed.
+    The monotonic clock starts at the wall clock's time. So the timestamp of a node's
+    first report can be subtracted from it, which gives the report's age. Later changes
+    of the wall clock do not affect the monotonic clock. With a clock that jumps ahead,
+    all agents would seem to have stopped reporting. With one that jumps back,
+    everything that expires would be delayed.
     """
 
     #: monotonic clock; seconds since the epoch, without later steps of the wall clock
@@ -32,7 +33,13 @@ class Clock:
 
 
 def of_this_machine() -> Clock:
-    """Return the clocks of this machine; needs a running event loop."""
+    """Return the monotonic clock and the wall clock of this machine.
+
+    The monotonic one is the clock of the running event loop.
+
+    Raises:
+        RuntimeError: No event loop is running.
+    """
     passed_s = asyncio.get_running_loop().time
     ahead_s = clock.wall_s() - passed_s()
     return Clock(now_s=lambda: ahead_s + passed_s(), now_ns=clock.wall_ns)

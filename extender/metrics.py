@@ -32,7 +32,7 @@ class Metrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         """Register all metrics.
 
-        They show an empty cache until `watch_cache` sets one.
+        Metrics of the cache show an empty cache until `watch_cache` is called.
         """
         self._registry = registry
         self._cache = Cache()
@@ -191,12 +191,11 @@ class Metrics(Collector):
         return pools
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Let a gauge show whether the ConfigMap of settings is wrong.
-
-        The extender ignores a wrong ConfigMap.
+        """Let a gauge show 1 while the ConfigMap of settings is invalid and ignored.
 
         Args:
-            is_unusable: Returns whether the ConfigMap is wrong; called at each scrape.
+            is_unusable: Returns whether the ConfigMap is invalid; called at each
+                scrape.
         """
         self._show(
             "settings_unusable",

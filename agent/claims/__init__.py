@@ -1,8 +1,8 @@
 """Pair each Allocate call with a pod and its chips, in one ledger per product line.
 
 The kubelet calls Allocate without the name of a pod. The ledger serves the oldest claim
-with the requested number of chips. pod-resources names the pod afterwards. The ledger
-then returns the annotations to write on that pod, so that they name the mounted chips.
+with the requested number of chips. pod-resources names the pod afterwards. If another
+pod than expected got the chips, the pods' annotations are then corrected.
 
 This package has claims, slots and holds as frozen values, and pure functions on them.
 It uses no sockets, files, API server or clocks. The plugin, the reconciler and the
@@ -13,7 +13,8 @@ effects. `values` has the ledger's data, `events` has the events and effects.
 `allocate`, `confirm` and `release` each serve one kind of event.
 
 Decision records in docs/adr: 3 (ids stand for chips by a bijection), 4 (slots are
-exchanged once the owner of a hold is known), 7 (Get finds the owners, List only when
-idle), 11 (standalone), 14 (a pod name counts once the kubelet has said which pod has
-it), 16 (a choice of chips does not wait for patches of annotations).
+exchanged once the owner of a hold is known), 7 (pod-resources' Get finds the owners;
+its List is called only while no Allocate is under way), 11 (standalone), 14 (a pod name
+counts once the kubelet has said which pod has it), 16 (a choice of chips does not wait
+for patches of annotations).
 """

@@ -1,13 +1,15 @@
 """Answer Allocate and GetPreferredAllocation: find the claim to serve, choose chips.
 
-The rule (seed 000, `Field Description` 3): of the unserved claims on this node with the
-requested count, take the claim with the smallest predicate-time. A pod whose admission
-has begun is served before all others. If the kubelet gives ids that the init containers
-of a pod had, the call is for this pod.
+If several claims fit the requested number of chips, the first of these is served:
 
-If chips of the claim are unusable, the agent chooses other chips for the pod with
-`scheduler_core.node.chips`. If there are none, it serves the claim of another pod whose
-containers need the same numbers of chips.
+1. The pod whose init containers had some of the ids in the call.
+2. A pod whose admission has begun: an earlier container of it already has chips.
+3. The claim with the smallest predicate-time (seed 000, `Field Description` 3). The
+   scheduler writes this annotation when it chooses the chips.
+
+If chips of this claim are unusable, the agent chooses other chips for the pod with
+`scheduler_core.node.chips`. If too few other chips are free, it serves the claim of
+another pod whose containers need the same numbers of chips.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,15 +41,15 @@ from scheduler_core.node import chips as chip_sets
 
 
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
-    """Return the slots that an Allocate of `count` chips can be for, best first.
+    """Return the slots whose next container needs `count` chips, the best match first.
 
-    The kubelet gives a pod's next container the ids of the pod's init containers before
-    all other ids. If `ids` has such ids, the call is for this pod. If `ids` lacks them,
-    the call is for another pod.
+    The order: slots proven by `ids`, slots of pods whose admission has begun, slots of
+    waiting pods, slots of running pods. Within one of these ranks, the slot with the
+    smallest predicate-time comes first.
 
-    Slots proven by ids come first, then slots of pods whose admission has begun, then
-    slots of waiting pods. Slots of running pods come last. Slots of equal rank are
-    ordered by predicate-time, the smallest first.
+    `ids` prove a slot if they contain ids of the pod's init containers. The kubelet
+    gives these ids to the pod's next container before all other ids. A slot with such
+    ids is left out if `ids` lacks them.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
@@ -83,10 +85,11 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
 
 
 def _is_begun(holds: Sequence[Hold], need: int) -> bool:
-    """Whether the newest ownerless hold of a slot went to the container before `need`.
+    """Whether the kubelet may be in the middle of admitting a slot's pod.
 
-    If so, the kubelet may be in the middle of the admission of the slot's pod. A hold
-    whose ids the kubelet has offered again proves nothing.
+    This is so if the newest hold without a known owner went to the container before
+    `need`. The hold does not count if the kubelet has since offered its ids to another
+    container.
 
     Args:
         holds: The holds of one slot, oldest first.
@@ -112,10 +115,11 @@ def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
 
 
 def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
-    """Answer GetPreferredAllocation with the ids that stand for the chips of a claim.
+    """Answer GetPreferredAllocation with ids for the chips of the claim to serve.
 
-    The answer has only ids that the kubelet offered. If no claim can be served, it has
-    only the ids that the kubelet must include. An error instead would fail the pod.
+    Besides the ids that the kubelet must include, the answer has only ids that the
+    kubelet offered. If no claim can be served, it has no further ids. An error instead
+    would fail the pod.
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
@@ -139,8 +143,10 @@ def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
 def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect, ...]]:
     """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
 
-    The returned effects tell the plugin the answer. If no claim fits, the plugin must
-    wait. If `event.last_call` is set, it must refuse instead.
+    The answer is in the returned effects (`Granted`, `AwaitClaim`, `Refused`). If no
+    claim fits, the plugin waits and calls again. If `event.last_call` is set, the wait
+    is over. Chips then go to a running container that lost its ids or, in standalone
+    mode, to a pod that the ledger does not have yet. Else the call is refused.
     """
     ids = tuple(
         sorted(
@@ -177,7 +183,7 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
 def _grant(
     ledger: Ledger, ids: tuple[str, ...], pick: Pick
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add the hold that grants an Allocate to the ledger, and return it as an effect.
+    """Add a new hold with `ids` and chips of `pick`; return it in the effect `Granted`.
 
     Args:
         ids: Device ids that the kubelet gave, in the order of their chips.
@@ -212,8 +218,8 @@ def _assign_chips(
     """Assign a chip of `pick.pool` to each device id of an Allocate.
 
     An id gets the chip that it stands for, if the pool has that chip. If not, it gets
-    the lowest unassigned chip of the pool. Chips that the pod's init containers had
-    come last.
+    the lowest unassigned chip of the pool. The chips in `pick.reused` (from the pod's
+    init containers) are assigned after all others.
 
     Returns:
         The chips, parallel to `ids`; and whether each id got the chip that it stands
@@ -253,15 +259,15 @@ def _pick(
 ) -> Pick | str | None:
     """Choose the slot and the chips that serve an Allocate of `count` chips.
 
-    The result is a text if a claim fits but cannot be served: it is the reason of the
-    refusal. The result is None if no slot waits for an Allocate of this count.
+    If a claim has this count but cannot be served, the result is a text: the reason of
+    the refusal. The result is None if no slot waits for an Allocate of this count.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
             the kubelet must include.
         count: Number of chips that the container needs; can be more than `ids`.
-        offered: For GetPreferredAllocation, the ids from which the kubelet will take
-            those that it needs besides `ids`. Empty for Allocate.
+        offered: For GetPreferredAllocation, the free ids to choose from, besides `ids`.
+            Empty for Allocate.
     """
     slots = candidates(ledger, ids, count)
     if not slots:
@@ -303,20 +309,18 @@ def _pick_for_unknown_pod(
 
 
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
-    """Serve the oldest claim with other chips, or serve another pod's claim instead.
+    """Choose other chips for a claim with unusable chips, or else another pod's claim.
 
-    For use when the chips of the oldest claim are unusable. Another pod's claim is
-    tried only if the agent finds no other chips. The two pods must have the same shape.
+    Another pod's claim is tried only if too few other chips are free. The two pods must
+    have the same shape. It is not tried if another pod claimed some of the chips before
+    `oldest`. Then `oldest` has no chips of its own to give in exchange.
 
-    If an older slot also has some of the claim's chips, no other pod's claim is tried.
-    The oldest claim then has no chips to give in exchange.
-
-    The result is None if neither way works. It is also None if a container mounts the
-    chips of its pod's annotation by itself. Such a container ignores the chips that
-    Allocate answers.
+    The result is None if neither way works. It is also None if a container takes
+    ASCEND_VISIBLE_DEVICES from its pod's annotation: it would mount the annotated chips
+    whatever Allocate answers.
 
     Args:
-        oldest: Slot of the claim that should be served first.
+        oldest: Slot of the claim with unusable chips, the best of those that fit.
         others: Slots of the other claims that fit the Allocate, best first.
     """
     if oldest.shape.reads_annotation:

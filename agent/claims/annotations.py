@@ -4,10 +4,11 @@ The annotations follow the mounted chips. A pod whose app containers and sidecar
 own a hold is annotated with the chips of its holds. A pod that waits for Allocate is
 annotated with the chips of its slot.
 
-After slots have exchanged chips, several pods must be patched. At every moment, some
-annotation must name each chip of a hold or slot. The patch of AscendReal on the pod
-that holds the chips is therefore sent first. The patches of claims follow. A claim is
-only patched when another annotation already names the chips that the claim gives up.
+After slots have exchanged chips, several pods must be patched. At no moment may a chip
+of a hold or slot be missing from all annotations: a scheduler would take it for free.
+The order is therefore: first, AscendReal (the agent's own annotation) is patched on the
+pods that hold the chips. Then the annotations with the claims are patched. A patch that
+removes a chip from a claim waits until another pod's annotation names this chip.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +32,7 @@ Basis = tuple[NpuPod | None, Slot | None, tuple[Hold, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Annotations to set on one pod, which its uid identifies."""
+    """Annotations to set on the pod with this uid."""
 
     uid: str
     namespace: str
@@ -88,7 +89,7 @@ def uids_to_annotate(ledger: Ledger) -> set[str]:
 
 
 def get_basis(ledger: Ledger, uid: str) -> Basis:
-    """Return the pod, slot and holds from which a pod's annotations are computed."""
+    """Return the pod, slot and holds from which its annotations are computed."""
     holds = values.holds_of_pod(ledger, uid)
     return ledger.pods.get(uid), ledger.slots.get(uid), holds
 
@@ -98,8 +99,8 @@ def is_up_to_date(
 ) -> bool:
     """Whether a pod has all annotations that follow from its slot and holds.
 
-    True also for a pod that is terminal or not in the ledger. The result stays the same
-    until `get_basis` of the pod, `host_ip` or `addresses` change.
+    True also for a pod that is terminal or not in the ledger. The result depends only
+    on `get_basis` of the pod, `host_ip` and `addresses`.
     """
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
@@ -114,9 +115,9 @@ def is_up_to_date(
 def make_affinity(ledger: Ledger) -> Affinity:
     """Return the held, releasing and lost chips, for the Ascend scheduler to read.
 
-    Pod annotations do not have these facts. A chip is lost if the kubelet no longer
-    knows that a container has it. Chips in the slots of pods that run without their
-    devices are lost too.
+    The scheduler cannot see these facts in pod annotations. A chip is lost if a
+    container has it, but the kubelet no longer knows this. The slot chips of a pod in
+    `ledger.bare` are lost too: it runs although the kubelet gave it no devices.
     """
     lost_chips = 0
     for hold in ledger.holds.values():
@@ -149,11 +150,12 @@ def _is_served(ledger: Ledger, pod: NpuPod) -> bool:
 def _mounted_keys(
     ledger: Ledger, pod: NpuPod, host_ip: str, addresses: Addresses
 ) -> dict[str, str]:
-    """Return the annotations with a pod's device ids, chips and configuration JSON.
+    """Return {annotation key: text} of the annotations about a pod's mounted chips.
 
-    The result is {annotation key: text}. It is empty until each app container and
-    sidecar of the pod owns a hold. The chips of a hold that was restored without the
-    journal may be uncertain. The result then has only the device ids.
+    They are the device ids, the chips (AscendReal) and the configuration JSON, from
+    which training programs make their rank table. The result is empty until each app
+    container and sidecar of the pod owns a hold. It has only the device ids if the
+    chips of a hold are uncertain, because the hold was restored without the journal.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     if not holds or not _is_served(ledger, pod):
@@ -178,14 +180,14 @@ def _mounted_keys(
 
 
 def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations of a pod's claim: its chips and its predicate-time.
+    """Return {annotation key: text} of the annotations with a pod's claim.
 
-    The result is {annotation key: text}. A pod whose app containers and sidecars all
-    own holds claims the chips of these holds. Its predicate-time is `SERVED`.
+    If all app containers and sidecars of the pod own holds, the claim has the chips of
+    these holds, and the predicate-time is `SERVED`.
 
     A pod that waits for Allocate claims the chips of its slot. The result is empty for
-    such a pod if the agent chooses the slot's chips. It is also empty while the number
-    of chips does not fit the pod.
+    a pod that has no slot, or a slot whose chips the agent chooses itself. It is also
+    empty if the slot and holds do not have as many chips as the pod needs.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
@@ -226,11 +228,11 @@ def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
 def _is_safe(
     ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
 ) -> bool:
-    """Whether some annotation still names each needed chip after a patch.
+    """Whether each chip that other pods need stays in some annotation after a patch.
 
-    A chip is needed if another living pod holds it or has it in its slot. Only chips
-    that the patch removes from its pod's annotations are checked. The answer must be
-    right whichever patches of the batch the API server has applied.
+    A pod needs the chips that it holds or has in its slot; only living pods count. If
+    the patch removes such a chip from its own pod, another pod's annotation must name
+    it. This must be true whichever patches of `batch` the API server has applied.
 
     Args:
         batch: Patches that may be sent together with this patch.
@@ -251,7 +253,7 @@ def _is_safe(
 
 
 def _chips_after(ledger: Ledger, patch: Patch) -> int:
-    """Return the mask of chips that a pod's annotations name after a patch."""
+    """Return the mask of chips that the annotations of the patched pod then name."""
     pod = ledger.pods[patch.uid]
     merged = {**pod.annotations, **patch.annotations}
     return occupancy.annotated_chips(ledger, replace(pod, annotations=merged))
@@ -279,10 +281,10 @@ def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
 
 
 def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a living pod owns a hold, or can still be confirmed as its owner.
+    """Whether a living pod owns a hold, or pod-resources can still show it as owner.
 
-    A pod can be confirmed as owner of a hold without a known owner. It can also replace
-    an owner that was a deleted pod with the same name.
+    The latter concerns holds without a known owner, and holds of a deleted pod with the
+    same name as the living pod.
     """
     owner = hold.owner
     if owner is not None and values.is_alive(ledger, owner.uid):
@@ -299,9 +301,8 @@ def _can_be_confirmed_as_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether pod-resources can still show a container of `pod` as the owner of `hold`.
 
     The container must need as many chips as the hold has ids. It must have no hold yet,
-    or the kubelet must have lost the ids of its older hold. If all app containers and
-    sidecars of the pod own holds, no container can become an owner. The holds of init
-    containers were then assigned as well.
+    or an older hold whose ids the kubelet has lost. The result is False if all app
+    containers and sidecars of the pod own holds.
     """
     if values.is_confirmed(ledger, pod):
         return False

@@ -113,17 +113,19 @@ def pick_standalone(
 ) -> Pick | None:
     """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
-    The chips are for the container that the slot serves next. Of equally good chips,
-    the agent takes those for which `offered` stands, or `ids` if `offered` is empty.
+    The chips are for the container that the slot serves next. With `offered`, only
+    chips that these ids stand for are chosen. Without it, the chips that `ids` stand
+    for are preferred.
 
     The result is None if all containers are served or too few chips are free. It is
-    also None if a container mounts the chips of the pod's annotation by itself.
+    also None if a container takes ASCEND_VISIBLE_DEVICES from the pod's annotation,
+    because no scheduler writes this annotation.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
             the kubelet must include.
-        offered: For GetPreferredAllocation, the ids from which the kubelet will take;
-            only their chips are chosen. Empty for Allocate.
+        offered: For GetPreferredAllocation, the free ids to choose from, besides `ids`.
+            Empty for Allocate.
     """
     need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:
@@ -157,11 +159,12 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
-    """Return a `Pick` that replaces the chips of a slot by chips that no pod claims.
+    """Return a `Pick` with new chips for a slot, in place of its unusable chips.
 
-    Chips that the slot's containers hold stay in the slot. Unhealthy chips of init
-    containers do not stay, because the pod's next container would get them. The result
-    is None if all containers are served, or if free chips cannot complete the slot.
+    The new chips are unclaimed. Chips that the slot's containers hold stay in the slot.
+    Unhealthy chips of init containers do not stay, because the pod's next container
+    would get them. The result is None if all containers are served, or if unclaimed
+    chips cannot complete the slot.
     """
     need = next_need(ledger, slot)
     if need is None:

@@ -1,8 +1,9 @@
 """Find out which container owns which hold, from the answers of pod-resources.
 
-An answer belongs to the newest hold with the shown device ids that is not newer than
-the answer. Devices shown for a container count at once. That a container has no devices
-in an answer counts only if no Allocate was under way. This alone never releases a chip.
+pod-resources shows the device ids of each container. A container owns the newest hold
+that has its ids and was made before the answer. An answer can show a container without
+ids. This counts only if no Allocate was under way during the call. Alone, it never
+releases a chip.
 """
 
 from collections.abc import Mapping
@@ -38,12 +39,11 @@ class _ShownIds:
 
 
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
-    """Return the pods about which the reconciler must ask pod-resources in this pass.
+    """Return the pods about which the reconciler must ask pod-resources in a pass.
 
-    A pass is one round of the reconciler's questions. It must ask about pods that were
-    deleted or are terminal, but still own a hold. While any hold has no known owner, it
-    must also ask about some living pods: those with an app container or sidecar that
-    owns no hold.
+    A pass is one round of questions about several pods. The result has all deleted or
+    terminal pods that still own a hold. While any hold has no known owner, it also has
+    the living pods with an app container or sidecar that owns no hold.
 
     Args:
         thorough: Add all living pods, to check whether the kubelet still knows their
@@ -69,8 +69,7 @@ def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str
 def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
     """Return uids of admitted pods with an app container or sidecar that owns no hold.
 
-    A hold does not count if the kubelet no longer knows that the container has its
-    devices. Terminal pods are left out.
+    A hold whose ids the kubelet has lost does not count. Terminal pods are left out.
     """
     return frozenset(
         uid
@@ -95,7 +94,7 @@ def has_open_holds(ledger: Ledger) -> bool:
 def take_in_reading(
     ledger: Ledger, event: ResourcesRead
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store an answer of pod-resources about a pod; set owners of the shown holds.
+    """Store an answer of pod-resources about a pod, and derive owners of holds from it.
 
     pod-resources is asked by the pod's name, so the answer can be about a deleted pod
     of the same name. No owner is therefore set before the kubelet has admitted the pod
@@ -127,12 +126,11 @@ def take_in_reading(
 def _confirm(
     ledger: Ledger, pod: NpuPod, container: str, shown: _ShownIds
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Make a container the owner of the hold with the ids in `shown`.
+    """Make a container the owner of the hold that has the ids in `shown`.
 
     pod-resources showed these ids for the container. If the hold's chips came from the
-    slot of another pod, the two slots exchange chips. Holds of the pod's init
-    containers are assigned too. If no hold of the ledger has the shown ids, a new hold
-    is made for them.
+    slot of another pod, the two slots exchange chips. The pod's init containers become
+    owners of their holds too. If no hold has the shown ids, a new hold is made.
 
     Args:
         container: Name of the container in `pod`.
@@ -188,13 +186,13 @@ def _is_recreated(
 ) -> bool:
     """Whether the container that owns `hold` was recreated while its pod ran.
 
-    `hold.recreated` alone proves nothing: the pod may just have been admitted. The hold
-    must also have chips of the pod's slot, or the pod must run without its devices
-    (`ledger.bare`).
+    It was if the kubelet had lost the ids of the container's previous hold. It also was
+    if the Allocate took it for a recreated container (`hold.recreated`) and this is
+    plausible: the hold has chips of the pod's own slot, or the pod is in `ledger.bare`
+    (runs without its devices).
 
     Args:
-        old_hold: The container's previous hold. If it is lost, the container was
-            recreated.
+        old_hold: The container's previous hold.
     """
     if old_hold is not None and old_hold.lost:
         return True
@@ -206,11 +204,10 @@ def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
 
 
 def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
-    """Return the event for a standalone pod with chips on too many rings or cards.
+    """Return an event if a standalone pod has chips on more rings or cards than needed.
 
-    The agent chose these chips. Without a scheduler, no other node was tried. The
-    result is empty if the chips are not scattered. It is also empty while an app
-    container or sidecar of the pod owns no hold.
+    The agent chose the chips on this node only: no scheduler compared nodes. The result
+    is empty while an app container or sidecar of the pod owns no hold.
     """
     is_served = ledger.standalone and values.is_confirmed(ledger, pod)
     if not is_served or not standalone.has_scattered_chips(ledger, pod):
@@ -226,8 +223,8 @@ def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
     """Remove the owner from the old hold of a container that now has a new hold.
 
     Either the kubelet forgot the old ids, or the old hold belonged to a deleted pod of
-    the same name. The same is true of older holds of the pod's init containers, so they
-    lose their owner too.
+    the same name. For the same reason, the owners are removed from older holds of the
+    pod's init containers.
     """
     ledger = init_containers.unassign_init_holds(
         ledger, pod, before_sequence=old.sequence
@@ -254,7 +251,6 @@ def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
 
 
 def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
-    """Return the newest hold of one container; None if the container has no hold."""
     holds = [
         hold
         for hold in values.holds_of_pod(ledger, owner.uid)
@@ -266,15 +262,18 @@ def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
 def _restore_hold(
     ledger: Ledger, owner: Owner, ids: frozenset[str]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add a hold for ids that pod-resources shows for a container and no hold has.
+    """Add a hold for a container whose shown ids belong to no hold of the ledger.
 
-    The journal does not have the hold, so the mounted chips are not certain. The hold
-    reserves the chips of the ids and the chips of the pod's annotations. The chips are
-    certain only if the pod has the annotation AscendReal and a single app container or
-    sidecar.
+    The journal does not have this hold either, so the mounted chips are not certain.
+    The hold reserves the chips of its ids and the chips of the pod's annotations. The
+    chips are certain only if the pod has the annotation AscendReal and a single app
+    container or sidecar.
 
-    If another hold has some of the ids, the ledger stays as it is: a later answer
-    decides.
+    If another hold has some of the ids, the ledger stays as it is until the next answer
+    of pod-resources.
+
+    Args:
+        ids: Ids that pod-resources shows for the container `owner`.
     """
     held_ids = {i for hold in ledger.holds.values() for i in hold.kubelet_ids}
     if ids & held_ids:

@@ -1,9 +1,9 @@
-"""Events that change the ledger, and effects that its callers must carry out.
+"""Events that change the ledger, and the effects that follow from a change.
 
 Events are facts that the caller has already parsed. The plugin, the reconciler and the
-metrics carry out the effects. Some outputs need no effects: journal, device list,
-ConfigMap and annotations. The agent computes them from the ledger after each event
-(`occupancy.list_devices`, `annotations`). It writes the outputs that have changed.
+metrics carry out the effects. There are no effects for journal, device list, ConfigMap
+and annotations: the agent computes these from the ledger after each event
+(`occupancy.list_devices`, `annotations`) and writes those that have changed.
 """
 
 from collections.abc import Mapping
@@ -84,9 +84,9 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """Event: the reconciler has asked pod-resources about each pod of its pass.
+    """Event: the reconciler has asked pod-resources about all pods in `pods_to_read`.
 
-    `confirm.pods_to_read` has chosen these pods.
+    Such a round of questions is a pass. The function is in `agent.claims.confirm`.
     """
 
     quiet: bool  #: no Allocate was under way during the pass
@@ -126,7 +126,8 @@ class Granted:
 class Preferred:
     """Effect: answer GetPreferredAllocation with these ids.
 
-    The answer may have fewer ids than the kubelet asked for, or none.
+    They are fewer than the kubelet asked for if no claim can be served, or if the
+    kubelet has not offered the ids of the claim's chips.
     """
 
     kubelet_ids: tuple[str, ...]
@@ -136,7 +137,7 @@ class Preferred:
 
 @dataclass(frozen=True, slots=True)
 class AwaitClaim:
-    """Effect: wait for a claim with this number of chips, since no pod has one yet."""
+    """Effect: wait for a claim with this number of chips, since none fits yet."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""Assign holds to the init containers that pod-resources never shows."""
+"""Find the holds of init containers, which pod-resources never shows."""
 
 from dataclasses import replace
 
@@ -13,19 +13,19 @@ def assign_init_holds(
 ) -> Ledger:
     """Make the init containers of a pod the owners of their holds.
 
-    pod-resources never shows init containers. Their holds follow from the slot, and
-    from ids that the pod's later containers also got. Sidecars do not count as init
-    containers here.
+    pod-resources never shows init containers; sidecars are not meant here. The kubelet
+    gives the ids of init containers to the pod's later containers. A hold of an init
+    container therefore shares an id with their holds. It also has chips of the pod's
+    slot, or is the newest older hold with such an id.
 
-    The ledger stays as it is if an app container or sidecar was recreated while the pod
-    ran. The kubelet has then forgotten the ids of the pod, and init containers do not
-    run again.
+    If an app container or sidecar was recreated while the pod ran, the ledger stays as
+    it is. The kubelet has then forgotten the ids of the init containers.
 
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
         since: Only holds whose sequence is higher than this are assigned.
-        ids_first: Prefer holds with ids of the pod's later containers. False prefers
-            holds with chips of the pod's slot.
+        ids_first: If both kinds of hold exist, take the newest older hold. False takes
+            the hold with chips of the pod's slot.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {
@@ -79,15 +79,13 @@ def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
     """Return the holds that the init containers of a pod can own, from any slot.
 
-    The kubelet gives the ids of a pod's init containers to the pod's first app
-    container or sidecar. Until then it gives these ids to no other pod. The result is
-    therefore the newest holds before `first` that share an id with it. They are in the
-    order of the init containers. Holds of recreated containers may lie in between, with
-    other ids.
+    They are the newest holds before `first` that share an id with it, oldest first. The
+    kubelet gives the ids of a pod's init containers to the pod's first app container or
+    sidecar. Until then it gives these ids to no other pod.
 
     Args:
         first: Oldest hold of the pod's app containers and sidecars.
-        inits: Number of init containers, at least 1.
+        inits: Number of init containers, at least 1; the most holds to return.
     """
     ids = set(first.kubelet_ids)
     under_its_ids = (
@@ -103,8 +101,8 @@ def unassign_init_holds(
 ) -> Ledger:
     """Remove the owner from the holds of a pod's init containers.
 
-    The init containers have terminated. The holds are marked as if the kubelet had
-    offered their ids to another container.
+    The init containers have terminated. `reoffered` is set on their holds, because the
+    kubelet may give the ids to any container.
 
     Args:
         before_sequence: Only holds whose sequence is lower than this lose their owner.

@@ -84,9 +84,10 @@ def _sequence(hold: Hold) -> int:
 def resume(ledger: Ledger) -> Ledger:
     """Finish the slot exchanges that were cut off when the agent last stopped.
 
-    Call it once, after `restore` and after all pods of the node were stored. A hold may
-    have chips that its slot does not contain. The slot then gets these chips. The slot
-    that contained them gets the first slot's chips in exchange.
+    Call it once, after `restore` and after all pods of the node were stored. A cut-off
+    exchange leaves a slot whose holds have chips that the slot does not contain. This
+    slot gets the chips of its holds. The slot that contained them gets the first slot's
+    old chips.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -102,11 +103,13 @@ def _slots_after_exchange(
 ) -> dict[str, Slot]:
     """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    Apart from `slot`, only slots of its shape from which no hold has chips can change.
-    If one of them contains all `given_chips`, it exchanges its chips with `slot`.
+    Besides `slot`, one more slot can change. It has the same shape as `slot`, and no
+    hold has chips from it. If it contains all `given_chips`, it and `slot` exchange
+    chips.
 
-    If none does, the agent stopped while several slots exchanged chips in a circle. The
-    chips that `slot` gives up then go to a slot whose chips another pod holds.
+    If no such slot contains them, the agent stopped while several slots exchanged chips
+    in a circle. `slot` then gets `given_chips`. Its old chips go to a slot of equal
+    shape whose chips other pods hold.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -139,10 +142,10 @@ def _slots_after_exchange(
 
 
 def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
-    """Return `given_chips` with more chips, up to the number of chips in `slot`.
+    """Return `given_chips` with more chips, as many as `slot` has in total.
 
-    The additional chips are unclaimed and form a legal set with `given_chips`. If no
-    such set exists, the lowest further chips of `slot` are added.
+    The added chips are unclaimed, and the product's rules allow the whole set for one
+    pod. If there is no such set, the lowest other chips of `slot` are added.
     """
     rest_count = slot.chips.bit_count() - given_chips.bit_count()
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
@@ -158,12 +161,12 @@ def _take_in_pod(
 ) -> tuple[Ledger, tuple[Effect, ...]]:
     """Store a pod from the API server or from the kubelet's list; update its slot.
 
-    The kubelet's list can be older, so it never overwrites a pod from the API server. A
-    pod known only from the kubelet stays until the API server shows a newer pod with
-    this name. It is also dropped when the kubelet no longer has it.
+    The kubelet's list can be older than the pod watch. It therefore never overwrites a
+    pod that the API server has shown.
 
-    A name belongs to one pod at a time. The kubelet's list can be ahead of the pod
-    watch. A newer pod from the list then removes an older pod with the same name.
+    The list can also be newer. Of two pods with the same name, the ledger has only the
+    one created later. A pod known only from the list stays until the API server shows a
+    newer pod with this name, or the kubelet no longer has it.
     """
     pod = event.pod
     namesakes = [
@@ -202,11 +205,11 @@ def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store an answer of pod-resources and set the owners of the holds that it shows.
+    """Store an answer of pod-resources and set the owners of holds that follow from it.
 
-    The ledger may have a pod only because the kubelet listed it. Such a pod is dropped
-    if the answer says that the kubelet no longer has it. This counts only if no
-    Allocate was under way during the call to pod-resources.
+    If the kubelet no longer has the pod, and the pod is known only from the kubelet's
+    list, the pod is dropped. It stays if an Allocate was under way during the call to
+    pod-resources.
     """
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
@@ -237,10 +240,10 @@ def _update_pod(ledger: Ledger, pod: NpuPod) -> tuple[Ledger, tuple[Effect, ...]
 
 
 def _claim_of(ledger: Ledger, pod: NpuPod) -> tuple[Claim | None, str]:
-    """Return a pod's claim, and the reason why the claim cannot be used.
+    """Return (claim, reason why the claim cannot be used).
 
-    The claim is None if the pod has none or the claim is unusable. The reason is ""
-    unless the claim is unusable.
+    The claim is None if the pod has no claim or an unusable claim. The reason is "" for
+    a pod without a claim or with a usable claim.
     """
     if pod.problem:
         return None, pod.problem
@@ -264,13 +267,14 @@ def _with_claim(
 ) -> Ledger:
     """Return the ledger with a slot for a pod's claim.
 
-    An existing slot is replaced only if the claim has changed and no hold has chips of
-    the slot. Two kinds of pods get no slot. The claim of the first kind has the
-    predicate-time `SERVED`: the pod has its chips. A pod of the second kind was in the
-    ledger before, and had holds but no slot.
+    If the pod has a slot, a new one replaces it only if the claim has changed and no
+    hold has chips of the old slot.
 
-    If `claim` is None and the node has no Ascend scheduler, the agent chooses the
-    chips. The pod then gets a slot without chips.
+    If the pod has no slot, it gets none in two cases. One is a claim with the
+    predicate-time `SERVED`: the pod already has its chips. The other is a pod that was
+    in the ledger before and owns holds.
+
+    If `claim` is None, `_with_open_slot` decides.
 
     Args:
         old_pod: The pod as the ledger had it before; None for a new pod.
@@ -299,9 +303,8 @@ def _with_claim(
 def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
     """Return the ledger with a slot without chips for a pod that has no claim.
 
-    The ledger stays as it is unless the agent runs in standalone mode, without an
-    Ascend scheduler. It also stays as it is if the pod has a slot or an unreadable
-    claim.
+    Only in standalone mode (on a node without an Ascend scheduler), where the agent
+    chooses the chips. A pod with a slot or with an unreadable claim gets no new slot.
     """
     is_known = pod.uid in ledger.slots or pod.uid in ledger.problems
     if not ledger.standalone or is_known:
@@ -320,11 +323,11 @@ def _drop_pod(ledger: Ledger, uid: str) -> Ledger:
 
 
 def _close_claim(ledger: Ledger, uid: str) -> Ledger:
-    """Forget the claim problems of a deleted or terminal pod, and drop unused slots.
+    """Remove an ended pod from `problems` and `bare`, and drop the unused slots.
 
-    The pod is removed from `problems` (unreadable claims) and `bare` (pods that run
-    without their devices). A slot is unused if its pod has ended and no hold has its
-    chips.
+    An ended pod is deleted or terminal. `problems` has the pods with unreadable claims,
+    `bare` the pods that run without their devices. A slot is unused if its pod has
+    ended and no hold has its chips.
     """
     return release.drop_idle_slots(
         replace(

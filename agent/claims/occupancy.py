@@ -1,12 +1,12 @@
 """Compute which chips are taken, and which chips each device id stands for.
 
-The kubelet counts opaque ids. If it does not take the ids that the agent prefers, the
-chip mounted for an id has another number. An id in use maps to the chips that were
-mounted for it. Every other id maps to one remaining chip: the chip with the same number
-where possible, else the lowest one.
+The kubelet counts ids and knows no chips. It need not give out the ids that the agent
+prefers, so the chip mounted for an id can have another number than the id. An id in use
+stands for the chips that were mounted for it. Each unused id stands for one chip that
+is not mounted: the chip with the id's number where possible, else the lowest.
 
-So the kubelet always has as many usable ids as there are usable chips. The id of a free
-chip carries the health of that chip.
+So the kubelet always has as many usable ids as there are usable chips. An unused id is
+as healthy as its chip.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,20 +22,24 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def device_id(product: Product, chip: int) -> str:
-    """Return the device id that the kubelet sees for a chip."""
+    """Return the own device id of a chip, for example Ascend910-3 for chip 3.
+
+    The id can stand for another chip at present: see `map_ids_to_chips`.
+    """
     return f"{product.chip_prefix}{chip}"
 
 
 def chip_of(product: Product, kubelet_id: str) -> int:
-    """Return the chip with this device id; -1 if no chip of the product has it."""
+    """Return the chip whose own device id this is; -1 if no chip of the product has it.
+
+    The id can stand for another chip at present: see `map_ids_to_chips`.
+    """
     return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
 
 
 @cache
 def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
     """Return {device id: chip} for a mask of chips, ascending by chip.
-
-    The result is cached, because each Allocate uses it.
 
     Args:
         prefix: Text before the chip's number in a device id.
@@ -48,10 +52,10 @@ def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
 def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that a pod's annotations name.
 
-    It is the union of two annotations. The Ascend scheduler writes the first, whose key
-    is the name of the resource. The agent writes the second, AscendReal. While the
-    agent patches them, each chip is in at least one at every moment. An unreadable
-    annotation names no chips.
+    Two annotations count. The Ascend scheduler writes one, whose key is the name of the
+    resource. The agent writes the other, AscendReal. While the agent patches the two,
+    each chip of the pod is in at least one of them. An unreadable annotation names no
+    chips.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -99,12 +103,12 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 
 
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of chips that other pods may not get because of a slot.
+    """Return the mask of the chips of a slot that no other pod may get.
 
-    These are usually all chips of the slot. They are only the held chips of the slot's
-    pod under two conditions. A container was recreated while the pod ran, and all app
-    containers and sidecars own holds. The pod's annotations then no longer name the
-    chips of its init containers. The Ascend scheduler may give those chips away.
+    Usually these are all chips of the slot. After a container was recreated while the
+    pod ran, they are the chips of the pod's holds, once all its app containers and
+    sidecars own holds. The pod's annotations then no longer name the chips of its init
+    containers, so the Ascend scheduler may give those to other pods.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)
@@ -138,8 +142,9 @@ def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
     """Return {device id: mask of the chips that it stands for} for every device id.
 
     An id in use stands for the chips mounted for it. If these are not certain, it
-    stands for all chips that may be mounted. The kubelet can give one id twice: it then
-    stands for both chips. An id for which no chip remains has mask 0.
+    stands for all chips that may be mounted. If the kubelet gives one id to two
+    containers, the id stands for the chips of both. An id for which no chip remains has
+    mask 0.
 
     Cost:
         O(chips of the node + holds).
@@ -176,8 +181,8 @@ def list_devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
     """Return (device id, is healthy) for every device id of the node.
 
     The plugin sends this list to the kubelet. The list has the same ids at all times.
-    An id is as healthy as the worst chip that it stands for. It is unhealthy if it
-    stands for no chip, or while a left-over process occupies its chip.
+    An id is healthy if it stands for at least one chip, and all its chips are healthy
+    and not releasing.
     """
     chips_by_id = map_ids_to_chips(ledger)
     bad = ledger.unhealthy | values.releasing_chips(ledger)

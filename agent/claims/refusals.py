@@ -60,9 +60,9 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
     """Return "namespace/name: problem" of living pods whose claim is unreadable.
 
-    The result is sorted. Each of these pods can be the caller of an Allocate of `count`
-    chips. In standalone mode, without an Ascend scheduler, one kind of pod is left out.
-    It has containers that need chips, but none that needs `count` chips.
+    The result is sorted. Each of these pods may be the one for which the kubelet calls
+    Allocate. In standalone mode (on a node without an Ascend scheduler), a pod is left
+    out if its containers need chips, but none needs `count` chips.
     """
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
@@ -74,15 +74,17 @@ def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
 
 
 def _has_other_counts(pod: NpuPod, count: int) -> bool:
-    """Whether a pod has containers that need chips, but none needs `count` chips."""
     return bool(pod.needs) and count not in {need.count for need in pod.needs}
 
 
 def render_too_few(slot: Slot) -> str:
-    """Return the text that refuses a pod whose chips no scheduler has chosen.
+    """Return the text that refuses an Allocate in standalone mode for lack of chips.
 
-    Either too few chips are free, or the pod mounts chips from an annotation that only
-    a scheduler writes.
+    Either too few chips are free, or a container takes ASCEND_VISIBLE_DEVICES from an
+    annotation that only a scheduler writes.
+
+    Args:
+        slot: Slot of the pod that would have been served.
     """
     if slot.shape.reads_annotation:
         return (

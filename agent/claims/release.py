@@ -1,8 +1,8 @@
 """Release holds when the API server, pod-resources and the node's processes agree.
 
-That one of these sources no longer shows a pod proves nothing. The reconciler asks them
-in passes, one round after the other. A pass counts only if no Allocate was under way
-from its beginning to its end.
+If only one of these sources no longer shows a pod, this proves nothing. The reconciler
+asks pod-resources in passes: rounds of questions about several pods. A pass counts only
+if no Allocate was under way from its beginning to its end.
 """
 
 from dataclasses import replace
@@ -25,13 +25,13 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
     In a pass, the reconciler asks pod-resources about pods. Nothing is released if an
     Allocate was under way during the pass.
 
-    A hold with a known owner is released under three conditions. The pod is deleted or
-    terminal at the API server. pod-resources no longer shows the hold's ids. No process
-    is on the hold's chips or left over from the pod. If processes use only some of the
-    chips, the hold is reduced to these.
+    A hold with a known owner is released if three things are true. The owner's pod is
+    deleted or terminal at the API server. pod-resources no longer shows the hold's ids.
+    No process is on the hold's chips or left over from the pod. If processes use only
+    some of the chips, the hold is reduced to these chips.
 
-    A hold may have no known owner. It is released after `MISSES_TO_RELEASE` passes in a
-    row without a living pod that could own it.
+    A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row
+    in which no living pod could own it.
     """
     ledger = _drop_old_evidence(ledger)
     if not event.quiet:
@@ -51,19 +51,17 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
 
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
-    """Release a hold that no living pod could own in several passes in a row.
+    """Count a pass without a possible owner of a hold; release the hold after several.
 
-    A pass is one round of the reconciler's questions. The hold counts these passes;
-    `MISSES_TO_RELEASE` are needed. Nothing is counted while a process is on the hold's
-    chips.
-
-    For the release, pod-resources must have listed all pods. If the list shows ids of
-    the hold for a container, this container must own another hold with these ids.
+    A pass is one round of the reconciler's questions to pod-resources. The release
+    needs `MISSES_TO_RELEASE` passes in a row in which no living pod could own the hold.
+    It also needs a list of all pods from pod-resources, in which no id of the hold is
+    unexplained. While a process is on the hold's chips, the ledger stays as it is.
 
     Args:
         hold: Has no known owner.
-        in_use: Result of `_unexplained_ids`: listed ids that no hold explains; None: no
-            list was made.
+        in_use: Result of `_unexplained_ids`; None if pod-resources did not list all
+            pods.
     """
     if _is_in_use(ledger, hold):
         return ledger
@@ -78,9 +76,10 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     """Reduce the hold of a deleted pod to the chips that processes still use.
 
-    One stuck process must not keep all chips of the hold from other pods. A process
-    that the deleted pod left behind may use any of the chips again. The hold then stays
-    whole. The slot of a deleted pod is reduced to the chips of its holds.
+    So one stuck process does not keep the other chips from new pods. The hold stays
+    whole if the kernel shows processes that the pod left behind: they may open any of
+    its chips again. If the pod of the hold's slot is deleted, this slot is reduced to
+    the chips of its holds.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
@@ -115,15 +114,16 @@ def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger
 def pods_to_check_for_processes(
     ledger: Ledger, ids: frozenset[str] | None = None
 ) -> frozenset[str]:
-    """Return uids of deleted or terminal pods whose processes decide about a release.
+    """Return uids of ended pods whose left-over processes would prevent a release.
 
-    The caller must look for processes of these pods before it ends a pass. It must also
-    do so before the kubelet gives the pods' ids to another pod.
+    An ended pod is deleted or terminal. The caller looks for processes of these pods on
+    the node before it ends a pass, and before it handles an Allocate or a
+    GetPreferredAllocation.
 
     Args:
-        ids: Ids that the kubelet offers or gives out. The result then has the pods
-            that own a hold whose ids are all in `ids`. None: the result has the pods
-            that own a hold which `end_pass` may release.
+        ids: Ids that the kubelet offers or gives out: return the owners of holds that
+            have only such ids. None: return the owners of holds that `end_pass` would
+            release.
     """
     return frozenset(
         hold.owner.uid
@@ -141,12 +141,12 @@ def pods_to_check_for_processes(
 def needs_full_list(ledger: Ledger) -> bool:
     """Whether the reconciler must list all pods at pod-resources in this pass.
 
-    It must do so in two cases. Either pod-resources still shows ids for a deleted or
-    terminal pod with a hold. The kubelet forgets such ids when all pods are listed.
+    There are two reasons. pod-resources may still show ids of a hold for its deleted or
+    terminal pod: the kubelet forgets these ids when all pods are listed.
 
-    Or an ownerless hold may be released at the end of this pass. The hold may belong to
-    a pod that the pod watch has not shown yet. The list must first prove that no pod
-    has its ids.
+    Or `end_pass` is about to release a hold without a known owner. The hold may belong
+    to a pod that the pod watch has not shown yet. The list proves that no pod has the
+    hold's ids.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -160,8 +160,8 @@ def needs_full_list(ledger: Ledger) -> bool:
 def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
     """Whether `end_pass` may now release a hold without a known owner.
 
-    No process may be on the hold's chips. With this pass, no living pod could own the
-    hold in `MISSES_TO_RELEASE` passes in a row.
+    No process may be on the hold's chips. In `MISSES_TO_RELEASE` passes in a row, the
+    current pass included, no living pod could own the hold.
     """
     return (
         hold.misses + 1 >= MISSES_TO_RELEASE
@@ -173,13 +173,13 @@ def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
 def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
     """Release holds of ended pods if the kubelet gives out the holds' ids again.
 
-    An ended pod is deleted or terminal. A stock scheduler can bind a new pod as soon as
-    the old pod is deleted. The Ascend scheduler can do so if it never saw the hold of a
-    short-lived pod. The kubelet then gives out the old pod's ids before the
-    reconciler's next pass.
+    An ended pod is deleted or terminal. The kubelet can give its ids to a new pod
+    before the reconciler's next pass. A stock scheduler binds the new pod as soon as
+    the old pod is deleted. The Ascend scheduler does so if it never saw the hold of a
+    short-lived pod.
 
-    A hold is released if all its ids are in `ids` and no process is on its chips.
-    `end_pass` checks the processes in the same way.
+    A hold is released if all its ids are in `ids` and no process is on its chips or
+    left over from its pod.
 
     Args:
         ids: Ids that the kubelet offers or has given out.
@@ -196,11 +196,10 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
 
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a process is on a hold's chips, or the deleted owner has left processes.
+    """Whether a process is on a hold's chips, or the hold's ended pod left processes.
 
-    Left-over processes of the owner can open the chips again. A process on a chip does
-    not count if another hold of a living pod has the same chip: containers of one pod
-    can have the same chips one after the other.
+    Left-over processes of the pod can open the chips again. A process on a chip does
+    not count if another hold with this chip belongs to a living pod.
     """
     if hold.owner is not None and hold.owner.uid in ledger.stray_processes:
         return True
@@ -214,15 +213,14 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
-    """Return listed device ids of containers that own no hold with these ids.
+    """Return ids that pod-resources lists for containers without a hold for them.
 
-    The list comes from pod-resources; without a list the result is None. The kubelet
-    can give one id to two containers. A hold of one container then explains nothing
-    about the other.
+    Holds of other containers do not count, because the kubelet can give one id to two
+    containers.
 
     Args:
         in_use: {container: its device ids} as pod-resources listed them; None: List was
-            not called.
+            not called. The result is then None, too.
     """
     if in_use is None:
         return None
@@ -269,17 +267,16 @@ def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod may be the owner of a hold whose owner is not known.
 
-    The pod may be the owner if pod-resources shows it with ids of the hold. No hold of
-    the pod may have these ids.
+    First case: pod-resources shows ids of the hold for a living pod, and no hold of
+    this pod has these ids.
 
-    A pod may also be the owner while one of its app containers or sidecars owns no
-    hold. One of the pod's containers must need as many chips as the hold has. If the
-    hold was given to an init container, it must be an init container; otherwise it must
-    not. A later answer of pod-resources can prove that the pod is not the owner.
+    Second case: an app container or sidecar of a living pod owns no hold yet, and a
+    container of the pod needs as many chips as the hold has ids. If the hold was given
+    to an init container, only init containers count; otherwise only other containers.
 
-    pod-resources never shows init containers. It shows the other containers of a pod
-    once all are served. Until then the pod may still be in admission. No answer then
-    proves anything about the hold of an init container.
+    In the second case, an answer of pod-resources can rule the pod out
+    (`_is_proven_not_owner`). It cannot if the hold was given to an init container and
+    its pod may still be in admission: pod-resources shows no init containers.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -302,7 +299,7 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
-    """Whether the slot of a hold has a container that still waits for its Allocate.
+    """Whether the slot from which a hold has its chips still waits for an Allocate.
 
     If so, the slot's pod may still be in admission.
     """
@@ -311,11 +308,12 @@ def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether an answer of pod-resources proves that `pod` does not own a hold.
+    """Whether the newest answer of pod-resources rules out that `pod` owns a hold.
 
-    The answer must be newer than the hold, and no Allocate may have been under way. The
-    kubelet must have known the pod then. For a running pod the answer proves nothing:
-    the kubelet may have forgotten the pod's devices.
+    The caller has checked that the answer shows no unexplained ids of the hold. The
+    answer must be newer than the hold and show that the kubelet knows the pod. No
+    Allocate may have been under way during the call. A running pod is never ruled out:
+    the kubelet may have forgotten its devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (
@@ -328,10 +326,9 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Whether pod-resources shows ids of `hold` for a living pod.
+    """Whether a living pod is shown with an id of `hold` that its own holds lack.
 
-    Ids of holds that this pod owns do not count. If the result is true, the pod may be
-    the owner of `hold`.
+    pod-resources shows the ids. Such a pod may be the owner of `hold`.
     """
     for uid, evidence in ledger.evidence.items():
         if not values.is_alive(ledger, uid):
@@ -364,8 +361,8 @@ def drop_idle_slots(ledger: Ledger) -> Ledger:
 def _drop_old_evidence(ledger: Ledger) -> Ledger:
     """Drop the answers of pod-resources about pods that no longer matter.
 
-    These pods are neither in the ledger nor owners of a hold. The ledger also forgets
-    the left-over processes of these pods and of living pods.
+    These pods are neither in the ledger nor owners of a hold. Reports of left-over
+    processes are dropped for these pods and for living pods.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None

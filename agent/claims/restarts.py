@@ -1,8 +1,9 @@
 """Serve running containers whose device ids the kubelet has lost or never had.
 
-The kubelet never had them if no plugin was registered when the container started. The
-Allocate of such a container comes outside of admission. The container is therefore
-served only if no waiting pod can have caused the Allocate.
+The kubelet never had them if no plugin was registered when the container started. When
+the kubelet recreates such a container, it calls Allocate although no pod is being
+admitted. The agent serves the container only if no waiting pod can have caused the
+call.
 """
 
 from dataclasses import replace
@@ -60,14 +61,15 @@ def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
 def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str | None:
     """Return chips for a running container whose ids the kubelet lost or never had.
 
-    If only one container can be asking, and no process is on its chips, it gets these
-    chips. Otherwise it gets chips that no pod claims. The kubelet does not say which
-    container asks, and old chips may still be in use.
+    The kubelet does not say which container asks. If only one can be asking, and no
+    process is on its chips, it gets its own chips. Otherwise the asking container gets
+    unclaimed chips, because the old chips may still be in use.
 
-    The result is a text, the reason of the refusal, if too few unclaimed chips are
-    free. It is also a text if a container mounts the chips of its pod's annotation by
-    itself. The result is None if no running container can be asking. It is also None if
-    a living pod without a claim may be the caller.
+    If unclaimed chips are needed but too few are free, the result is a text: the reason
+    of the refusal. It is also a text if they are needed and one of the possible
+    containers takes ASCEND_VISIBLE_DEVICES from its pod's annotation. The result is
+    None if no running container can be asking, or if a living pod without a claim can
+    be.
 
     Args:
         ids: Device ids of the Allocate.

@@ -1,9 +1,8 @@
 """Choose chips on a node without an Ascend scheduler, by the rules of `scheduler_core`.
 
-A pod of such a node has a slot without chips. The agent chooses its chips when the
-kubelet asks, from the chips that are free then. The choice is for the whole pod where
-possible, else for one container. Afterwards the slot equals a slot that a scheduler has
-filled.
+At first, the slot of a pod on such a node has no chips. At the pod's first Allocate the
+agent chooses from the free chips, for the whole pod where possible, else for one
+container. Afterwards the slot is like one that a scheduler has filled.
 """
 
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ _DIGITS = len("20261121173000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Chips that a standalone pod has, and numbers of chips that it still needs."""
+    """Chips that a pod has been given, and how many more its containers need."""
 
     chips_held: int  #: mask of chips given to the pod before
     count_now: int  #: number of chips that this container still needs
@@ -41,11 +40,11 @@ class Plan:
 
 
 def make_slot(ledger: Ledger, pod: NpuPod) -> Slot:
-    """Return a slot without chips for a standalone pod; Allocate chooses them.
+    """Return a slot without chips for a pod in standalone mode; Allocate chooses them.
 
-    The slot's predicate-time follows the creation time of the pod. Pods created within
-    the same second are ordered by arrival in the ledger. The kubelet admits pods in
-    about the order of their creation.
+    The slot's predicate-time follows the creation time of the pod, because the kubelet
+    admits pods in about the order of their creation. Pods created within the same
+    second are ordered by arrival in the ledger.
     """
     second = int("".join(filter(str.isdecimal, pod.created))[:_DIGITS] or 0)
     earlier_count = sum(
@@ -82,14 +81,15 @@ def make_ownerless_slot(ledger: Ledger, count: int) -> Slot:
 
 
 def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
-    """Return how many chips a container of a pod and those after it still need.
+    """Return the chips that a pod has, and how many its next containers need.
 
     Args:
         slot: The slot that serves the pod.
-        count: Number of chips that the container asks for.
+        count: Number of chips that the next container asks for.
         lasting: Mask of the chips of the pod's app containers and sidecars.
-        reusable: Mask of the chips of the pod's init containers. Those not in `lasting`
-            count as given to the container, because the kubelet gives their ids first.
+        reusable: Mask of the chips of the pod's init containers. Chips that are not in
+            `lasting` go to the next container, because the kubelet gives their ids
+            first.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -102,17 +102,18 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
 
 
 def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Plan:
-    """Choose chips for a pod's next container, and plan the chips of later containers.
+    """Choose chips for a pod's next container, and reserve chips for later containers.
 
     Args:
-        slot: The slot that serves the container. Chips that were planned earlier for
-            its pod are kept if possible.
+        slot: The slot that serves the container. Chips that were chosen earlier for its
+            pod are kept if possible.
+        wish: Chips of the pod, and how many more it needs.
         domains: Masks of chips to choose from, the preferred mask first.
 
     Returns:
-        The best choice. If possible, the product's rules allow the chips of the whole
-        pod, else those of the container. Otherwise it has any chips. Both masks are 0
-        when too few chips are free.
+        Chips that the product's rules allow for the whole pod. If there are none, chips
+        that they allow for the container alone. If there are none either, any chips.
+        Both masks are 0 when too few chips are free.
     """
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     places = [domain & free for domain in domains]
@@ -123,10 +124,11 @@ def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Pl
 def _plans(
     ledger: Ledger, wish: Wish, planned: int, free: int, places: list[int]
 ) -> Iterator[Plan]:
-    """Yield the possible choices of chips for a container, the best first.
+    """Yield the possible choices of chips for a pod's next container, the best first.
 
-    First come chips that were planned earlier for the pod. Then come chips that the
-    product's rules allow. Last come any chips, if possible of one ring or card.
+    First come chips that were chosen for the pod at an earlier container. Then come
+    chips that the product's rules allow. Last come any chips, if possible of one ring
+    or card.
 
     Args:
         planned: Mask of chips that the slot has, but no container yet.
@@ -149,9 +151,10 @@ def _legal_plans(
 ) -> Iterator[Plan]:
     """Yield the choices of chips that the product's rules allow, the best first.
 
-    First come chips for the whole pod, all from one mask in `places`. Next come chips
-    for the container that the free chips can extend to an allowed set for the pod. Last
-    come chips that the rules allow for the container alone.
+    1. Chips allowed for the whole pod, all from one mask in `places`.
+    2. Chips for the next container from one mask in `places`, and more chips from
+       `free`, together allowed for the whole pod.
+    3. Chips allowed for the next container alone.
 
     Args:
         free: Mask of all unclaimed chips.
@@ -178,9 +181,9 @@ def _legal_plans(
 def _choose_near(product: Product, domain: int, count: int) -> int:
     """Return the mask of the lowest `count` chips of one ring or card.
 
-    Of the rings or cards with at least `count` chips in `domain`, the function takes
-    the one with the fewest. If there is none, the result is the lowest chips of
-    `domain`, at most `count`.
+    The function takes the fullest ring or card: the one with the fewest chips in
+    `domain`, but at least `count`. If none has enough, the result is the lowest chips
+    of `domain`, at most `count`.
 
     Args:
         domain: Mask of the chips to choose from.
@@ -200,10 +203,10 @@ def _lowest(mask: int, count: int) -> int:
 
 
 def has_scattered_chips(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether a pod's held chips are on more rings or cards than so many chips need.
+    """Whether a pod's held chips are on more rings or cards than necessary.
 
-    False if the product's rules allow these chips. The rules of some products spread
-    the chips of a pod over all cards.
+    False if the product's rules allow these chips for one pod. The rules of some
+    products spread the chips of a pod over all cards.
     """
     product = ledger.product
     chips = chip_sets.mask_of(

@@ -1,6 +1,6 @@
 """Store the ledger of one product line, apply events to it and wake its readers.
 
-A reader is a task that waits in `changed`. If it is busy during several changes, it
+A reader is a task that waits in `changed`. A reader that is busy during several changes
 sees only the newest ledger. All callers run on one event loop, so `apply` is atomic
 without a lock.
 """
@@ -52,7 +52,7 @@ class LedgerStore:
         changed.set()
 
     async def changed(self, since: int) -> int:
-        """Wait until the version is newer than `since`; return the newer version."""
+        """Wait until the ledger's version is not `since`; return the new version."""
         while self.version == since:
             await self._changed.wait()
         return self.version

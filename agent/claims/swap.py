@@ -1,7 +1,7 @@
 """Exchange the chips of two slots, after a pod was served from another pod's slot.
 
-The chips of slots change here, and the slot that each hold names. The mounted chips
-stay as they are; the pod annotations are patched afterwards.
+The exchange changes the chips of the slots, and which slot each hold belongs to. The
+mounted chips stay as they are; the pod annotations are patched afterwards.
 """
 
 from dataclasses import replace
@@ -18,12 +18,13 @@ def exchange(
     """Exchange chips between a pod's slot and the slot that the pod was served from.
 
     If the slots have equal shapes, the slot that `hold` came from gets the chips of the
-    pod's slot. If the shapes differ, a pod has bypassed docs/pairing-rules.md. Each pod
-    then keeps the chips that it holds. Missing chips of a slot are chosen again at the
-    next Allocate for it.
+    pod's slot. Schedulers that follow docs/pairing-rules.md allow no other case. If the
+    shapes differ, each pod keeps the chips that it holds. A slot that then lacks chips
+    gets new ones at its next Allocate.
 
-    A container may mount the chips of its pod's annotation by itself, whatever Allocate
-    answered. The hold then gets the annotated chips.
+    A container that takes ASCEND_VISIBLE_DEVICES from its pod's annotation mounts the
+    annotated chips, whatever Allocate answered. For such a pod, nothing is exchanged:
+    `hold` gets the annotated chips.
 
     Args:
         pod: Owner of `hold`.
@@ -72,9 +73,10 @@ def exchange(
 
 
 def _can_exchange_whole(ledger: Ledger, own_slot: Slot, other_slot: Slot) -> bool:
-    """Whether two slots have equal shapes and no hold with a known owner.
+    """Whether two slots may exchange all their chips.
 
-    A slot made for a hold of an unknown pod does not qualify as `other_slot`.
+    Their shapes must be equal, and no hold with a known owner may have chips of them.
+    `other_slot` must not be a slot that was made for a single hold of an unknown pod.
     """
     confirmed = (
         hold
@@ -91,9 +93,9 @@ def _copy_slot(
 ) -> Ledger:
     """Give a pod without a slot a copy of the slot that served it.
 
-    All holds of the copied slot move to the pod's slot. Nothing is copied if the slot
-    is gone, has another shape than the pod, or was made for one hold. Then only `hold`
-    moves.
+    All holds of `other_slot` move to the copy. Nothing is copied if `other_slot` is
+    gone, has another shape than the pod, or was made for a single hold. Then only
+    `hold` moves: its `slot` becomes the pod's uid.
 
     Args:
         hold: The pod's confirmed hold.
@@ -114,12 +116,13 @@ def _copy_slot(
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
-    """Move holds of a deleted pod's slot to the slot of a pod that was served from it.
+    """Move holds of a vanished slot to the slot of the pod that was served from it.
 
-    The moved holds are `confirmed` and the newest ownerless holds that fit the pod's
-    containers. Holds of `own_slot` move to the deleted pod's slot instead. `own_slot`
-    gets the chips of its new holds. It keeps as many of its old chips as its former
-    number of chips allows.
+    The slot of `confirmed` is gone, because its pod was deleted. `confirmed` moves to
+    `own_slot`. So do the newest holds of the vanished slot without a known owner, if
+    they fit the containers of `own_slot`. `own_slot` then has the chips of these holds,
+    filled up with old chips to its former number of chips. Its previous holds go to the
+    vanished slot.
 
     Args:
         own_slot: The slot of the pod.
@@ -152,10 +155,11 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
 
 
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of the chips of a slot's holds, the newest for each container.
+    """Return the mask of the chips of a slot's holds.
 
-    If these are more chips than the slot has, only those of app containers and sidecars
-    count. If they are too many as well, the mask is 0.
+    Only the newest hold of each container counts. If the mask has more chips than the
+    slot, only app containers and sidecars count. If these have too many as well, the
+    mask is 0.
     """
     newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
     lasting = everything = 0
@@ -170,11 +174,7 @@ def chips_given_from(ledger: Ledger, slot: Slot) -> int:
 
 
 def _has_count_of(slot: Slot, hold: Hold) -> bool:
-    """Whether a hold has as many ids as the container at index `hold.need` needs.
-
-    Args:
-        slot: Has the container; the hold may have chips of another slot.
-    """
+    """Whether a hold has as many ids as the container `slot.needs[hold.need]` needs."""
     return (
         hold.need < len(slot.needs)
         and len(hold.kubelet_ids) == slot.needs[hold.need].count
@@ -186,9 +186,9 @@ def _chips_given_up(
 ) -> int:
     """Return the mask of chips that a pod's slot gives up for the chips of `hold`.
 
-    If there is a `replaced_hold`, they are its chips. If not, they are chips of
-    `own_slot` that no hold with a known owner has. There are at most as many as `hold`
-    has. Chips that no hold has are taken first.
+    If there is a `replaced_hold`, the mask has its chips. If not, it has chips of
+    `own_slot`, at most as many as `hold` has. Chips of a hold with a known owner are
+    never given up. Chips that no hold has are given up first.
 
     Args:
         own_slot: The slot of the pod.
@@ -214,11 +214,11 @@ def _chips_given_up(
 def _exchange_one_container(
     ledger: Ledger, hold: Hold, own_slot: Slot, given_up: int
 ) -> Ledger:
-    """Move one hold to a pod's slot, which gives up as many chips for it.
+    """Move one hold to a pod's slot, in exchange for the chips `given_up`.
 
-    The slot that `hold` came from gets the chips `given_up` if it has an equal shape.
-    If not, or if it is gone, these chips become unclaimed. If `given_up` has more or
-    fewer chips than the hold, only the hold moves.
+    The slot that `hold` came from gets `given_up` if it has the same shape. If not, or
+    if it is gone, these chips become unclaimed. If `given_up` and the hold differ in
+    their number of chips, the hold moves without an exchange.
 
     Args:
         hold: The pod's confirmed hold, with chips of another slot.

@@ -1,8 +1,8 @@
 """Values of a ledger: pods, the slots of chips that they claim, and holds.
 
 A *slot* is the set of chips from which one pod of this node is served: the chips of its
-claim. Two pods have equal shapes if each may get the chips of the other. If one was
-served from the other's slot, the slots exchange chips.
+claim. Two pods have equal shapes if each may get the chips of the other. If a pod was
+served from the slot of another pod, the two slots exchange chips.
 
 A *hold* is the result of one Allocate: some chips of one slot, given to one container.
 The container is unknown until pod-resources names it.
@@ -135,9 +135,10 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
 
 
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
-    """Whether the kubelet has admitted this pod, and not an older pod of the same name.
+    """Whether the kubelet has admitted this pod.
 
-    The proof is the pod's status, its phase Running, or the kubelet's list of pods.
+    The admission of an older pod with the same name does not count. The proof is the
+    pod's status, its phase Running, or the kubelet's list of pods.
     """
     return pod.admitted or pod.phase == "Running" or pod.uid in ledger.kubelet_only
 
@@ -191,14 +192,15 @@ def held_chips(ledger: Ledger) -> int:
 
 
 def releasing_chips(ledger: Ledger) -> int:
-    """Return the mask of chips with a process that belongs to no living pod.
+    """Return the mask of chips with a process that no living pod explains.
 
-    A chip of a deleted pod is free only when the pod's last process has ended (seed
-    004, "Concurrency Considerations", 2). The driver may see a process on the chip. Or
-    the kernel may show a process of the deleted pod, which can open the chip again.
+    Such a chip is free only when the process has ended (seed 004, "Concurrency
+    Considerations", 2). Either the driver sees the process on the chip. Or the kernel
+    shows that the deleted pod with the chip's hold left a process, which can open the
+    chip again.
 
     Chips of a hold without a known owner are left out, because a living pod may own the
-    hold.
+    hold. So are slot chips of pods that run without their devices (`ledger.bare`).
     """
     explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():
@@ -214,8 +216,9 @@ def releasing_chips(ledger: Ledger) -> int:
 def make_served_slot(ledger: Ledger, pod: NpuPod, *also: Hold) -> Slot:
     """Return a slot with the chips of a pod's holds.
 
-    The slot's predicate-time is `SERVED`, as for every pod that has its chips. Such a
-    slot is for a pod that has none in the ledger, since an earlier agent served it.
+    For a pod that was served, but has no slot in the ledger, for example after a
+    restart of the agent. The slot's predicate-time is `SERVED`, as for all pods that
+    have their chips.
 
     Args:
         also: Holds whose chips the slot gets too, though the ledger no longer counts
@@ -286,8 +289,7 @@ def make_owner(pod: NpuPod, container: str) -> Owner:
 def is_of_gone_namesake(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether `hold` belongs to a deleted or terminal pod with the name of `pod`.
 
-    A new pod can have the name before the pod watch reports the deletion of the old
-    pod.
+    A StatefulSet, for example, gives the name of a deleted pod to the next pod.
     """
     owner = hold.owner
     return (

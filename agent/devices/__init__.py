@@ -1,9 +1,9 @@
 """Read the state of a node's Ascend chips, from Huawei's library or from a YAML file.
 
-Here: the values of a reading (`reading`), and the interface of every driver (`driver`).
-Also the two drivers: real chips (`dcmi`) and chips described in a file (`simulated`).
-`detect` chooses one of them, and `poller` calls it with a deadline. `processes` reads
-from the kernel which processes run.
+A reading is the state of all chips at one time; `reading` has its fields. `driver` has
+the interface of the two drivers: `dcmi` reads real chips, and `simulated` reads chips
+described in a file. `detect` chooses the driver, and `poller` reads the chosen driver
+with a deadline. `processes` reads from the kernel which pod a process belongs to.
 
 Not here: the health of a chip (`agent.health`), and which pod has which chip
 (`agent.claims`).

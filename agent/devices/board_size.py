@@ -1,4 +1,7 @@
-"""Fit rows of the product table to the chips that one server has. Pure functions."""
+"""Reduce rows of the product table to the chips that a server has. Pure functions.
+
+A row of that table describes one server type, with its highest number of chips.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,10 +20,10 @@ class UnknownMachineError(ValueError):
 def fit_row(key: str, highest: int, others: int = 0) -> Product:
     """Return a row of the product table, reduced to the chips that this server has.
 
-    For plug-in cards, the product table has the highest possible number of chips. Such
-    a row is cut behind the card of chip `highest`. Otherwise the kubelet would be
-    offered missing chips. Other rows keep their number of chips. In every row, the ids
-    in `others` are marked as absent.
+    A server with plug-in cards can have fewer cards than its row. Then the returned row
+    ends with the card of chip `highest`, so that the kubelet is offered no missing
+    chips. The rows of other server types keep their number of chips. In every row, the
+    ids in `others` are marked as absent.
 
     Args:
         key: Key of the row.
@@ -59,7 +62,7 @@ def _fit_row_cached(key: str, highest: int, others: int) -> Product:
 
 
 def order_rows(rows: Iterable[Product]) -> tuple[Product, ...]:
-    """Return the product rows of one server, by most chips, then by resource name."""
+    """Sort the product rows of one server: most chips first, then by resource name."""
     return tuple(
         sorted(rows, key=lambda row: (-row.all_chips.bit_count(), row.resource))
     )

@@ -34,7 +34,7 @@ class DriverSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The chosen reader of the node's chips, its kind, and why it was chosen."""
+    """The driver chosen to read the node's chips, its kind, and why it was chosen."""
 
     driver: Driver
     kind: str
@@ -47,10 +47,10 @@ def choose_driver(
     wall_ms: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> Choice:
-    """Make the reader of the node's chips that `settings` ask for.
+    """Create the driver for the node's chips that `settings.kind` names.
 
-    The kind `auto` means libdcmi if `settings.library` is set or a search finds the
-    library. Otherwise it means the simulated driver, which reads a YAML file.
+    The kind `auto` is a driver of real chips if `settings.library` is set or libdcmi is
+    found. Otherwise, it is the simulated driver, which reads a YAML file.
 
     Args:
         wall_ms: Returns Unix milliseconds now.

@@ -3,8 +3,8 @@
     DriverError              the driver did not answer, or its answer made no sense
     └── DriverFileError      the file of a simulated driver is unusable
 
-A driver that gets no answer at all raises `DriverError`. It does not return a reading
-without chips instead.
+A driver that cannot read anything raises `DriverError`. A reading without chips would
+instead say that all chips have vanished.
 """
 
 from dataclasses import dataclass
@@ -31,13 +31,12 @@ class Driver(Protocol):
             within_s: Longest wait. Unit: seconds, above 0.
 
         Returns:
-            True if the chips may have changed since the latest `read`. False if they
-            have not.
+            Whether the chips may have changed since the latest `read`.
         """
         ...  # the body of a protocol method
 
     async def close(self) -> None:
-        """Release the resources of the driver, which must not be used afterwards."""
+        """Release the driver's resources; the driver must not be used afterwards."""
         ...  # the body of a protocol method
 
 
@@ -47,7 +46,7 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One error in a configuration file, with expected and actual content."""
+    """One error in a file of simulated chips or of the fault configuration."""
 
     #: Path inside the document ("faults[1].chip"); "" for the document itself.
     at: str
@@ -55,7 +54,7 @@ class Flaw:
     found: str
 
     def __str__(self) -> str:
-        """Return one line with the path, the expected and the actual content."""
+        """Return one line, like "faults[1].chip: expected a chip number, found 'x'"."""
         where = f"{self.at}: " if self.at else ""
         return f"{where}expected {self.expected}, found {self.found}"
 
@@ -64,7 +63,6 @@ class DriverFileError(DriverError):
     """The YAML file of the simulated driver is unusable; `flaws` has every reason."""
 
     def __init__(self, path: str, flaws: tuple[Flaw, ...]) -> None:
-        """Store path and flaws, and make the message of the exception from them."""
         self.path = path
         self.flaws = flaws
         super().__init__(f"{path}: " + "; ".join(str(flaw) for flaw in flaws))

@@ -19,9 +19,9 @@ _READ_BYTES = 1 << 14
 
 
 class FileWatch:
-    """Inotify watch of one file, for a thread that waits for edits until `stop`.
+    """Inotify watch of one file, for one thread that waits for edits until `stop`.
 
-    Only that thread calls `arm` and `wait`; any thread may call `stop`.
+    Only the waiting thread calls `arm` and `wait`; any thread may call `stop`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,7 +47,7 @@ class FileWatch:
                 os.close(descriptor)
 
     def arm(self) -> bool:
-        """Watch the file and its folder, so that an edit from now on ends `wait`.
+        """Watch the file and its folder, so that a later edit ends `wait`.
 
         The watch of the folder reports that another file was renamed to the path. If
         the path is a link, the watch of the file reports writes to the link's target.
@@ -66,10 +66,10 @@ class FileWatch:
         return all(watch >= 0 for watch in watches)
 
     def wait(self, for_s: float) -> bool:
-        """Wait for an edit of the file, at most `for_s` seconds.
+        """Wait until the file is edited or `stop` is called, at most `for_s` seconds.
 
         Returns:
-            False if `stop` was called; otherwise True, with or without an edit.
+            False if `stop` was called; otherwise True, even if no edit was reported.
         """
         ready = [descriptor for descriptor, _ in self._poll.poll(for_s * 1000)]
         if self._notifier in ready:

@@ -1,8 +1,8 @@
 """Poll a driver (reader of the chips), with a deadline and at most one call at a time.
 
-A driver call can hang, and nothing can end it. A call that misses the deadline is left
-running. The latest reading is then marked as stale, and the driver is not called again
-until that call has returned.
+A call of the driver can hang, and nothing can end it. If a call misses the deadline,
+the latest reading is marked as stale. The driver is not called again before the late
+call has returned.
 """
 
 import asyncio
@@ -43,17 +43,16 @@ class Observation:
 
 
 class Poller:
-    """The only caller of one driver, with its latest observation and running call."""
+    """The only caller of one driver, with a deadline for each call."""
 
     def __init__(self, driver: Driver, *, poll_s: float, deadline_s: float) -> None:
         """Store the driver without calling it.
 
         Args:
             driver: The driver to poll.
-            poll_s: Longest pause between two polls after `deliver` in `run` returned
-                True. After False, the pause is the longer of `poll_s` and `CALM_S`. A
-                pause of `CALM_S` ends together with those of all tasks that run each
-                second. Unit: seconds, above 0.
+            poll_s: Longest pause between two observations, if `deliver` (see `run`)
+                asked for another one soon. Otherwise the longest pause is 1 s, or
+                `poll_s` if `poll_s` is longer. Unit: seconds, above 0.
             deadline_s: Longest wait for one call of the driver, before the latest
                 reading is marked as stale. Unit: seconds, above 0.
         """
@@ -68,11 +67,12 @@ class Poller:
         """Poll the driver for ever and pass each observation to `deliver`.
 
         An observation is the latest reading of the chips with its time. Unchanged
-        readings are passed too, because a chip can recover just because time passes.
+        readings are passed too, because a chip recovers only after some time without
+        faults.
 
         Args:
-            deliver: Takes an observation. Returns whether to pass the next observation
-                within `poll_s`, even if the chips do not change.
+            deliver: Takes an observation. Returns whether it needs the next one within
+                `poll_s`, even if the chips do not change.
         """
         try:
             observation = await self.poll()
@@ -91,9 +91,8 @@ class Poller:
     async def _next_observation(self, within_s: float) -> Observation:
         """Wait up to `within_s` for a change of the chips, and return an observation.
 
-        The driver is called if the chips may have changed, or if the latest observation
-        has a problem. Otherwise the latest observation is returned with the present
-        time.
+        The driver is read if the chips may have changed, or if the latest observation
+        has a problem. Otherwise the latest observation is returned as if read now.
         """
         has_news = await self._driver.wait_for_news(within_s)
         if has_news or self._last_observation.problem:
@@ -101,10 +100,10 @@ class Poller:
         return replace(self._last_observation, read_at=clock.loop_s(), took_s=None)
 
     async def poll(self) -> Observation:
-        """Call the driver and return an observation, after `deadline_s` at the latest.
+        """Read the chips and return an observation, after `deadline_s` at the latest.
 
-        If an earlier call still runs, wait for that call instead. If there is no new
-        reading, the observation has the latest reading, and why there is no new one.
+        If an earlier call of the driver still runs, wait for that call instead. If the
+        call fails or is late, the observation has the previous reading and the problem.
         """
         if self._call is None:
             self._called_at = clock.loop_s()

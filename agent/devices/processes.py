@@ -1,8 +1,8 @@
 """Read from /proc the names of processes, and which processes belong to which pod.
 
 Only files that every process may read are used, so no capability is necessary. But a
-container sees the host's processes only with `hostPID`. A process that is not seen is
-reported as unknown, or not at all.
+container sees the host's processes only with `hostPID`. Without it, `describe` returns
+no names, and `pids_of_pods` leaves the processes out.
 
 If a process hangs in a driver, reading its files in /proc can block too. So a thread
 reads, and the caller waits for that thread at most until a deadline.
@@ -51,10 +51,10 @@ class Occupant:
 
 
 class Processes:
-    """Reader of the kernel's process files, in its own thread, one call at a time."""
+    """Reader of /proc, which reads in its own thread and runs one call at a time."""
 
     def __init__(self, proc: Path = PROC, *, deadline_s: float = DEADLINE_S) -> None:
-        """Read nothing yet.
+        """Store the arguments; read nothing yet.
 
         Args:
             proc: The kernel's folder /proc, in which the cgroups of processes are read.
@@ -66,7 +66,7 @@ class Processes:
         self._last: asyncio.Future[Any] | None = None
 
     async def describe(self, pids: Collection[int]) -> Mapping[int, Occupant]:
-        """Return {pid: program name and user of that process}.
+        """Return the program name and user of each of these processes, by pid.
 
         Name and user are missing for a process that the agent cannot see. They are
         missing for every process if the thread does not answer in time.
@@ -83,9 +83,8 @@ class Processes:
             uids: UIDs of these pods.
 
         Returns:
-            {UID of a pod: the lowest 8 pids of its processes, ascending}. A pod that
-            has no process is left out. If the thread does not answer in time, every
-            pod has an empty tuple: its processes are unknown.
+            {pod UID: its 8 lowest pids, ascending}. A pod without processes is left
+            out. If the thread does not answer in time, every pod has (), for unknown.
         """
         pids_by_uid = await self._call(_find_pids, self._proc, frozenset(uids))
         return dict.fromkeys(uids, ()) if pids_by_uid is None else pids_by_uid

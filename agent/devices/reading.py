@@ -1,8 +1,8 @@
-"""The values of one reading, the state of the node's chips at one time.
+"""Fields of a reading, which is the state of the node's chips at one time.
 
 A `Reading` has the chips that answered, their faults, and their processes. It does not
-say whether a chip is healthy: `agent.health.conditions` does. Two readings of an
-unchanged machine are equal. So comparing two readings shows whether it has changed.
+say whether a chip is healthy: `agent.health.conditions` does. Two readings are equal if
+nothing about the chips has changed between them.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from scheduler_core.products.table import Product
 
 
 class Level(Enum):
-    """Level of a fault, ascending from `NORMAL` (no fault) to the worst level.
+    """Level of a fault, from `NORMAL` (no fault) up to the worst level.
 
     The values are the names of the levels in MindCluster's fault configuration.
     """
@@ -60,7 +60,7 @@ class ChipFault:
 
     @property
     def seriousness(self) -> Level:
-        """Level of this fault; `UNKNOWN_LEVEL` if the driver gave it none."""
+        """Level of this fault; `UNKNOWN_LEVEL` if `level` is None."""
         return UNKNOWN_LEVEL if self.level is None else self.level
 
 
@@ -114,7 +114,7 @@ class ChipDetails:
 class VirtualDevice:
     """A part of a chip that the agent offers to the kubelet as a device of its own.
 
-    It was created before the agent started; the agent creates none.
+    Virtual devices are created before the agent starts, and never by the agent.
     """
 
     #: Physical id of its chip.
@@ -129,7 +129,7 @@ class VirtualDevice:
 class Unread:
     """A chip that the driver could not read completely, with the reason.
 
-    In place of the missing values, the reading has those of an earlier reading. A chip
+    In place of the missing values, the reading has the chip's earlier values. A chip
     that was never read is absent from `Reading.chips`.
     """
 
@@ -140,7 +140,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """State of the chips of one product line at one time.
+    """State of the chips of one product line (like "Ascend910") at one time.
 
     If the node has further product lines, `other_lines` has their readings.
     """

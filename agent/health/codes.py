@@ -1,7 +1,8 @@
-"""Built-in levels of fault codes, for a cluster whose ConfigMap does not list its own.
+"""Built-in levels of fault codes.
 
+They apply if the ConfigMap `mindx-dl-fault-config` has no key `faultCode.json`.
 `_LISTED` has the hexadecimal codes of each level. `8F180200-19` stands for all codes
-from 8F180200 to 8F180219. A code listed under two levels has the worse one, as
+from 8F180200 to 8F180219. A code listed under two levels has the worse level, as
 A2301001 does.
 
 Source: MindCluster's device plugin, `build/faultCode.json` (at 22bb3d98).
@@ -95,7 +96,10 @@ _LISTED: Mapping[Level, str] = {
 
 
 def codes_by_level() -> Mapping[Level, tuple[str, ...]]:
-    """Return {level: codes that have it in the built-in lists}, spelled as there."""
+    """Return {level: fault codes} of the built-in lists.
+
+    A code keeps the leading zeros that it has there.
+    """
     return {level: tuple(_codes(text)) for level, text in _LISTED.items()}
 
 

@@ -5,13 +5,14 @@ that reading. The table `TRANSITIONS` has the next condition for each condition 
 finding. No condition is final:
 
     HEALTHY            in service
-    UNHEALTHY          a fault takes it out of service, or it does not answer
-    NETWORK_UNHEALTHY  in service, but its parameter-plane network has a fault
-    RECOVERING         its faults have ended, but less than the hold-off ago
+    UNHEALTHY          out of service: a fault demands it, or the chip does not answer
+    NETWORK_UNHEALTHY  in service, but the chip's parameter-plane network has a fault
+    RECOVERING         out of service: the faults ended less than the hold-off ago
 
-The hold-off is a time (`ReadingTaken.recover_s`). It keeps a chip with a flapping fault
-from being offered again and again. After a network fault there is no RECOVERING. The
-chip was in service all along, and taking it out would only do harm.
+The parameter-plane network connects chips of different nodes. The hold-off is a time
+(`ReadingTaken.recover_s`). It keeps a chip with a flapping fault from being offered
+again and again. After a fault of its network only, a chip does not become RECOVERING.
+The chip was in service all along, and taking it out would only do harm.
 
 Source: MindCluster's device plugin, `pkg/common/fault_code.go` (at 22bb3d98).
 """
@@ -38,7 +39,8 @@ class Condition(Enum):
 class Finding(Enum):
     """State of one chip as one reading of the driver shows it.
 
-    A STEADY member means that all readings of the last `recover_s` seconds agreed.
+    A STEADY member means that the chip has had this state for at least
+    `ReadingTaken.recover_s` seconds.
     """
 
     FAULTY = "faulty"
@@ -49,7 +51,10 @@ class Finding(Enum):
 
 
 class Tolerance(Enum):
-    """When a chip with a fault stays in service; each fault level has one of these."""
+    """Whether a chip with a fault stays in service: always, while in use, or never.
+
+    `TOLERANCE` gives each fault level one of these.
+    """
 
     ALWAYS = "always"
     IN_USE = "while a pod uses it"
@@ -226,8 +231,8 @@ _STEADY = MappingProxyType(
 def is_stable(state: Health, reading: Reading) -> bool:
     """Whether the same reading, applied again later, would change no chip's condition.
 
-    False if a fault has a level that matters only while no pod uses the chip. The next
-    condition then depends on pods that start or end in the meantime.
+    False, too, if a fault takes its chip out of service only while no pod uses the chip
+    (PreSeparateNPU). Pods can start or end before the same reading is applied again.
 
     Args:
         state: Health after the reading was applied.

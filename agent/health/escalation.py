@@ -28,7 +28,10 @@ from agent.health.rules import FaultConfig
 
 
 class Kind(Enum):
-    """Reason why a fault's level was raised; the values are names in the ConfigMap."""
+    """Reason for a raised fault level: the fault returned, it stayed, or people set it.
+
+    The values are stored in the node's ConfigMap, under `UpgradeFaultReason`.
+    """
 
     FREQUENCY = "FaultFrequency"
     DURATION = "FaultDuration"
@@ -98,10 +101,11 @@ class UpgradesRestored:
 
 @dataclass(frozen=True, slots=True)
 class SeparationLifted:
-    """Event: a person put a chip separated by an upgrade back into service.
+    """Event: a person put a separated chip back into service.
 
-    Its upgrades to the level ManuallySeparateNPU end. The times at which their codes
-    came are removed.
+    A separated chip is one that the node's ConfigMap keeps out of service by name. The
+    chip's upgrades to the level ManuallySeparateNPU end. Past arrivals of their fault
+    codes no longer count for a frequency rule.
     """
 
     chip: int
@@ -269,8 +273,8 @@ def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> b
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
     """Add to the state the fault levels that the previous agent process had raised.
 
-    Upgrades and histories that `state` has already stay as they are. For a restored
-    code without a history, the code counts as gone since `now`.
+    Upgrades and histories that `state` has already stay as they are. A restored code
+    that has no history in `state` counts as gone since `now`.
     """
     upgrade_by_name = {
         _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)
@@ -287,8 +291,8 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 def _lift_separation(state: State, chip: int) -> State:
     """End a chip's upgrades to ManuallySeparateNPU, because a person released the chip.
 
-    The times at which their codes came are removed. A code that is still present is
-    not counted again, but its next arrival is.
+    Past arrivals of their fault codes no longer count for a frequency rule. A code that
+    is on the chip now counts only when it has gone and come again.
     """
     keys = {
         (upgrade.chip, upgrade.code)

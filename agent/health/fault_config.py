@@ -5,8 +5,9 @@
     SwitchFaultCode.json      for switches, see `agent.health.switches`
     PollInterval              MindCluster's interval between reads; not used here
 
-If one of these keys is absent, its built-in content applies. Parsing is strict: a
-mistyped key would make a fault look harmless. Up to 100 errors are reported at once.
+If one of these keys is absent, its built-in content applies. Other keys of the
+ConfigMap are ignored. Inside the JSON texts an unknown key is an error: a mistyped key
+there would make a fault look harmless. Up to 100 errors are reported at once.
 """
 
 import json
@@ -71,8 +72,8 @@ def parse(data: Mapping[str, str]) -> FaultConfig:
     """Return the fault levels and rules from the data of `mindx-dl-fault-config`.
 
     Args:
-        data: The data of the ConfigMap. Unknown keys are ignored, absent keys get their
-            built-in content.
+        data: The data of the ConfigMap. Unknown keys of it are ignored, absent keys get
+            their built-in content.
 
     Raises:
         FaultConfigError: The data has at least one error. The exception has the first
@@ -109,7 +110,7 @@ class _Reader:
         read: Callable[[str, Mapping[str, object]], T],
         otherwise: T,
     ) -> T:
-        """Parse the JSON text under one key, and return what `read` makes of it.
+        """Parse the JSON text under one key of the ConfigMap, and convert it by `read`.
 
         Return `otherwise` if the key is absent or its text is no JSON object. Errors in
         the text are added to `flaws`.
@@ -117,8 +118,8 @@ class _Reader:
         Args:
             data: The data of the ConfigMap.
             key: Key of the JSON text.
-            read: Gets the key and the parsed JSON object.
-            otherwise: Built-in value.
+            read: Converts the JSON object, its second argument; the first is `key`.
+            otherwise: Built-in content of the key, already converted.
         """
         if key not in data:
             return otherwise

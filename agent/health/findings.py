@@ -1,4 +1,4 @@
-"""Facts about faults that do not come from the driver, such as raised levels.
+"""Facts about faulty chips and switches that the agent publishes.
 
 `agent.monitor` creates them, `agent.report` and `agent.status` show them.
 """
@@ -14,10 +14,10 @@ MOST_CHANGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparatedNames:
-    """Names of chips out of service, as text for the key `ManuallySeparateNPU`.
+    """Names of the separated chips, as text for the node's ConfigMap.
 
-    The key is in the node's ConfigMap. A chip that is out of service because it is
-    named there is called separated.
+    The text belongs under the key `ManuallySeparateNPU`. A separated chip is one that a
+    person or a rule has taken out of service.
     """
 
     text: str = ""
@@ -30,10 +30,7 @@ class SeparatedNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Facts for the node report that do not come from a reading of the driver.
-
-    They are separated chips, raised levels of faults, and faults of switches.
-    """
+    """Separated chips, raised fault levels and switch faults, for the node report."""
 
     separated: SeparatedNames = field(default_factory=SeparatedNames)
     upgrades: tuple[UpgradeReason, ...] = ()

@@ -1,9 +1,11 @@
-"""Give every fault of a reading its level, and add faults that no driver reports.
+"""Give each fault of a reading its level, and add faults that the driver did not see.
 
 The driver reports fault codes. Lists give each code a level. An upgrade is a higher
-level that a code gets because it returns or stays. A fault is added if the driver's own
-check finds a chip's network broken. Another is added if a code has gone, but not its
-upgrade. Another is added for a chip separated by name in the ConfigMap.
+level that a code gets because it returns or stays. A fault is added in three cases:
+
+    the driver's own check finds the network of a chip broken
+    a fault code has gone from a chip, but its upgrade has not ended
+    a chip is separated: taken out of service by its name in the node's ConfigMap
 """
 
 from collections.abc import Iterable, Iterator
@@ -89,8 +91,9 @@ def _apply_upgrade(
     """Return the faults after an upgrade has raised the level of its code on its chip.
 
     A fault whose level is already worse keeps that level. If the chip has no fault with
-    this code now, a fault is added. The level ManuallySeparateNPU concerns the whole
-    chip, even if the code concerns its network.
+    this code now, a fault is added. An upgrade to ManuallySeparateNPU takes the whole
+    chip out of service. So it leaves a network fault as it is, and adds a fault of the
+    chip.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE
@@ -116,7 +119,7 @@ def _apply_upgrade(
 def _separation_faults(
     faults: Iterable[ChipFault], separated: frozenset[int]
 ) -> list[ChipFault]:
-    """Return a ManuallySeparateNPU fault for each of `separated` that lacks one."""
+    """Return a ManuallySeparateNPU fault for each separated chip that has none."""
     explained = {
         fault.chip for fault in faults if fault.level is Level.MANUALLY_SEPARATE
     }

@@ -1,4 +1,4 @@
-"""Level of a fault, from a list that has its code or else from its severity."""
+"""Find the level of a chip's fault by its code in a list, or else by its severity."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,12 +45,13 @@ class Table:
         return fault.network or key in codes.NETWORK or key in self.network
 
     def level(self, fault: ChipFault) -> Level:
-        """Return the level that the driver gave a fault, else the level of its code.
+        """Return the level of one fault.
 
-        If the table lacks the code of a chip fault, the severity of that fault decides.
-        If it lacks the code of a network fault, the level is PreSeparateNPU. A network
-        fault with a restart level gets NotHandleFault instead. Other faults of the chip
-        do not change the result.
+        The level that the driver gave the fault counts first, then the level of its
+        code in this table. A code that the table lacks has a default. It is
+        PreSeparateNPU for a network fault. For a fault of the chip it is NotHandleFault
+        at severity 0 or 1, else SeparateNPU. A network is not restarted: its fault has
+        NotHandleFault if the table gives its code a restart level (RestartNPU).
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.
@@ -66,10 +67,10 @@ class Table:
         return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
-        """Return a fault code as the lists spell it, perhaps with leading zeros.
+        """Return a fault code with the leading zeros that it has in the lists.
 
-        The code is returned unchanged if the lists do not have it. The same is true if
-        they have it without leading zeros.
+        The code is returned unchanged if no list has it, or if a list has it without
+        leading zeros.
         """
         return self.spelling.get(codes.canonical(code), code)
 

@@ -1,4 +1,7 @@
-"""Rules that raise the level of fault codes that return or stay; some are built in."""
+"""Rules that raise the level of a fault code that returns or stays.
+
+`FREQUENCY` and `DURATION` are the built-in rules.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,9 +57,10 @@ class FaultConfig:
 
 
 def index_by_code(rules: Iterable[tuple[Iterable[str], T]]) -> Mapping[str, T]:
-    """Return {canonical code: rule} from pairs of (fault codes, rule).
+    """Return {fault code: rule} from pairs of (fault codes, rule).
 
-    If two rules have the same code, the first one counts.
+    A key is in upper case and has no leading zeros. If two rules have the same code,
+    the first rule counts.
     """
     rule_by_code: dict[str, T] = {}
     for codes_of_rule, rule in rules:

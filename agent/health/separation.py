@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Chips that are out of service by name, and what the ConfigMap said about them."""
+    """Chips that are separated now, and those of them that the ConfigMap has named."""
 
     #: Separated now.
     separated: frozenset[int] = frozenset()
@@ -31,7 +31,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NamesRead:
-    """Event: the ConfigMap was read; `ManuallySeparateNPU` names just these chips."""
+    """Event: the node's ConfigMap was read; its `ManuallySeparateNPU` names `chips`."""
 
     chips: frozenset[int]
 
@@ -83,7 +83,9 @@ Effect = ChipsSeparated | ChipsReleased
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
-    """Apply one event; return the next state, and what people separated or released.
+    """Apply an event; return the next state, and chips separated or released by people.
+
+    Only `NamesRead` has effects.
 
     Args:
         state: State before the event; `State()` at start.

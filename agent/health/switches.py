@@ -1,8 +1,7 @@
-"""Level of a SuperPoD node, given by the faults of its switches.
+"""Fault level of a SuperPoD node: that of the worst fault of the node's switches.
 
 The code of a switch fault is a text like `[0x00f1fef5,155913,cpu,na]`. Its four parts
-are the event, the alarm, the peer of the port, and the port. The level of a node is
-that of its worst fault.
+are the event, the alarm, the peer of the port, and the port.
 
 Source: MindCluster's device plugin, `build/SwitchFaultCode.json`,
 `pkg/common/device.go` (at 22bb3d98).
@@ -18,8 +17,8 @@ from agent.devices.reading import SwitchFault
 class SwitchLevel(Enum):
     """Level of a switch fault; the members are ordered from least to worst.
 
-    A value with `Codes` appended is a key of the JSON text `SwitchFaultCode.json`. The
-    list under that key has the codes of this level.
+    `SwitchFaultCode.json` lists the codes of each level. Its keys are these values
+    followed by `Codes` (`SeparateFaultCodes`).
     """
 
     NOT_HANDLED = "NotHandleFault"

@@ -15,9 +15,8 @@ file is one header line and a body:
     {"node":…,"boot_id":…,"entries":[…]}
 
 The version is outside the body, so that the journal of a newer program does not look
-damaged. An unusable journal is set aside, which means renamed to `<name>.bad-<n>`. The
-newest of these files is the only record of the holds. The oldest are removed when there
-are more than `KEPT_ASIDE`.
+damaged. An unusable journal is set aside for people, which means renamed to
+`<name>.bad-<n>`. Only the newest `KEPT_ASIDE` (10) of these files are kept.
 """
 
 import os
@@ -153,8 +152,8 @@ class Journal:
     def write(self, entries: Sequence[HoldEntry]) -> None:
         """Replace the journal's content by these entries.
 
-        A worker thread may call this. A write can hang on a stalled disk. If a newer
-        write begins meanwhile, the older one gives up before its rename.
+        A worker thread may call this, because a write can hang on a stalled disk. A
+        write gives up if another write has begun before its temporary file is complete.
 
         Raises:
             JournalError: The disk refused the write; the journal is as before.
@@ -180,8 +179,9 @@ class Journal:
     def read(self) -> JournalContents | JournalProblem:
         """Return the entries of the journal, or the problem that makes it unusable.
 
-        An unusable file is renamed by `set_aside`. Call this once, at start and before
-        any write. It also removes temporary files of an agent that died while writing.
+        An unusable file is renamed by `set_aside`. Temporary files of an agent that
+        died while writing are removed. Call this method once, at start and before any
+        write.
         """
         for leftover in self._path.parent.glob(f"{self._path.name}.tmp-*"):
             _remove(str(leftover))

@@ -79,18 +79,18 @@ class JournalWriter:
     def keep(self, entries: Iterable[HoldEntry]) -> None:
         """Set the journal entries of product lines that this agent does not serve now.
 
-        No ledger has these holds, but each write of the journal includes them. Each
-        call replaces the entries of the previous call.
+        Each later write of the journal includes these entries, besides the holds of the
+        ledgers. Each call replaces the entries of the previous call.
         """
         self._unserved = tuple(entries)
 
     async def read(self) -> JournalContents | JournalProblem:
         """Return the journal entries of the previous agent process, or a problem.
 
-        The read takes at most READ_WITHIN_S; after that the result is a problem. Call
-        it once, before any write. A journal that was not read in time is the only
-        record of the holds. So it is renamed to `<name>.bad-<n>` as soon as the disk
-        answers, before the first write.
+        Call this method once, before any write. A read that takes longer than
+        READ_WITHIN_S results in a problem. The journal is then renamed to
+        `<name>.bad-<n>` as soon as the disk answers. Otherwise the first write would
+        replace the only record of the holds.
         """
         call = self._worker.call(self._journal.read)
         call.add_done_callback(_consume_outcome)
@@ -156,8 +156,8 @@ class JournalWriter:
     async def run(self) -> None:
         """Write the journal after each change of a ledger, until cancelled.
 
-        Some changes come without an Allocate that writes them, such as a released
-        hold. A failed write is tried again after AGAIN_S.
+        Allocate itself calls `write` for its new hold. All other changes, such as a
+        released hold, are written only here. After AGAIN_S a failed write is repeated.
         """
         async with asyncio.TaskGroup() as tasks:
             for store in self._stores:
@@ -233,10 +233,10 @@ def restore_hold(written: HoldEntry) -> Hold:
 
 
 def _consume_outcome(call: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a call, so that asyncio does not log it as unhandled.
+    """Retrieve the exception of a finished call, so that asyncio does not log it.
 
-    For a call to the thread of the journal that may end when nobody waits for it any
-    more. `JournalWriter.run` repeats a failed write.
+    The call ran in the journal's thread. It can fail after its caller has stopped
+    waiting, and then nothing else retrieves the exception.
     """
     if not call.cancelled():
         call.exception()

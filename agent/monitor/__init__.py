@@ -1,10 +1,9 @@
-"""Watch the hardware and its surroundings, and pass changes on to the ledgers.
+"""Watch the chips of a node and their fault configuration, and tell the ledgers.
 
-Here: the objects that hold the driver's last report, the processes on chips without a
-pod, and the cluster's fault configuration. Each object compares a new value with the
-previous value. It then tells the ledger, the announcer or a callback what changed. Not
-here: reading a driver (`agent.devices`), the meaning of a fault (`agent.health`, pure),
-pods (`agent.pods`).
+Here: the monitors of the driver's reports, of the processes that still use chips after
+their pod has ended, and of the cluster's fault configuration. When a value changes, its
+monitor tells the ledger, the announcer or a callback. Not here: reading a driver
+(`agent.devices`), the meaning of a fault (`agent.health`, pure), pods (`agent.pods`).
 
 Open `driver` first: it receives each result of reading the driver, and passes each
 product line's part to that line's monitor. `chips` then judges the chips of one product

@@ -1,11 +1,11 @@
 """Turn reports of the driver into the health of one product line's chips.
 
-driver ----------------> judged -> health -> ledger
-fault configuration -------^
-ConfigMap's separated chips^
+Each fault in a report gets a level from the cluster's fault configuration. The levels
+decide each chip's health, and the ledger learns which chips are unhealthy.
 
-The ConfigMap is the node's, and both the agent and people write it. A separated chip is
-one that people, or a rule about repeated or long faults, have taken out of service.
+A separated chip is out of service in any case. People, or a rule about faults that
+return often, have separated it. The node's ConfigMap names the separated chips; both
+the agent and people write the names.
 """
 
 from collections import deque
@@ -60,16 +60,15 @@ class ChipMonitor:
         clocks: Clocks,
         other_products: Sequence[Product] = (),
     ) -> None:
-        """Start with a first report of the driver, which is not judged yet.
+        """Store a first report of the driver, and judge nothing yet.
 
         Args:
             store: Ledger that learns which chips cannot be given out.
             reading: First report of the driver about the product line.
             recover_s: How long a chip stays without faults before it is in service
                 again. Unit: seconds.
-            announcer: Makes events and logs when a chip's health changes or a fault of
-                the chip rises in level. It also does so when a chip is separated
-                (taken out of service).
+            announcer: Writes events and logs when a chip's health changes, a fault
+                rises in level, or a chip is separated (taken out of service).
             clocks: Sources of time.
             other_products: The node's other product lines. The ConfigMap names
                 separated chips of all product lines in one text.
@@ -125,13 +124,12 @@ class ChipMonitor:
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
         """Take chips out of service, or put them back, as the node's ConfigMap says.
 
-        The first call also restores separated chips and raised fault levels, which the
-        agent wrote into the ConfigMap before a restart. If a later call cannot parse a
-        chip's name, it takes no chip out of service and puts none back.
+        The first call also restores the separated chips and raised fault levels that
+        the agent wrote into the ConfigMap before a restart. A later version with a chip
+        name that cannot be parsed changes nothing.
 
         Args:
             data: Data of one version of the ConfigMap; None if there is no ConfigMap.
-                The caller passes the versions in turn.
         """
         is_first, self._has_read_configmap = not self._has_read_configmap, True
         text = None if data is None else data.get(faults.SEPARATED_KEY)
@@ -270,9 +268,9 @@ class ChipMonitor:
     def _step_escalation(self) -> None:
         """Apply the rules that raise the level of a fault that returns or stays.
 
-        The rules also end a raised level. A chip is taken out of service when one of
-        its faults is raised to "manually separate". When no fault of the chip is raised
-        to that level any more, the chip is put back.
+        The rules also end a raised level. A chip is taken out of service when a rule
+        raises one of its faults to ManuallySeparateNPU. The chip is put back when no
+        fault is raised to that level any more.
         """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
@@ -325,9 +323,9 @@ class ChipMonitor:
 
         Args:
             data: Data of the ConfigMap.
-            chips: Separated chips that the ConfigMap names. None: its text cannot be
-                parsed. Then the readable names and all chips separated by a rule stay
-                separated.
+            chips: Chips that the ConfigMap names as separated; None if one of the names
+                cannot be parsed. For None, the chips of all other names stay separated,
+                and so do all chips that a rule had separated.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
@@ -379,10 +377,9 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Whether `reason` is a fault level that a rule of this agent raised.
+    """Whether a fault level stored in the ConfigMap was raised by a rule of this agent.
 
-    The ConfigMap stores `reason`. False for an unknown level or rule, and for a chip
-    that people took out of service.
+    False for an unknown level or rule, and for a chip that people took out of service.
     """
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}

@@ -61,8 +61,9 @@ class FaultConfigWatch:
     async def run(self) -> NoReturn:
         """Watch the ConfigMap of the fault configuration until this task is cancelled.
 
-        Each change calls `on_problem`. It also calls `apply`, unless the version is
-        wrong.
+        Each usable version is passed to `apply`. The built-in configuration is passed
+        when the ConfigMap is deleted. `on_problem` is called with "" in both cases, and
+        with a sentence for a version that cannot be used.
         """
         await self.watch.run(self._changed)
 

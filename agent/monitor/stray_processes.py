@@ -1,7 +1,8 @@
 """Find stray processes: processes without a pod that keep a chip from being free.
 
 The driver shows the processes of an ended pod a moment longer than the API server shows
-the pod. So a process is announced, by event and log, only when it stays for STAYS_S.
+the pod. So the processes of a chip are announced, by event and log, only when the chip
+has waited STAYS_S for their end.
 """
 
 import asyncio
@@ -52,7 +53,8 @@ class StrayProcesses:
     async def run(self) -> NoReturn:
         """Check the releasing chips after each change of the ledger, until cancelled.
 
-        It also checks at the time when a process becomes due for an announcement.
+        They are also checked when a chip has waited STAYS_S for the end of its
+        processes.
         """
         while True:
             version = self._store.version
@@ -62,10 +64,10 @@ class StrayProcesses:
                     await self._store.changed(version)
 
     async def check(self) -> None:
-        """Find the processes on releasing chips, and announce those that stay STAYS_S.
+        """Find the processes on releasing chips; announce a chip that waits STAYS_S.
 
-        When a chip with announced processes stops releasing, a second announcement says
-        that no process uses the chip any more.
+        A chip waits for the end of these processes. When an announced chip stops
+        releasing, a second announcement says that no process uses the chip any more.
         """
         ledger, reading = self._store.ledger, self._last_reading()
         now = clock.loop_s()
@@ -115,10 +117,7 @@ class StrayProcesses:
 
 
 def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
-    """Return the running processes of ended pods with a hold on a chip.
-
-    They are pids, ascending.
-    """
+    """Return the ascending pids of processes whose ended pod has a hold on a chip."""
     pids = {
         pid
         for hold in ledger.holds.values()

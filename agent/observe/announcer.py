@@ -110,9 +110,10 @@ class Announcer:
     def ledger_effect(self, effect: Effect) -> None:
         """Announce one effect of a ledger change by a counter, a log line or an event.
 
-        The effects `Counted` and `Refused` increase a counter. The effect `Noted`
-        writes a log line. It also writes a Kubernetes event on its pod, if a ledger has
-        that pod. All other effects are ignored.
+        `Counted` (how an Allocate's pod was identified) and `Refused` (an Allocate
+        fails) increase a counter. `Noted` (a warning) writes a log line. If a ledger
+        has the pod of the warning, `Noted` also writes a Kubernetes event. Other
+        effects are ignored.
         """
         match effect:
             case Counted(identity=identity):
@@ -269,7 +270,8 @@ class Announcer:
         the previous call for the same scope and resource.
 
         Args:
-            scope: Which of the two the rival does, one of RIVALS.
+            scope: "kubelet" if the rival serves a resource, "configmap" if it writes
+                the ConfigMap.
             text: A sentence about the rival; "" if there is no rival.
             resource: Resource that the rival serves; "" for a rival that writes the
                 ConfigMap.
@@ -320,9 +322,9 @@ class Announcer:
         """Announce that the ConfigMap's names of separated chips cannot be parsed.
 
         Args:
-            problem: Key in the ConfigMap, and why its text cannot be parsed. "" if it
-                can be, which is not announced. A problem equal to that of the previous
-                call is not announced again.
+            problem: Key in the ConfigMap, and why its text cannot be parsed. Nothing is
+                announced for "" (the text can be parsed), or for the problem of the
+                previous call.
         """
         before, self._separation = self._separation, problem
         if problem and problem != before:
@@ -374,8 +376,8 @@ class Announcer:
     def fault_level_changed(self, upgrade: UpgradeReason, *, is_over: bool) -> None:
         """Log that a fault got a higher level or lost it again.
 
-        A fault gets a higher level because it returns or stays. A Node event is
-        recorded, too, if the new level is ManuallySeparateNPU.
+        A fault gets a higher level because it returns or stays. When it gets the level
+        ManuallySeparateNPU, a Node event is recorded, too.
 
         Args:
             upgrade: The chip, the fault, the raised level, and the rule that raised it.

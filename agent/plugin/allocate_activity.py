@@ -1,9 +1,9 @@
 """Keep Allocate and the pod-resources List call from running at once on one node.
 
-List tells which containers have devices. While an Allocate runs, List may lack a
-container that is just getting devices. And a List during an Allocate can make the
-kubelet give one id to two pods. Both facts concern all resources, so all product lines
-of a node share one AllocateActivity.
+List returns the device ids of all containers. During an Allocate, List can lack the
+container that is getting devices. A List during an Allocate can even make the kubelet
+give one device id to two pods. Each Allocate and List counts, whatever its resource. So
+all product lines of a node share one AllocateActivity.
 """
 
 import asyncio
@@ -51,18 +51,17 @@ class AllocateActivity:
         return not self._allocating and not pending
 
     def mark(self) -> int:
-        """Return a number for the present moment, to pass to `was_quiet_since` later.
+        """Return a number for this moment, to pass to `was_quiet_since` later.
 
-        The number is -1 if an Allocate runs or is expected now. `was_quiet_since`
-        returns false for -1.
+        The number is -1 if an Allocate runs or is expected now.
         """
         return self._count if self.is_quiet else -1
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Whether no GetPreferredAllocation or Allocate has run since a call of `mark`.
+        """Whether no GetPreferredAllocation or Allocate came since a call of `mark`.
 
         Args:
-            mark: Number that this call of the method `mark` returned.
+            mark: Number that this call returned; -1 makes the result false.
         """
         return mark == self._count and self.is_quiet
 

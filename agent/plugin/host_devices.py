@@ -69,7 +69,7 @@ class HostDevices:
     def of_chip(self, chip: int) -> DeviceNode:
         """Return the device file of a chip.
 
-        In a simulation, the host's path is `stand_in`.
+        For a simulated chip, the path on the host is `stand_in`.
         """
         path = f"{DEV}/{CHIP}{chip}"
         return DeviceNode(self.stand_in or path, path)
@@ -77,20 +77,20 @@ class HostDevices:
     def of_virtual(self, device: VirtualDevice) -> DeviceNode:
         """Return the device file of a virtual device (a part of a chip).
 
-        In the container the file has the name of a whole chip's device file. In a
-        simulation, the host's path is `stand_in`.
+        In the container it is named like the file of a whole chip (`davinci<number>`).
+        For a simulated chip, the path on the host is `stand_in`.
         """
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")
 
 
 def find(reading: Reading, dev: Path = DEV) -> HostDevices:
-    """Return the device files of the host that the chips of a driver reading need.
+    """Find the device files of the host that containers with this node's chips need.
 
     Args:
         reading: What the driver reported, with the type of the chips. For simulated
             chips no file is looked up.
-        dev: Folder of device files, as this process sees it.
+        dev: Folder in which this process sees the host's device files.
     """
     if reading.stand_in:
         return HostDevices(common=(), stand_in=reading.stand_in)

@@ -26,8 +26,7 @@ Context = grpc.aio.ServicerContext[object, object]
 class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
     """Base class that sends a device plugin's options and device list to the kubelet.
 
-    It counts the open streams for the device list, and those among them on which a list
-    was sent. It also counts the requests that are being answered.
+    It also counts the open ListAndWatch streams and the requests being answered.
     """
 
     def __init__(

@@ -6,12 +6,15 @@ The mount method says which program mounts the chips, and by what:
     native    the container runtime mounts them, by a list of device files
     cdi       the container runtime mounts them, by names in the node's CDI spec
 
-CDI is the Container Device Interface. The setting `auto` means `runtime` if Ascend
-Docker Runtime started the agent's own container. An environment variable of the agent
-shows this. `auto` also means `runtime` if the host lacks required device files, or the
-chips are simulated. Else it means `native`. `auto` never means `cdi`, because the agent
-cannot see whether the container runtime reads CDI specs. A container runtime that does
-not read CDI specs refuses every pod.
+CDI is the Container Device Interface. The setting `auto` means `runtime` in each of
+three cases, else `native`:
+
+    Ascend Docker Runtime started the agent's own container (ASCEND_DOCKER_RUNTIME=True)
+    the host lacks required device files
+    the chips are simulated
+
+`auto` never means `cdi`, because the agent cannot see whether the container runtime
+reads CDI specs. A container runtime that does not would refuse every pod with chips.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -56,9 +59,9 @@ KINDS = (AUTO, *(mount.value for mount in MountMethod))
 def resolve(
     setting: str, environment: Mapping[str, str], reading: Reading, dev: Path = DEV
 ) -> MountMethod:
-    """Return the mount method that a setting names, or choose one for `auto`.
+    """Return the mount method that a setting names; for `auto`, choose one.
 
-    For `auto`, the agent's environment and the host's device files decide.
+    The module's docstring says how `auto` chooses.
 
     Args:
         setting: One of KINDS.
@@ -129,7 +132,8 @@ class Mounts:
         """Return the node's CDI spec as JSON text, with the chips of all product lines.
 
         Args:
-            devices: Device files that the chips of this product line need.
+            devices: Device files of this product line. The spec also gets the files
+                that all chips of another product line share.
         """
         lines = sorted(
             (self._last_reading(), *self._other_readings()),
@@ -197,13 +201,11 @@ class Mounts:
         )
 
     def clean_up(self, *, is_needed: bool) -> None:
-        """Remove the node's CDI spec if no container needs it.
-
-        Nothing is removed with the methods `runtime` and `native`, which write no spec.
+        """Remove the node's CDI spec if this agent wrote one and no container needs it.
 
         Args:
-            is_needed: Whether a container of this node has chips. Such a container may
-                restart while no agent runs.
+            is_needed: Whether a container of this node has chips. Such a container
+                needs the spec when it restarts, even while no agent runs.
         """
         if self._mount is MountMethod.CDI and not is_needed:
             cdi.remove(self._cdi_dir)

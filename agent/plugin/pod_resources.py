@@ -1,9 +1,11 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
 `Get` asks about one pod and changes nothing. In kubelets before 1.34 `Get` is off by
-default, and then the agent calls `List` instead. `List` makes the kubelet forget the
-ids of pods that just ended. So `List` is called only while no Allocate
-runs or is expected.
+default, and then the agent calls `List` instead.
+
+`List` makes the kubelet forget the ids of ended pods, even if a running Allocate counts
+on these ids. The kubelet can then give one id to two pods. So `List` is called only
+while no Allocate runs, and none is expected after a GetPreferredAllocation.
 """
 
 from pathlib import Path
@@ -67,9 +69,9 @@ class PodResourcesClient:
 
     @property
     def kubelet(self) -> object:
-        """Identity of the pod-resources socket file, which a kubelet restart changes.
+        """(inode, ctime) of the kubelet's pod-resources socket; None if it is absent.
 
-        None if there is no file.
+        A kubelet that restarts creates a new socket, so the value changes.
         """
         return identity(self._socket)
 
@@ -109,8 +111,8 @@ class PodResourcesClient:
     async def allocatable_ids(self, resource: str = "") -> frozenset[str] | None:
         """Return the device ids of a resource that the kubelet may give out.
 
-        None if the kubelet does not answer. Any plugin may have listed these ids: the
-        kubelet names the resource, not the plugin.
+        None if the kubelet does not answer. The kubelet does not tell which device
+        plugin listed the ids.
 
         Args:
             resource: Resource of the ids; "" for the resource of this client.
@@ -164,12 +166,10 @@ class PodResourcesClient:
 
 
 def _message(answer: M | None) -> M:
-    """Return the answer of a gRPC call; raise ResourcesError if the answer is None.
-
-    grpc returns None for bytes that are no message of the expected type.
+    """Return the answer of a gRPC call if it is a message.
 
     Raises:
-        ResourcesError: The answer is None.
+        ResourcesError: The answer is None: grpc could not decode its bytes.
     """
     if answer is None:
         raise ResourcesError("pod-resources: expected a message, found other bytes")

@@ -1,7 +1,7 @@
 """Limit the rate of requests to the kubelet, over all callers of one node.
 
-A module of its own: two other modules need it. `product_line` makes one
-rate limit for all product lines, and each client of `pod_resources` waits for it.
+A module of its own: other modules share it. `app` constructs the one RateLimit of a
+node. Before a request, each client of `pod_resources` waits for its turn.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from service import clock
 
 
 class RateLimit:
-    """Rate limit of the requests to one kubelet: a pause after each request."""
+    """Rate limit for all requests to one kubelet: at most one per `each_s` seconds."""
 
     def __init__(self, each_s: float) -> None:
         """Construct a rate limit that lets the first request pass at once.
 
         Args:
-            each_s: Pause between two requests. Unit: seconds.
+            each_s: Least time between two requests. Unit: seconds.
         """
         self._each_s = each_s
         self._next_s = float("-inf")

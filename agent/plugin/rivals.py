@@ -2,10 +2,13 @@
 
 The kubelet takes the plugin that registers last, and does not tell the older plugin.
 The older plugin's stream stays open, and the kubelet still applies the device lists
-sent on it (cm/devicemanager/plugin/v1beta1/handler.go and manager.go, v1.36). When
-the stream of either plugin ends, the kubelet drops the plugin that registered last. So
-two plugins that register again after each drop never stop, and both give out the same
-chips. The plugin that notices a rival has to stop sending device lists.
+sent on it (cm/devicemanager/plugin/v1beta1/handler.go and manager.go, v1.36). When the
+stream of either plugin ends, the kubelet drops the plugin that registered last.
+
+Suppose that both plugins register again after each drop. They would do so for ever, and
+both would give out the same chips. So the plugin that notices a rival stops sending
+device lists, but keeps its stream open. It registers again only when the rival has
+gone.
 """
 
 import asyncio
@@ -48,7 +51,7 @@ AllocatableIds = Callable[[], Awaitable[frozenset[str] | None]]
 
 
 class Doubt(Enum):
-    """Result of comparing the kubelet's device ids with those a plugin listed."""
+    """Difference between the kubelet's device ids and those that this plugin listed."""
 
     NONE = auto()
     FOREIGN = auto()  #: the kubelet has other devices than this plugin listed
@@ -66,7 +69,8 @@ class PluginState:
 class Rivals:
     """Detector of other device plugins that serve the same resource as this plugin.
 
-    It remembers the results of its last checks, because a single check proves nothing.
+    Different device ids at the kubelet are proof only in LOOKS checks in a row: the
+    kubelet may not have read this plugin's last device list yet.
     """
 
     def __init__(
@@ -93,13 +97,13 @@ class Rivals:
     async def find_before_registration(self) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
-        It is called while this plugin is not registered. A program that accepts
-        connections at this plugin's socket path is another plugin. Else there is one
-        only if two facts hold. The kubelet has device ids of the resource. A program
-        also accepts connections at another socket that may serve the resource.
+        Call this while this plugin is not registered. There is another plugin in two
+        cases. First, a program accepts connections at this plugin's socket path.
+        Second, the kubelet has device ids of the resource, and another socket that may
+        serve the resource accepts connections.
 
-        The kubelet may take FORGETS_WITHIN_S to forget the ids of an ended plugin. The
-        method waits that long before it looks at other sockets.
+        The kubelet may keep the ids of an ended plugin for FORGETS_WITHIN_S. So the
+        second case counts only if the ids are still there after that time.
         """
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
@@ -124,9 +128,9 @@ class Rivals:
     async def find_while_registered(self, plugin: PluginState) -> str:
         """Return a sentence about another plugin of this resource; "" if there is none.
 
-        It is called while this plugin is registered. Another plugin exists if this
-        plugin's socket file was replaced. It also exists if LOOKS checks in a row show
-        other device ids at the kubelet than this plugin listed.
+        Call this while this plugin is registered. A replaced socket file of this plugin
+        proves another plugin. So do LOOKS checks in a row in which the kubelet has
+        other device ids than this plugin listed.
         """
         if inode_of(self._socket) not in (0, plugin.inode):
             return (
@@ -146,17 +150,18 @@ class Rivals:
     def is_forgotten(self) -> bool:
         """Whether the kubelet has none of the device ids that this plugin listed.
 
-        True only after LOOKS checks in a row with this result. The kubelet has then
-        dropped the plugin without ending its stream.
+        True only after LOOKS checks in a row with this result. It means that the
+        kubelet has dropped this plugin, although this plugin's stream is still open.
         """
         return self._doubt is Doubt.FORGOTTEN and self._looks >= LOOKS
 
     async def is_gone(self, plugin: PluginState) -> bool:
         """Whether no other plugin serves the resource of this plugin any more.
 
-        False while a program accepts connections at a socket that replaced this
-        plugin's socket. Otherwise true if the kubelet has no ids of the resource. Also
-        true if no program listens at the other sockets that may serve the resource.
+        False if another program has replaced this plugin's socket file and accepts
+        connections there. Otherwise true in two cases. Either the kubelet has no device
+        ids of the resource. Or no program accepts connections at any other socket that
+        may serve the resource.
         """
         is_replaced = inode_of(self._socket) not in (0, plugin.inode)
         if is_replaced and await listens(self._socket):
@@ -166,11 +171,11 @@ class Rivals:
         return not [path for path in self._other_sockets() if await listens(path)]
 
     def _is_calm(self) -> bool:
-        """Whether a check for other plugins can do without asking the kubelet.
+        """Whether `find_while_registered` need not ask the kubelet for device ids now.
 
-        True if the kubelet was asked less than CALM_LOOK_EACH_S ago and the comparison
-        gave `Doubt.NONE`. The kubelet's directory must also be unchanged for
-        REGISTERS_WITHIN_S.
+        Three facts are required. The kubelet was asked less than CALM_LOOK_EACH_S ago.
+        Its ids then agreed with those that this plugin listed. No file was created in
+        the kubelet's directory during the last REGISTERS_WITHIN_S.
         """
         now = clock.loop_s()
         folder = _folder_state(self._socket.parent)
@@ -186,8 +191,8 @@ class Rivals:
         """Compare the kubelet's present device ids with those that `plugin` listed.
 
         Returns:
-            The result of this comparison, if the last LOOKS comparisons agree with it
-            and had the same device list. Otherwise `Doubt.NONE`.
+            The difference, if the last LOOKS calls found it for the same listed ids.
+            Otherwise `Doubt.NONE`.
         """
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()
@@ -234,10 +239,10 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Whether a socket's file name is one that a known plugin gives to its socket.
+    """Whether a socket belongs to a known plugin of another resource, by its file name.
 
-    Known plugins name the socket after the resource that they serve. The caller has
-    already left out the socket of the resource that this plugin serves.
+    A known plugin is this agent's or MindCluster's. It names its socket after its
+    resource. The caller has already left out this plugin's own socket.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 

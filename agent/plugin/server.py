@@ -3,8 +3,8 @@
 The kubelet forgets its plugins when it restarts. It drops a plugin when the stream of
 that plugin's device list ends. So one round of a plugin has four steps: serve at the
 socket, register, wait for a sign that the registration has ended, stop serving. A round
-ends its stream before the next round registers. In the other order the kubelet would
-disconnect the new registration.
+ends its stream before the next round registers. If the old stream ended after the new
+registration, the kubelet would drop the new registration.
 
 A rival is another plugin that serves the same resource. While there is a rival, no
 round begins, and a running round sends no device list: see `agent.plugin.rivals`.
@@ -72,7 +72,7 @@ class RegistrationObserver(Protocol):
 
     @property
     def rival(self) -> Callable[[str], None]:
-        """Callback for a sentence about a new rival; "" when it has gone."""
+        """Callback that takes a sentence when a rival appears, "" when it has gone."""
 
 
 class Server:
@@ -124,8 +124,8 @@ class Server:
     def problem(self) -> str | None:
         """Return why the kubelet does not use the device list now; None if it does.
 
-        The kubelet asks for the device list after it has answered Register. The kubelet
-        rejects a pod that it admits between these two moments.
+        To be registered is not enough. Until the kubelet has been sent the device list,
+        it rejects each pod that requests the resource.
         """
         if self.rival:
             return f"{self.rival}; waiting until it has gone"
@@ -141,9 +141,9 @@ class Server:
     def suspect(self, evidence: str) -> None:
         """Store evidence that another plugin serves the resource, for the next check.
 
-        The check drops the evidence if the kubelet has sent this plugin a request since
-        `suspect` was called. Such a request is GetPreferredAllocation or Allocate. Else
-        the check accepts the evidence as proof.
+        The check accepts the evidence if the kubelet has sent this plugin neither
+        Allocate nor GetPreferredAllocation since this call. Such a request shows that
+        the kubelet still uses this plugin; the check then drops the evidence.
 
         Args:
             evidence: A sentence about something that only another plugin can have done.
@@ -181,7 +181,7 @@ class Server:
                 await self._pause(pause_s, kubelet)
 
     async def run_once(self) -> None:
-        """Serve the plugin and register it; return when it has to register again.
+        """Serve and register the plugin; return when the plugin has to register again.
 
         Raises:
             grpc.aio.AioRpcError: The kubelet refused the registration or did not
@@ -305,10 +305,10 @@ class Server:
                 return self._stale_reason
 
     async def _watch_rivals(self, servicer: ListAndWatchServicer, inode: int) -> None:
-        """Check for another plugin of the resource until a reason to register appears.
+        """Call `_check_rival` repeatedly until it returns a reason to register again.
 
-        The reason is stored in `_stale_reason`. The checks run as a task of their own,
-        so that a kubelet that does not answer delays nothing else.
+        The reason is stored in `_stale_reason`. This runs as a task of its own, so that
+        a kubelet that does not answer delays nothing else.
         """
         self._stale_reason = ""
         while not self._stale_reason:
@@ -316,15 +316,17 @@ class Server:
             self._stale_reason = await self._check_rival(servicer, inode)
 
     async def _check_rival(self, servicer: ListAndWatchServicer, inode: int) -> str:
-        """Check for another plugin; return a reason to register again, or "".
+        """Check for a rival; if there is one, stop sending device lists.
 
-        If another plugin of the resource appears, the servicer stops sending device
-        lists. A reason is that this other plugin has ended. Another reason is that the
-        kubelet has forgotten the device ids of this plugin.
+        A rival is another plugin that serves the same resource.
 
         Args:
             servicer: Servicer that serves the registered plugin.
             inode: Inode of the socket at which the servicer serves.
+
+        Returns:
+            Why this plugin must register again; "" if it need not. Either the rival has
+            gone, or the kubelet has forgotten this plugin's device ids.
         """
         plugin = PluginState(inode=inode, listed_ids=servicer.listed_ids)
         if self.rival:
@@ -351,8 +353,8 @@ class Server:
 async def _stop(server: grpc.aio.Server, servicer: ListAndWatchServicer) -> None:
     """End a servicer's streams, let its running requests finish, and stop its server.
 
-    The server takes no new requests meanwhile. gRPC's grace period is cut short once
-    the requests are answered: gRPC would wait for idle connections, too.
+    Running requests get at most DRAIN_S. Once they are answered, the server is stopped
+    at once: gRPC by itself would also wait for idle connections.
     """
     servicer.close()
     stopping = asyncio.ensure_future(server.stop(DRAIN_S))

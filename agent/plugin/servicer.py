@@ -116,9 +116,9 @@ class Servicer(ListAndWatchServicer):
     ) -> api_pb2.PreferredAllocationResponse:
         """Tell the kubelet which device ids to give to each container in the request.
 
-        They are the ids of the chips in a claim that the ledger chooses. The kubelet
-        may ignore them and give other ids. If the ledger has no claim of the requested
-        size, the method waits for one, at most CLAIM_WAIT_S.
+        The ledger chooses a claim of the requested size, and the ids stand for its
+        chips. If there is no such claim, the method waits for one, at most
+        CLAIM_WAIT_S. The kubelet may ignore the ids and give others.
         """
         with self._answering():
             await self._activity.prefer()
@@ -162,12 +162,6 @@ class Servicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     async def _prefer(self, request: PreferenceAsked) -> tuple[str, ...]:
-        """Return the device ids that the kubelet should give to one container.
-
-        The ledger chooses them for the kubelet's GetPreferredAllocation. If the ledger
-        has no claim of the requested size, the method waits for one, at most
-        CLAIM_WAIT_S.
-        """
         await self._read_stray_processes((*request.available, *request.must_include))
         deadline = clock.loop_s() + CLAIM_WAIT_S
         while True:
@@ -185,12 +179,12 @@ class Servicer(ListAndWatchServicer):
                 return answer.kubelet_ids
 
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
-        """Return the hold that the ledger makes for these device ids, or its refusal.
+        """Let the ledger give chips to one container; return the hold or the refusal.
 
-        If no claim fits yet, the method waits up to CLAIM_WAIT_S for one. It skips the
-        wait if a GetPreferredAllocation has just waited that long. If still no claim
-        fits, the method reads the kubelet's list of pods into the ledger. It then asks
-        the ledger a last time.
+        If no claim fits yet, the method waits for one, at most CLAIM_WAIT_S. It does
+        not wait if a GetPreferredAllocation has just waited that long in vain. If still
+        no claim fits, the method reads the kubelet's list of pods into the ledger. It
+        then asks the ledger a last time.
         """
         await self._read_stray_processes(kubelet_ids)
         # the preference of the same pod has already waited for the claim
@@ -215,11 +209,14 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Tell the ledger which processes of certain ended pods still run.
+        """Tell the ledger which processes of ended pods may still use these devices.
 
-        The pods are those with a hold whose device ids are all among `kubelet_ids`. A
-        pod can be deleted by force while its containers still run. The kubelet then
-        gives the deleted pod's device ids to another pod.
+        A pod that was deleted by force may have running processes on its chips. The
+        kubelet nevertheless gives the pod's device ids to another pod.
+
+        Args:
+            kubelet_ids: Ids that the kubelet offers or gives out. Only pods with a hold
+                whose ids are all among these are checked.
         """
         uids = release.pods_to_check_for_processes(
             self._store.ledger, frozenset(kubelet_ids)
@@ -229,9 +226,9 @@ class Servicer(ListAndWatchServicer):
             self._store.apply(StrayProcessesRead(uids=uids, pids=pids))
 
     def _apply_allocate(self, request: AllocateAsked) -> Hold | Refused | None:
-        """Apply an Allocate to the ledger; return the ledger's hold or its refusal.
+        """Return the ledger's answer to an Allocate: a hold, a refusal, or None.
 
-        None if no claim fits yet, so that the caller has to wait for one.
+        None means that no claim fits yet.
         """
         for effect in self._store.apply(request):
             if isinstance(effect, Granted):

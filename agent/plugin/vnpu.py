@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualDevices:
-    """Last reading of one product line's virtual devices, and its chips in service."""
+    """Virtual devices of a product line, and which of its chips are in service."""
 
     reading: Reading
     #: Chips that may be given out, whole or as virtual devices.
@@ -108,12 +108,7 @@ class VirtualServicer(ListAndWatchServicer):
         return api_pb2.AllocateResponse(container_responses=answers)
 
     def _device_of(self, ids: tuple[str, ...]) -> VirtualDevice | str:
-        """Return the virtual device that one container's id names, or a refusal.
-
-        The refusal is a sentence with one of four reasons. Nothing can be mounted now.
-        `ids` is not exactly one id. No device has the id. The device's chip is not in
-        service.
-        """
+        """Return the virtual device that `ids` names, or a sentence of refusal."""
         problem = self._mounts.problem()
         if problem or len(ids) != 1:
             return problem or f"a container gets 1 {self._row.resource}, not {len(ids)}"

@@ -143,9 +143,8 @@ class Annotator:
     ) -> None:
         """Update `_correct`, the pods whose annotations already match the ledger.
 
-        Only pods that changed since the previous call are checked. A ledger changes ten
-        times while one pod starts, and a node may have sixty pods. If `host_ip` or
-        `addresses` has changed, all pods are checked.
+        Only pods that changed since the previous call are checked, because a node may
+        have sixty pods. All are checked if `host_ip` or `addresses` has changed.
         """
         if self._node_addresses != (host_ip, addresses):
             self._node_addresses, self._correct = (host_ip, addresses), {}

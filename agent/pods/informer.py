@@ -46,8 +46,8 @@ class ProductLinePods:
     def is_expected(self, uid: str) -> bool:
         """Whether a pod must get its devices from the plugin of this agent.
 
-        That is so if the pod was Pending when the agent first saw it. At that time this
-        agent's plugin, and no other device plugin, must have served the resource.
+        True if two facts held when the agent first saw the pod. The pod was Pending.
+        Only this agent's plugin served the resource.
         """
         return uid in self._expected
 
@@ -83,11 +83,7 @@ class ProductLinePods:
         self.store.apply(PodDeleted(uid))
 
     def _expect(self, pod: NpuPod) -> None:
-        """Remember a new pod that must get its devices from this agent's plugin.
-
-        A pod is not remembered if the ledger has it already or it is not Pending. It is
-        also not remembered while another plugin, or none, serves the resource.
-        """
+        """Store a new Pending pod's uid if only this agent serves the resource."""
         is_known = pod.uid in self.store.ledger.pods
         if not is_known and pod.phase == "Pending" and self._is_served():
             self._expected.add(pod.uid)
@@ -142,9 +138,9 @@ class PodInformer:
     async def wait_until_known(self) -> None:
         """Wait until the API server, or else the kubelet, has listed the node's pods.
 
-        If the API server needs longer than FIRST_LIST_S, the kubelet is asked. It is
-        asked again after each further FIRST_LIST_S. The kubelet's list ends the wait
-        only if a ledger then has a pod.
+        Whenever FIRST_LIST_S have passed without the API server's list, the kubelet is
+        asked. Its answer ends the wait if it has a pod that asks for chips. An answer
+        without such a pod does not, because a failed request looks the same.
         """
         while True:
             try:

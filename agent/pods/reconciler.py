@@ -1,16 +1,15 @@
-"""Correct the ledger in passes that compare it with the kubelet's pod-resources.
+"""Correct the ledger by the kubelet's answers (pod-resources) about pods' device ids.
 
-A pass asks pod-resources which device ids pods have. It asks about ended pods that
-still have a hold. While any hold has no known owner, it also asks about living pods
-with a container that owns no hold. Passes follow soon after each Allocate, and at least
-once in `period_s`. The ledger then confirms or releases holds, and the annotator writes
-what has changed.
+One round of questions is called a pass. Each pass asks about deleted and terminal pods
+that still own a hold. While any hold has no known owner, it also asks about some living
+pods: those with a container that owns no hold. A pass follows soon after each Allocate,
+and at least once in `period_s`. At its end the ledger confirms or releases holds.
 
-A thorough pass asks about all living pods. It checks whether the kubelet still knows
-their device ids. A thorough pass is made every `period_s`. An answer changes only with
-an Allocate, a pod that comes or goes, or a new kubelet. So after CALM_PASSES thorough
-passes without a change, thorough passes are made once a minute. This lasts until an
-answer may have changed.
+A thorough pass asks about all living pods, and so finds devices that the kubelet has
+forgotten. At first it is made every `period_s`. If CALM_PASSES thorough passes repeat
+one result, the next follows only after CALM_PERIOD_S (one minute). An Allocate, a pod
+that comes or goes, or a new kubelet can change the result: then `period_s` applies
+again.
 """
 
 import asyncio
@@ -74,7 +73,7 @@ class PodResources(Protocol):
         """Make the kubelet forget the device ids of ended pods, by listing all pods.
 
         Returns:
-            The device ids that each container has after this.
+            {(namespace, pod, container): its device ids} of all listed containers.
 
         Raises:
             ResourcesError: The kubelet did not answer, or is giving out a device now.
@@ -127,11 +126,12 @@ class Reconciler:
         self._calm = _Calm()
 
     async def run(self) -> NoReturn:
-        """Compare the ledger with pod-resources again and again, until cancelled.
+        """Make passes until cancelled: ask pod-resources which pods have which ids.
 
-        Each comparison is a pass. A pass begins when a change of the ledger needs one,
-        and every `period_s`. A pass also begins when a hold with an unknown owner or an
-        ended pod must be checked again.
+        While a hold has no known owner or waits for its release, the next pass follows
+        after AGAIN_S, later PATIENT_S. While the kubelet does not answer, it follows
+        after a back-off. Otherwise it follows a change of the ledger, at the latest
+        after `period_s`.
         """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
@@ -167,7 +167,7 @@ class Reconciler:
     async def _sleep_until_work(
         self, before: Ledger, version: int, *, until: float
     ) -> None:
-        """Sleep until a change of the ledger needs a pass, or until a loop time.
+        """Sleep until `_needs_pass` is true of the ledger, or until the time `until`.
 
         Args:
             before: Ledger before the last pass.
@@ -180,13 +180,13 @@ class Reconciler:
                     version = await self._store.changed(version)
 
     def _may_find_changes(self) -> bool:
-        """Whether asking pod-resources about all living pods could change the ledger.
+        """Whether a thorough pass, which is due now, may change the ledger.
 
-        True if a hold's owner is unknown or has ended. Also true if an admitted pod has
-        a container that owns no hold, or whose devices the kubelet has forgotten.
-        Otherwise true unless the last CALM_PASSES thorough passes repeated one result,
-        which is still the present one. The last of these passes must also be less than
-        CALM_PERIOD_S old.
+        A thorough pass asks pod-resources about all living pods. True in each of three
+        cases. A hold has no known owner, or its owner has ended. An admitted pod has a
+        container that owns no hold, or whose devices the kubelet has forgotten. The
+        ledger or the kubelet is not as the last thorough passes found it (see
+        `_Calm.lasts`).
         """
         ledger = self._store.ledger
         return (
@@ -196,13 +196,11 @@ class Reconciler:
         )
 
     async def run_once(self, *, thorough: bool) -> float | None:
-        """Make one pass, a comparison of the ledger with pod-resources.
-
-        If the kubelet does not answer, the next pass waits for a back-off.
+        """Make one pass: ask pod-resources which ids pods have, and correct the ledger.
 
         Args:
-            thorough: Ask about all living pods, not only about pods with holds to
-                check.
+            thorough: Ask about all living pods, not only about those with a container
+                that owns no hold.
 
         Returns:
             Seconds until the next pass if the kubelet did not answer. None if the pass
@@ -274,8 +272,8 @@ class Reconciler:
 class _Calm:
     """Result of the last thorough pass, and how often it was repeated in a row.
 
-    A thorough pass asks about all living pods. After enough equal results, thorough
-    passes become rare.
+    A thorough pass asks about all living pods. After CALM_PASSES repetitions, the next
+    thorough pass is made only after CALM_PERIOD_S.
     """
 
     def __init__(self) -> None:
@@ -296,11 +294,11 @@ class _Calm:
         self._began_s = began_s
 
     def lasts(self, result: object) -> bool:
-        """Whether passes about all living pods may stay rare (one each CALM_PERIOD_S).
+        """Whether a thorough pass can be left out, because nothing has changed.
 
-        True if the last such pass began less than CALM_PERIOD_S ago and `result` equals
-        that pass's result. CALM_PASSES passes in a row must also have repeated the
-        result.
+        Three facts are required. `result` is still the result of the last thorough
+        pass. At least CALM_PASSES thorough passes in a row repeated it. The last one
+        began less than CALM_PERIOD_S ago.
 
         Args:
             result: Ledger and identity of the kubelet now.
@@ -312,10 +310,10 @@ class _Calm:
 
 
 def _needs_pass(now: Ledger, before: Ledger) -> bool:
-    """Whether pod-resources may have something new for the changed ledger.
+    """Whether the ledger has changed so that pod-resources may answer something new.
 
-    True after an Allocate, and when a chip has become free of processes. Also true
-    after the kubelet admitted a pod whose chips are not confirmed.
+    True in each of three cases. An Allocate has made a hold. A chip that had processes
+    has none now. A further admitted pod has a container without a confirmed hold.
 
     Args:
         now: The present ledger.

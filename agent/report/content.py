@@ -54,7 +54,7 @@ class NodeReport:
 
     @property
     def lines(self) -> tuple["NodeReport", ...]:
-        """Reports of all product lines of the node; the first is this report itself."""
+        """This report, then the reports of the node's other product lines."""
         return self, *self.other_lines
 
 
@@ -74,11 +74,12 @@ def node_report(
     Args:
         reading: Last successful reading of the driver.
         health: Conditions of the chips after that reading.
-        taken: Chips in slots or claims of pods that are not Failed or Succeeded. Also
-            chips held or releasing, and chips with virtual devices. In any order.
-        affinity: Held, releasing and lost chips, for the scheduler extender. Lost
-            chips are held under device ids that the kubelet has forgotten.
-        findings: Separated chips, raised fault levels and switch faults.
+        taken: Chips in use, in any order. They are in a slot or claim of a living pod,
+            held, releasing, or cut into virtual devices.
+        affinity: Held, releasing and lost chips, for the scheduler extender. Lost chips
+            are held under device ids that the kubelet has forgotten.
+        findings: Chips that the ConfigMap puts out of service, faults with a raised
+            level, and faults of the node's switches.
     """
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
@@ -121,10 +122,10 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 
 
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
-    """Join the names of separated chips of all product lines into one text.
+    """Join all product lines' names of separated chips into one text for the ConfigMap.
 
-    If every line would leave the text in the ConfigMap as it was read, that text is
-    kept.
+    A separated chip is out of service because the ConfigMap names it. If no product
+    line wants to change the ConfigMap's text, that text is kept as it is.
     """
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
@@ -147,10 +148,10 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """Return a fault without code for each UNHEALTHY chip that shows no own fault.
+    """Return a fault for each UNHEALTHY chip for which the driver reports no fault.
 
-    The level of these faults is SeparateNPU. A fault of the chip's network in the
-    reading does not count as the chip's own.
+    The returned faults have no code, and the level SeparateNPU. A reported fault of a
+    chip's network does not count.
     """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(
@@ -253,10 +254,7 @@ def _server_type(report: NodeReport) -> str:
 
 
 def addresses(reading: Reading) -> Addresses:
-    """Return SuperPoD id, server index and chip addresses from a reading of the driver.
-
-    An address that the driver does not know stays unknown.
-    """
+    """Return the SuperPoD id, server index and chip addresses of a driver reading."""
     return Addresses(
         super_pod_id=reading.super_pod_id,
         server_index=reading.server_index,
@@ -286,8 +284,8 @@ class NodePatch:
 def node_patch(node: Node, marks: NodeMarks) -> NodePatch:
     """Return a patch of the labels and annotations that a Node lacks or has wrong.
 
-    A wrong value of a label in `marks.defaults` stays, because administrators may set
-    it. The patch may be empty.
+    A label in `marks.defaults` is only added, never corrected, because administrators
+    may set it. The patch may be empty.
     """
     labels = _differing(node.labels, marks.labels)
     labels |= {k: v for k, v in marks.defaults.items() if k not in node.labels}

@@ -1,8 +1,8 @@
-"""Find the owner of the node's ConfigMap; Kubernetes deletes the ConfigMap with it.
+"""Find the owner of the node's ConfigMap: the DaemonSet that controls the agent's pod.
 
-The owner is the DaemonSet that controls the agent's pod. It must live in the namespace
-of the ConfigMap. With a reference into another namespace, Kubernetes would delete the
-ConfigMap at once.
+When the owner is deleted, Kubernetes deletes the ConfigMap. The owner must be in the
+ConfigMap's namespace: if it were in another, Kubernetes would delete the ConfigMap at
+once.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Owner:
-    """Finder of the owner reference for the node's ConfigMap, from the agent's pod."""
+    """Finder of the owner of the node's ConfigMap: the agent pod's controller."""
 
     def __init__(
         self, client: Client, *, pod: str, namespace: str, configmap_namespace: str
@@ -40,7 +40,8 @@ class Owner:
     async def reference(self) -> OwnerReference | None:
         """Return the owner reference for the ConfigMap; None if it can have no owner.
 
-        The first call reads the agent's pod, and logs the reason if there is no owner.
+        The first successful call reads the agent's pod. Later calls return the same
+        result.
 
         Raises:
             KubeError: The pod cannot be read now; try again.
@@ -58,10 +59,7 @@ class Owner:
         return self._reference
 
     async def _read_controller(self) -> OwnerReference | str:
-        """Return an owner reference to the pod's controller, or why there is none.
-
-        The pod is the agent's own.
-        """
+        """Return a reference to the agent pod's controller, or why there is none."""
         if not self._pod or not self._namespace:
             return "this agent was not told its pod (POD_NAME, POD_NAMESPACE)"
         if self._namespace != self._configmap_namespace:

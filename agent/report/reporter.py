@@ -152,8 +152,8 @@ class Reporter:
     def _is_ours(self) -> bool:
         """Whether this agent may write the node's ConfigMap and Node object.
 
-        It may not while another program writes the ConfigMap, or while `set_silent`
-        forbids it.
+        False while another program writes the ConfigMap, and after `set_silent` with
+        true.
         """
         return not self._state.rival and not self._state.is_silent
 
@@ -168,9 +168,9 @@ class Reporter:
     async def release_configmap(self) -> None:
         """Remove this agent's name as writer from the ConfigMap.
 
-        Another agent of the node that waits for this one to fall silent may then write
-        at once. A failure is only logged. Nothing is done if this agent may not write
-        the ConfigMap, or never did.
+        The node's next agent can then write at once. Otherwise it would wait until this
+        agent has missed SILENT_HEARTBEATS writes. A failure is only logged. Nothing is
+        done if this agent may not write the ConfigMap, or never did.
         """
         if not self._is_ours or self._state.published is None:
             return
@@ -218,9 +218,9 @@ class Reporter:
             return schedule.Tick()
 
     async def _handle(self, event: schedule.Event) -> None:
-        """Apply an event to the schedule of writes, and carry out the effects.
+        """Apply an event to the schedule of writes, and do what the schedule demands.
 
-        If an effect is a write, its result is applied as the next event.
+        If that is a write of the ConfigMap, its result is applied as the next event.
         """
         outcome: schedule.Event | None = event
         while outcome is not None:
@@ -342,10 +342,9 @@ class Reporter:
                 self._node_woken.set()
 
     async def _mark_node(self) -> None:
-        """Patch the labels and annotations that the Node object lacks or has wrong.
+        """Patch the Node's labels and annotations that differ from those of the report.
 
-        They are computed from the report. Nothing is done while this agent must not
-        write.
+        Nothing is done before Node and report are known, or if `_is_ours` is false.
         """
         if self._node is None or self._report is None or not self._is_ours:
             return
@@ -360,7 +359,7 @@ class Reporter:
 
 
 def stored_configmap(config: ConfigMap) -> schedule.StoredConfigMap:
-    """Convert a ConfigMap from the API server into a `StoredConfigMap`."""
+    """Return those parts of a ConfigMap that `agent.report.schedule` needs."""
     return schedule.StoredConfigMap(
         data=config.data or {},
         labels=config.metadata.labels or {},

@@ -1,21 +1,22 @@
 """Schedule of writes to the node's ConfigMap: a pure state machine.
 
-A write is due for a new node report, after an edit or deletion by others, and as a
-heartbeat. Writes are at least SPACING_S apart, or URGENT_SPACING_S when the condition
-of a chip changes. Only keys of this agent are compared and written. People edit the key
-with the names of separated chips, too. The agent writes that key only over a text that
-it has read.
+This agent writes when it has a new node report and when others have changed or deleted
+its keys. It also writes every `heartbeat_s`. Writes are at least SPACING_S apart, or
+URGENT_SPACING_S if the condition of a chip has changed. Keys of other programs are
+neither compared nor written. People also edit `ManuallySeparateNPU`, the key with the
+names of separated chips. This agent writes that key only over a text that it has read.
 
-Each write names its writer. Another name that appears after a write of this agent is a
-second agent of the node. The second agent started later, and this agent leaves the
-ConfigMap to it: two agents that correct each other would leave readers with no right
-report. This agent writes again when the second agent has been silent for three
-heartbeats or has removed its name.
+Each write puts the writer's name into an annotation. A different name after a write of
+this agent is that of a second agent, which started later on the same node. This agent
+then stops writing: two agents that correct each other would leave readers with no right
+report. It starts again when the second agent has removed its name, or has been silent
+for SILENT_HEARTBEATS heartbeats.
 
-A device plugin of another make writes no name. Content tells it from a person: it
-writes a report with a valid CheckCode that is not older than this agent's report. No
-person computes a CheckCode. Five changes of this agent's keys within ten minutes are
-also taken for a program's. The agent restores its keys after every other change.
+A device plugin of another make writes no name. It is told from a person by its report:
+the checksum CheckCode is right, and the report is not older than this agent's. People
+compute no CheckCode. More than MOST_EDITS changes of this agent's keys within
+EDITS_WITHIN_S also count as a program's. After fewer changes the agent restores its
+keys.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ SILENT_HEARTBEATS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConfigMap:
-    """One version of the node's ConfigMap, reduced to the fields that are compared."""
+    """One version of the node's ConfigMap, with the fields that the schedule reads."""
 
     data: Mapping[str, str]
     labels: Mapping[str, str]
@@ -95,7 +96,7 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class SilenceChanged:
-    """Event: this agent must stop writing the ConfigMap, or may write it again.
+    """Event: `is_silent` tells whether this agent must not write the ConfigMap.
 
     It must not write while another device plugin serves the same resource. Nor must it
     write before it has checked for such a plugin.
@@ -137,7 +138,7 @@ class Write:
 class Restoring:
     """Effect: log that others changed this agent's keys in the ConfigMap.
 
-    The agent will write its keys again.
+    A later `Write` restores the keys.
     """
 
     #: the changed keys, or "deleted"
@@ -146,9 +147,9 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True)
 class RivalAppeared:
-    """Effect: announce that another program writes the node's ConfigMap.
+    """Effect: announce that another program, `writer`, writes the node's ConfigMap.
 
-    This agent stops writing it.
+    This agent stops writing the ConfigMap.
     """
 
     writer: str
@@ -156,9 +157,9 @@ class RivalAppeared:
 
 @dataclass(frozen=True, slots=True)
 class RivalVanished:
-    """Effect: announce that the other program no longer writes the node's ConfigMap.
+    """Effect: announce that the other program `writer` no longer writes the ConfigMap.
 
-    This agent may write it again.
+    This agent writes the ConfigMap again.
     """
 
     writer: str
@@ -218,8 +219,8 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
 def due_at(state: State) -> float | None:
     """Return the loop time at which `step` must get a `Tick`; None if never.
 
-    At that time a write of the ConfigMap is due. Or another program that writes it has
-    been silent for so long that it counts as gone.
+    It is the time of the next write. While another program writes the ConfigMap, it is
+    the time at which that program counts as gone.
     """
     if state.rival:
         return _silent_at(state)
@@ -229,10 +230,10 @@ def due_at(state: State) -> float | None:
 
 
 def _pause_s(state: State) -> float:
-    """Return the seconds that must pass between the last successful write and the next.
+    """Return the seconds between the last successful write and the next due one.
 
-    They are `heartbeat_s` if the ConfigMap is up to date. Otherwise they are
-    URGENT_SPACING_S if a chip's condition has changed, and SPACING_S if none has.
+    `heartbeat_s` if the ConfigMap is up to date. Otherwise URGENT_SPACING_S if a chip's
+    condition has changed, and SPACING_S if none has.
     """
     if not _is_outdated(state):
         return state.heartbeat_s
@@ -308,12 +309,12 @@ def _on_configmap(
 
 
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Decide whether a person or a program changed this agent's keys in the ConfigMap.
+    """Return the effect of a change of this agent's keys in the ConfigMap by others.
 
-    Nothing is decided if the keys are as written, or if the last write's result is
-    unknown. A change counts as an edit by a person, and the agent writes its keys
-    again. But more than MOST_EDITS changes within EDITS_WITHIN_S come from a program.
-    The agent then leaves the ConfigMap to that program.
+    Up to MOST_EDITS changes within EDITS_WITHIN_S count as a person's: the effect is
+    `Restoring`. One more counts as another program's: the effect is `RivalAppeared`.
+    There is no effect if the keys are as written, or if the last write's result is
+    unknown.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -329,9 +330,9 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     """Whether another program, not a person, wrote `DeviceInfoCfg` in `stored`.
 
-    Its text must differ from this agent's text and from that of the version before. Its
-    CheckCode must be valid, and its update time not before that of this agent's text.
-    False while the result of this agent's last write is unknown.
+    True if the text of this key has a right CheckCode and is not older than this
+    agent's text. It must also differ from this agent's text and from the text in
+    `state.stored`. False while the result of this agent's last write is unknown.
 
     Args:
         state: The state before `stored`.
@@ -397,9 +398,8 @@ def _changed_keys(state: State) -> str:
 def _manual_at(state: State) -> int:
     """Return the ConfigMap version over which `ManuallySeparateNPU` must be written.
 
-    Return 0 if this key is not to be written. Then its text is right already, or a
-    person has changed its text since the report was made. Or there is no report or no
-    ConfigMap yet.
+    Return 0 if the key's text is already right, or if a person has changed it since the
+    report was made. Return 0 too without a report or a ConfigMap.
     """
     if state.stored is None or state.report is None:
         return 0

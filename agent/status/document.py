@@ -116,7 +116,7 @@ def _owner(ledger: Ledger, owner: Owner) -> str:
 
 
 def _used_by(view: View, chip: int) -> list[dict[str, Any]]:
-    """Return pid, name and user of each process that still uses this releasing chip."""
+    """Return pid, name and user of each process that still uses a releasing chip."""
     pids = view.reading.pids_of(chip)
     occupants = view.stray_processes.get(chip) or [Occupant(pid=pid) for pid in pids]
     return [

@@ -1,8 +1,7 @@
 """Status socket of the agent, and the command `ascend-agent status` that reads it.
 
-Only root may connect (mode 0600). If any other file has the socket's path, such as a
-symbolic link, the agent neither follows nor removes it. The agent then serves no
-status.
+Only root may connect (mode 0600). If the socket's path is taken by another kind of
+file, such as a symbolic link, the agent leaves that file alone and serves no status.
 """
 
 import argparse
@@ -74,10 +73,13 @@ def _remove(path: Path) -> None:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Return a new unix socket bound to a path, with mode 0600.
+    """Return a new unix socket bound to `path`, with mode 0600.
+
+    A socket that an earlier process of this user left there is removed first.
 
     Raises:
-        OSError: Another file has the path, or no socket can be created there.
+        OSError: The path belongs to another kind of file or to another user's socket,
+            or no socket can be created there.
     """
     if path.parent.is_symlink():
         raise OSError(f"{path.parent}: expected a directory, found a symbolic link")

@@ -2,8 +2,8 @@
 
 Answers: how does a change of the cluster reach the cache, and how does a decision
 reach the cluster?
-Belongs here: the watches (`informers`), the comparisons of watches with the API server
-and of the cache with the watches (`resync`), settings from a ConfigMap
+Belongs here: the watches (`informers`), the check that watches match the API server and
+that the cache matches the watches (`resync`), settings from a ConfigMap
 (`live_settings`), requests that write (`writers`, `tor_share`) and the annotation that
 makes schedulers retry (`wake`).
 Does not belong here: the client and list-watch themselves (`kube`), the meaning of an

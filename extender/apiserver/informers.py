@@ -18,10 +18,11 @@ _GAP_MOST_S = 1.0
 
 
 class Informers:
-    """Watches of nodes, pods, device ConfigMaps, leaf switches and settings.
+    """Watches of nodes, pods and three kinds of ConfigMap.
 
-    Device ConfigMaps are the reports of the node agents. Each watch passes on its
-    changes in the order in which the API server sent them.
+    The ConfigMaps are the reports of the node agents (device ConfigMaps), the list of
+    leaf switches, and the extender's settings. Each watch passes on its changes in the
+    order in which the API server sent them.
     """
 
     def __init__(
@@ -144,9 +145,7 @@ class Informers:
 
 
 def _name_watches(chosen: Iterable[bool]) -> str:
-    """Return the names of the watches flagged in `chosen`, separated by commas.
-
-    Return "" if no watch is flagged.
+    """Return the comma-separated names of the watches whose flag in `chosen` is True.
 
     Args:
         chosen: One flag each for nodes, pods and device ConfigMaps, in this order.

@@ -1,12 +1,12 @@
 """Settings in a ConfigMap that may change while the extender runs.
 
 The keys are those of MindCluster's `init-params`, so that operators can copy them. A
-ConfigMap with an error changes nothing. The earlier settings stay in force. An event on
-the ConfigMap names the errors and the settings in force.
+ConfigMap with an error changes nothing: the settings before it stay in force. An event
+on the ConfigMap lists the errors and the settings in force.
 
-Without a ConfigMap, the settings that the extender was started with are in force. The
-same holds if the ConfigMap is wrong when an extender starts or begins to lead. That
-extender cannot read the earlier content of the ConfigMap. A cluster that schedules by
+Without a ConfigMap, the settings from flags, environment and file are in force. They
+are also in force if the ConfigMap has an error when an extender starts or begins to
+lead. That extender has never read a valid ConfigMap. A cluster that schedules by
 default settings is better than one without scheduling.
 """
 
@@ -132,7 +132,7 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 class SettingsFollower:
     """Owner of the dynamic settings in force, which follow a ConfigMap.
 
-    If the ConfigMap does not exist, the defaults are in force.
+    Without the ConfigMap, the settings from the extender's start are in force.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class SettingsFollower:
         adjust: Callable[[DynamicSettings], None],
         record: Callable[[Regarding, str, str], None],
     ) -> None:
-        """Start with the defaults, which are in force already.
+        """Begin with `defaults` in force; `adjust` is not called for them.
 
         Args:
             defaults: Settings that are in force without a ConfigMap.
@@ -209,7 +209,10 @@ class SettingsFollower:
 
 
 def describe(settings: DynamicSettings) -> str:
-    """Return all dynamic settings as one line, under their keys in the ConfigMap."""
+    """Return all dynamic settings as one line of `key value` pairs.
+
+    The keys are those of the ConfigMap.
+    """
     rules = settings.rules
     listed = {
         "self-maintain-available-card": str(settings.self_maintain).lower(),

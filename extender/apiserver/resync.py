@@ -1,9 +1,10 @@
 """Resync: compares watches with the API server, and the cache with the watches.
 
-A difference is a defect in the extender, or in a component between it and etcd. Either
-a watch event is missing, or the cache has not applied one. Only this comparison reveals
-the defect before the watch breaks for another reason. Until then, a chip may look free
-although it is not. So each difference is repaired.
+A difference means that a watch missed an event, or that the cache did not apply one.
+Either is a defect in the extender, or in a component between the extender and etcd. A
+missed event would show only when the watch breaks and lists again. Until then, a chip
+may look free although it is not. So each difference is repaired: the watch lists again,
+or the event is applied to the cache.
 """
 
 import asyncio
@@ -49,8 +50,8 @@ _Comparison = Callable[[], Awaitable[None]]
 class ReservationCheck:
     """Functions that find orphaned reservations and hand them to the binder.
 
-    An orphaned reservation belongs to no job's plan and to no component that would end
-    it. So it would never expire.
+    An orphaned reservation belongs to no job's plan, and no part of the extender would
+    end it. Its chips would stay reserved for ever. The binder ends such a reservation.
     """
 
     #: returns UIDs of pods whose reservations a component will end, besides plans
@@ -60,9 +61,9 @@ class ReservationCheck:
 
 
 class Resync:
-    """Periodic comparison of watches and cache, with repair of each difference.
+    """Periodic comparison of API server, watches and cache, which repairs differences.
 
-    It owns neither the watches nor the cache.
+    Watches are compared with the API server, and the cache with the watches.
     """
 
     def __init__(
@@ -98,9 +99,11 @@ class Resync:
         self._logged = 0
 
     async def run(self) -> None:
-        """Compare each watch, and the cache, about every `every_s` until cancelled.
+        """Compare each watch, and the cache, repeatedly until cancelled.
 
-        Each watch and the cache has its own task, whose pauses have jitter.
+        A watch is compared with the API server, the cache with the watches. Each of
+        these comparisons has its own task. Its pauses are `every_s` seconds, with
+        jitter.
         """
         if not self._every_s:
             return
@@ -119,7 +122,8 @@ class Resync:
         Each difference is repaired.
 
         Cost:
-            One list of versions for each watch, and O(objects), in slices.
+            For each watch, one list of resourceVersions from the API server. For the
+            cache, O(objects), with a pause after every `_SLICE` objects.
         """
         for comparison in self._comparisons():
             await comparison()
@@ -180,10 +184,7 @@ class Resync:
             self._learn(stray)
 
     def _hand_over_orphans(self) -> None:
-        """Hand each reservation that no component would end to the binder.
-
-        Otherwise the reservation would never expire.
-        """
+        """Hand to the binder all reservations that would otherwise never end."""
         for uid in verify.find_orphans(self._cache, self._reservations.owned_uids()):
             pod = self._cache.pods.get(uid)
             pod_name = f"{pod.namespace}/{pod.name}" if pod else uid
@@ -238,9 +239,10 @@ def _slices(
 
 
 def _describe(change: Change) -> tuple[str, str]:
-    """Return the name of the watch that a change belongs to, and the object's name.
+    """Return the name of the watch that delivers a change, and the name of its object.
 
-    The watch is that of nodes, device ConfigMaps ("reports") or pods.
+    The watch is "nodes", "reports" (device ConfigMaps) or "pods". A deleted pod is
+    named by its UID.
     """
     match change:
         case NodeUpdated(name=name):

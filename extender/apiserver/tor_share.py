@@ -1,8 +1,8 @@
-"""Writer of the ConfigMap `tor-share-cm`: which jobs use which leaf switch, and how.
+"""Writer of the ConfigMap `tor-share-cm`, which lists the jobs on each leaf switch.
 
-Like MindCluster's scheduler, the extender writes this ConfigMap only under
-`nslb-version` 2.0. MindCluster's clusterd and people read it. The extender writes on a
-change, at most every `PAUSE_S`.
+Like MindCluster's scheduler, the extender writes it only if the setting `nslb-version`
+(version of the leaf-switch rules) is 2.0. MindCluster's clusterd and people read the
+ConfigMap. The extender writes on a change, at most every `PAUSE_S`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class TorShareApi(Protocol):
 
 
 class TorShareWriter:
-    """Writes to the ConfigMap `tor-share-cm` which jobs use which leaf switches.
+    """Writer of the ConfigMap `tor-share-cm`, which lists the jobs on each leaf switch.
 
     Jobs and leaf switches are read from the cache.
     """
@@ -54,7 +54,7 @@ class TorShareWriter:
     async def step(self) -> None:
         """Write the ConfigMap if its text has changed since the last successful write.
 
-        A failure is logged. The write is then tried again at the following call.
+        A failed write is logged, and the next call tries again.
         """
         if self._version == self._cache.version:
             return
@@ -83,10 +83,10 @@ class TorShareWriter:
         return switches.render_share(network, self._jobs())
 
     def _jobs(self) -> dict[str, set[str]]:
-        """Return {node: names of jobs} for all nodes with pods that have not ended.
+        """Return {node: names of the jobs with pods there}; ended pods do not count.
 
-        For a pod without a job, the name of its owner counts as the job's name. A pod
-        without an owner counts under its own name.
+        A pod outside any job of several pods is listed by its owner's name. Without an
+        owner it is listed by its own name.
         """
         jobs_of_node: dict[str, set[str]] = {}
         for uid, pod in self._cache.pods.items():

@@ -1,14 +1,14 @@
 """Annotates nodes so that schedulers retry refused pods when chips have become free.
 
-A scheduler retries a refused pod when it sees a change of the cluster. It sees the
-deletion of a pod, but at that moment the agent still holds the pod's chips. It does not
-see when the agent releases them. The agent reports that in a ConfigMap, which
-schedulers do not watch. Nor does a scheduler retry when an agent confirms a claim,
-which changes only an annotation of a bound pod.
+A scheduler retries refused pods when it sees a change of the cluster, such as the
+deletion of a pod. But at that moment the agent still holds the deleted pod's chips. The
+agent publishes their release in a ConfigMap, which schedulers do not watch. A confirmed
+claim can also make room on a node. It changes only an annotation of a bound pod, which
+makes no scheduler retry.
 
-So a node gets an annotation when it has more free chips. It gets none if no pod was
-refused since the last annotation. Every scheduler sees an annotation of a node. The
-extender's cache has the free chips before the annotation is written.
+So the extender annotates a node that has more room than before, if a pod was refused
+since the last annotation. Every scheduler watches nodes. The cache has the free chips
+before the annotation is written, so the retry finds them.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class SchedulerWaker:
         self._is_pod_waiting = True
 
     def note_improved(self, names: Collection[str]) -> None:
-        """Schedule annotations of these nodes, but only if a refused pod waits.
+        """Schedule an annotation of each of these nodes if a refused pod waits.
 
         Args:
             names: Nodes that offer more chips than before.
@@ -67,9 +67,10 @@ class SchedulerWaker:
             self._woken.set()
 
     def retry_all(self) -> None:
-        """Schedule an annotation of any one node, but only if a refused pod waits.
+        """Schedule an annotation of one node, no matter which, if a refused pod waits.
 
-        The annotation makes schedulers retry, even if no node has more free chips.
+        The annotation makes schedulers retry all refused pods. No node needs to have
+        more free chips.
         """
         name = next(iter(self._improved), None) or self._any_node()
         if name:
@@ -99,11 +100,12 @@ class SchedulerWaker:
     async def run_once(self) -> None:
         """Annotate up to `MARKED_MOST` of the scheduled nodes, and drop the rest.
 
-        Afterwards no refused pod counts as waiting.
+        Schedulers then retry all refused pods. So no pod counts as waiting until the
+        next `note_refused`.
 
         Raises:
-            KubeError: A node was not annotated. It stays scheduled, and so do the nodes
-                behind it in the order of names. A refused pod still counts as waiting.
+            KubeError: A node was not annotated. This node and those not yet tried stay
+                scheduled, and a refused pod still counts as waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

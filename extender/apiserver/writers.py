@@ -1,4 +1,4 @@
-"""Requests to the API server that carry out decisions: bind, annotate, evict, event."""
+"""Requests to the API server: bind, annotate and evict pods, write other objects."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -168,7 +168,10 @@ class KubeJobs:
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a pod of an incomplete job; try only once, and log a failure."""
+        """Evict a bound pod of a job whose other pods could not all be bound in time.
+
+        The eviction is tried only once. A failure is logged.
+        """
         pod_name = f"{pod.namespace}/{pod.name}"
         try:
             await pods.evict(

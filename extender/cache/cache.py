@@ -2,13 +2,14 @@
 
 The cache does no I/O and reads no clock: the caller of `step` passes the time of each
 event. Free chips are computed again only for the nodes that an event changes.
-Source of truth: the API server, through its watches. Only reservations, plans of jobs
-and nominations are made by the extender. A nomination names chips that preemption frees
-for a pod or job. A restart drops these three and reads the rest from the API server.
+Nodes, pods and reports come from the API server, through its watches. The extender
+itself makes reservations, plans of jobs and nominations. A nomination names chips that
+preemption frees for a pod or job. A restart drops what the extender made, and reads the
+rest again.
 
 Invariant: a free chip is neither reserved nor claimed by a living pod, and the agent
-neither holds nor releases it. This is true in whatever order events arrive. In the
-cache a bound pod keeps its node, and a failed or succeeded pod stays so.
+neither holds nor releases it. This is true in whatever order events arrive. A late
+event never makes a bound pod unbound, or an ended pod living.
 """
 
 from typing import assert_never
@@ -143,15 +144,16 @@ class Cache:
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
-        An Allocate call does not name its pod. The other pod has a reservation on the
-        node, or a claim whose chips Allocate has not given out yet.
+        The kubelet's Allocate call does not name its pod. On each of these nodes, a
+        similar pod has a reservation, or a claim whose chips Allocate has not given out
+        yet.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
-        """Return the nodes reserved for another job, which a pod must not use.
+        """Return the nodes that a pod must not use: another job has reserved them.
 
-        Nodes reserved for a job with a lower priority than the pod's are left out.
+        A pod may use a node reserved for a job with a lower priority than its own.
 
         Args:
             uid: UID of the pod.
@@ -178,10 +180,9 @@ class Cache:
     def recompute(self, resource_state: ResourceState) -> None:
         """Compute the free chips of one resource of a node again, and update `cluster`.
 
-        The name of the node is added to `improved_nodes` if more pods may fit the node
-        than before. Then it offers more chips, or has fewer pods that Allocate could
-        mix up. A resource state that became empty is removed. The node's entry is
-        removed too if it became empty.
+        If more pods may fit the node than before, its name is added to
+        `improved_nodes`. A state or node entry that became empty is removed from the
+        cache.
         """
         self.version += 1
         node_info, resource = resource_state.node_info, resource_state.resource
@@ -211,7 +212,10 @@ class Cache:
 
     @property
     def self_maintains(self) -> bool:
-        """Whether free chips are computed without the agents' lists of free chips."""
+        """Present value of the setting `self-maintain-available-card`.
+
+        False: a free chip must also be in the agent's list of available chips.
+        """
         return self._self_maintain
 
     def set_self_maintain(self, *, itself: bool) -> None:
@@ -234,7 +238,7 @@ class Cache:
         ]
 
     def apply_report(self, resource_state: ResourceState, now_s: float) -> None:
-        """Parse the ConfigMap texts of a node again, for one resource of the node.
+        """Parse the ConfigMap texts of a node for one of its resources.
 
         `superpods_version` grows by 1 if the SuperPoD of the node changed.
         """
@@ -281,7 +285,7 @@ def _step(
     | events.Unreserved
     | events.SelfMaintainSet,
 ) -> None:
-    """Apply an event whose result does not depend on the time."""
+    """Apply an event for `step`. Its result does not depend on the time."""
     match change:
         case events.OtherPodUpdated():
             cache.requested_resources.put(change.uid, change.node, change.ask)
@@ -417,7 +421,7 @@ def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> Non
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
     """Remove a pod from its job.
 
-    Before that, `MemberRemoved` is applied to the job, which may end the job's plan.
+    `MemberRemoved` is applied first, because it finds the job through the pod.
     """
     cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)
@@ -440,12 +444,11 @@ def _delete_pod(cache: Cache, uid: str, now_s: float) -> None:
 
 
 def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
-    """Delete a pod's reservation, if it has one, and compute the reserved node again.
+    """Delete a pod's reservation, if any, and compute the free chips of its node again.
 
     Args:
-        computed: Name of a node that the caller computes again later; "" if none. If
-            the reservation is on that node, the node is not computed here: the chips
-            would look free until the caller has finished.
+        computed: Name of a node whose chips the caller computes afterwards; "" if none.
+            Here they are not computed: the reserved chips would look free for a moment.
     """
     reservation = cache.reservations.pop(uid, None)
     if reservation is not None:

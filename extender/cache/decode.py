@@ -151,15 +151,15 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 def _products(node: objects.Node) -> list[Product]:
     """Return the product row of each NPU resource that a node offers.
 
-    Candidates are the product rows that the labels of the node allow. A candidate is
-    offered if the Node's capacity or allocatable names its resource. The first offered
-    row is always returned. A further offered row is returned if its capacity is above
-    0, or if the Node's annotation lists its chips. The agent writes that annotation.
-    Removing a device plugin leaves a capacity of 0.
+    Candidates are the product rows that fit the labels of the node. A candidate counts
+    as offered if the Node's capacity or allocatable names its resource. The first
+    offered row is always returned. Each further one needs a capacity above 0, or chips
+    in the agent's annotation on the Node. The capacity is 0 after a device plugin was
+    removed.
 
-    Before the kubelet offers any of these resources, the annotation decides. The
-    candidates are returned whose chip names it contains. If it contains none of these
-    names, the first candidate is returned. Without the annotation, no row is returned.
+    If the Node names no such resource yet, the candidates with chips in the annotation
+    are returned. If the annotation lists chips of none of them, the first candidate is
+    returned. Without the annotation, no row is returned.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

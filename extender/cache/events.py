@@ -1,7 +1,7 @@
 """Events that change the cache, as immutable values.
 
-Watches, bind, preemption and the clock all create these classes. Any order of events
-can therefore be written down and replayed.
+They come from watches, binds, preemption and the clock. As values, they can be recorded
+and replayed.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A product row of a node, and the number of such chips in its allocatable."""
+    """A product of a node, and the number of its chips in the Node's allocatable."""
 
     product: Product
     #: number of chips in the Node's allocatable
@@ -114,9 +114,9 @@ class OtherPodUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRead:
-    """The event that the API object with a job's size was read, or could not be read.
+    """The event that the extender has tried to read a job's size from the API server.
 
-    Such an object is a JobSet or a PodGroup, for example.
+    The size is in an object such as a JobSet or a PodGroup.
     """
 
     job: str
@@ -139,10 +139,10 @@ class PodDeleted:
 class Reservation(NamedTuple):
     """Chips of one node reserved for one pod; also the event that reserves them.
 
-    A reservation ends when the watch shows the pod bound, failed, succeeded or deleted,
-    or by the event `Unreserved`. The cache stores it by the UID of the pod, because a
-    later pod may have the same name. It is a tuple, which is cheap to create: a plan
-    makes one for each pod of a job, and a job may have thousands.
+    A reservation ends when the watch shows the pod bound, failed, succeeded or deleted.
+    The event `Unreserved` ends it too. The cache stores it by the UID of the pod,
+    because a later pod may have the same name. A plan may create thousands of
+    reservations. So the class is a tuple, which is cheap to create.
     """
 
     uid: str
@@ -178,9 +178,9 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NominationCleared:
-    """The event that chips are no longer set aside by `Nominated` for a pod or a job.
+    """The event that ends the nomination of chips for a pod or a job.
 
-    All pods may use these chips again.
+    Other pods may use these chips again.
     """
 
     owner: str
@@ -190,7 +190,8 @@ class NominationCleared:
 class Unreserved:
     """The event that the reservation of a pod ends although the pod was not bound.
 
-    The event may be created only if no bind with this reservation can have succeeded.
+    Create it only when no bind with this reservation has succeeded or can still
+    succeed.
     """
 
     uid: str
@@ -209,7 +210,7 @@ class SelfMaintainSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """The event that time has passed, so that waits and time limits may have ended."""
+    """The event that time has passed, so that back-offs and time limits may end."""
 
     #: kinds of objects whose watch is down for too long; "" if none is
     lost: str = ""

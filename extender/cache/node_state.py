@@ -3,14 +3,14 @@
 A node may have chips of several product lines. Each line is a resource of its own and
 has a `ResourceState`. Facts that all lines of a node share are in `NodeInfo`.
 
-A free chip is listed in the Node's annotation and healthy. It is not claimed by a
-living pod, and neither reserved, held nor releasing. It is not nominated either:
-preemption does not free it for a pod or job. The agent may still hold chips of a pod
-removed a moment ago, before its ConfigMap shows it. These chips are not free.
+A free chip is healthy and listed in the Node's annotation. No living pod claims it, and
+it is neither reserved, held nor releasing. Nor is it nominated: preemption frees
+nominated chips for one pod or job. Chips of a removed pod stay taken for a moment,
+until the agent's ConfigMap can show whether the agent still holds them.
 
 With `self-maintain-available-card: false` a free chip must also be in the agent's list
-of available chips. Claims of all ages are subtracted in both modes. A list written
-before a bind still contains the chips which that bind claims. Clocks of two machines
+of available chips. Even then claims are subtracted, however old they are. A list
+written before a bind still contains the chips of that bind. Clocks of two machines
 cannot tell whether the list or the bind is older.
 """
 
@@ -89,7 +89,8 @@ class NodeInfo:
     def is_empty(self) -> bool:
         """Whether the entry has neither resources nor ConfigMap texts.
 
-        Such an entry may be removed. The next event about the Node sets the rest.
+        The cache removes an empty entry. The next `NodeUpdated` sets its other fields
+        again.
         """
         return not self.resources and not any(self.report_texts)
 
@@ -132,10 +133,10 @@ class ResourceState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the state has no product, pod, reservation or nomination.
+        """Whether the state has no product, pod, reservation, nomination or `unshown`.
 
-        `unshown` must be empty too: chips of removed pods that may still be held. An
-        empty state may be removed: the next event about the Node sets the other fields.
+        `unshown` has the chips of removed pods that the agent may still hold. The cache
+        removes an empty state.
         """
         return (
             self.product is None
@@ -148,7 +149,7 @@ class ResourceState:
     def put_product(self, product: Product | None) -> None:
         """Set the product of the chips.
 
-        If the product changed, the claims of all pods are parsed again.
+        If the product changed, the claims of all pods on the node are parsed again.
         """
         if product == self.product:
             return
@@ -165,10 +166,10 @@ class ResourceState:
     def remove_tenant(self, uid: str, now_s: float) -> None:
         """Remove a pod that failed, succeeded or was deleted.
 
-        The agent may hold chips of the pod without having published it yet. These are
-        the pod's chips that the agent's ConfigMap shows as neither held nor releasing.
-        They stay taken for `UNSHOWN_S` seconds. If the agent publishes no holds, all
-        chips of the pod are given up at once.
+        The pod's chips that the agent's ConfigMap shows as held or releasing stay taken
+        for that reason. The agent may hold the others too, without having published it
+        yet. So they stay taken for `UNSHOWN_S` seconds, in `unshown`. If the agent
+        publishes no holds at all, no chips go to `unshown`.
         """
         tenant = self.tenants.pop(uid, None)
         if tenant is None:
@@ -183,10 +184,10 @@ class ResourceState:
     def expire_unshown(self, now_s: float) -> bool:
         """Give up the `unshown` chips of pods removed at least `UNSHOWN_S` seconds ago.
 
-        If the agent held these chips, its ConfigMap must have shown it by now.
+        By now the ConfigMap shows those chips that the agent still holds.
 
         Returns:
-            Whether there were such chips.
+            Whether any chips were given up.
         """
         expired_uids = [
             uid for uid, (_, until_s) in self.unshown.items() if now_s >= until_s
@@ -201,12 +202,12 @@ class ResourceState:
         self._see_time(reservation.predicate_time)
 
     def read_report(self) -> None:
-        """Parse the ConfigMap texts of the node, and set `report`.
+        """Set `report` from the ConfigMap texts of the node.
 
-        If a text is malformed, `report` stays as it is and `report_unreadable` is set.
-        If the product is unknown, `report` becomes None. Without a ConfigMap it becomes
-        None too, unless the node may serve pods without an agent. Then all chips are
-        healthy in `report`.
+        A malformed text leaves `report` as it is and sets `report_unreadable`. If the
+        product is unknown, `report` becomes None. Without a ConfigMap it becomes None
+        too. But if the node may serve pods without an agent, `report` says that all
+        chips are healthy.
         """
         self.report_unreadable = False
         node_info, product = self.node_info, self.product
@@ -225,11 +226,11 @@ class ResourceState:
             self.report_unreadable = True
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Parse the ConfigMap texts of the node, and set when its agent last published.
+        """Set `report` from the node's ConfigMap, and when its agent last published.
 
-        For a ConfigMap that existed when the extender started, this time is its
-        timestamp plus `ahead_s`, but not after `now_s`. For a later one it is the time
-        of arrival, by our clock. A wrong clock of a node therefore does not matter.
+        That time is when the ConfigMap arrived, by our clock. So a wrong clock of a
+        node does not matter. For a ConfigMap that existed when the extender started, it
+        is the ConfigMap's timestamp plus `ahead_s`, but at most `now_s`.
 
         Args:
             now_s: Seconds since the epoch.
@@ -256,8 +257,9 @@ class ResourceState:
     def has_nothing_to_expire(self, heard_s: float) -> bool:
         """Whether the event `Ticked` cannot change this state.
 
-        This is so if the agent published at `heard_s` or later, and `report` is set.
-        Also, `is_silent` must be False and `unshown` empty.
+        Args:
+            heard_s: An agent that last published before this time counts as silent.
+                Unit: seconds since the epoch.
         """
         return (
             self.alive_s >= heard_s
@@ -279,12 +281,11 @@ class ResourceState:
     def _listed_chips(self, product: Product) -> int | None:
         """Return the mask of all chips of the node; None if they are not known.
 
-        With an agent these are the chips that the Node's annotation lists. The mask is
-        0 without the annotation, and None if the annotation is unreadable.
+        These are the chips that the Node's annotation lists. None if the annotation is
+        unreadable. If there is no annotation, the mask is 0.
 
-        Without an agent these are the same chips, or all chips of the product if there
-        is no annotation. The mask is None if their number differs from the Node's
-        allocatable.
+        On a node without an agent, a missing annotation means all chips of the product.
+        There the mask is None if its number of chips is not the Node's allocatable.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -295,20 +296,19 @@ class ResourceState:
         return mask if is_whole else None
 
     def next_time(self, now_ns: int) -> int:
-        """Return the annotation `predicate-time` for a new claim on the node.
+        """Return the value of the annotation `predicate-time` for a new claim.
 
-        Claims on a node are ordered by this time. It is `now_ns`, but at least 1 ns
-        after the newest such time on the node.
+        The value orders the claims of a node. It is `now_ns`, but always later than the
+        newest value on the node.
         """
         return max(now_ns, self.last_time + 1)
 
     def unconfirmed(self) -> frozenset[Shape]:
         """Return the shapes of pods with a reservation or an unconfirmed claim.
 
-        A claim is unconfirmed until the agent has given out its chips. Shapes, such as
-        the chip counts of the containers, decide which pods can be mixed up. A node
-        without an agent has no such shapes: nothing there confirms claims or mixes them
-        up.
+        A claim is unconfirmed until the agent has given out its chips. A pod's shape,
+        such as the chip counts of its containers, decides which pods can be mixed up.
+        Empty for a node without an agent, where claims are never confirmed.
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
@@ -325,10 +325,10 @@ class ResourceState:
         )
 
     def is_cleared(self, owner: str) -> bool:
-        """Whether all chips that preemption frees for `owner` could be given to it now.
+        """Whether preemption has freed all chips that are nominated for `owner`.
 
-        The chips must be healthy, and neither held, releasing nor taken by another pod
-        or job.
+        Each must be healthy, and neither held, releasing nor taken by another pod or
+        job.
 
         Args:
             owner: UID of a pod, or a job.
@@ -340,13 +340,13 @@ class ResourceState:
         return not mask & busy
 
     def taken(self, *, but: str = "") -> int:
-        """Return the mask of chips that are claimed, reserved or nominated.
+        """Return the mask of chips that are claimed, reserved, nominated or `unshown`.
 
-        Nominated chips are those that preemption frees for a pod or a job. Chips of
-        removed pods that are in `unshown` are included.
+        Nominated chips are those that preemption frees for a pod or a job. `unshown`
+        has the chips of removed pods that the agent may still hold.
 
         Args:
-            but: UID of a pod, or a job, whose nominated chips do not count.
+            but: UID of a pod, or a job, whose nominated chips are left out; "" if none.
         """
         mask = 0
         for tenant in self.tenants.values():
@@ -442,9 +442,10 @@ class ResourceState:
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
     """Return how many seconds ago the newest ConfigMap of all agents was written.
 
-    Timestamps come from the nodes' clocks, which may differ from ours. So the age of
-    each ConfigMap that existed at start-up is measured from the newest timestamp. A
-    living agent writes its ConfigMap at least every 5 min.
+    That is our clock minus the newest timestamp. The callers add this age to the
+    timestamp of each ConfigMap that existed at start-up, because the nodes' clocks may
+    differ from ours. The newest ConfigMap then counts as written just now: a living
+    agent writes at least every 5 min.
 
     Args:
         resource_states: States of all resources of all nodes, once the watches have
@@ -468,9 +469,11 @@ def apply_report_age(
 ) -> bool:
     """Set when an agent last published its ConfigMap, and whether the agent is silent.
 
+    Used once, for the ConfigMaps that existed when the extender started.
+
     Args:
         resource_state: A resource of the agent's node. Changed in place.
-        ahead_s: Seconds by which our clock may be ahead of the agents' clocks.
+        ahead_s: Result of `report_age_s`, added to the timestamp of the ConfigMap.
         now_s: Seconds since the epoch.
         silent_s: An agent counts as silent if it published nothing for this many
             seconds.
@@ -499,9 +502,10 @@ def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
 def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
     """Return the pod as a tenant of its node, with the chips its annotations claim.
 
-    A chip that an unreadable annotation names counts as taken: giving it to another pod
-    would be the worse mistake. An unreadable claim does not count as unconfirmed. The
-    agent cannot read it either, so Allocate does not mix it up with another claim.
+    If an annotation is malformed, the chips that it names still count as taken. To give
+    them to another pod would be worse. But a malformed claim does not count as
+    unconfirmed: the agent cannot read it, so Allocate does not mix it up with another
+    claim.
 
     Args:
         product: Product of the chips of the node. If it is None, or of another resource

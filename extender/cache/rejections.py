@@ -1,12 +1,13 @@
 """Back-off for controllers whose pods the kubelet keeps rejecting.
 
-A controller that replaces a rejected pod at once repeats create, bind and reject many
-times a second. From the third consecutive rejection on, the pods of that controller
-wait. The wait doubles with each rejection, up to 5 min. If no rejection follows within
-a minute after the wait, the count starts again at one.
+Some controllers replace a rejected pod at once. Create, bind and reject then repeat
+many times a second. From a controller's third consecutive rejection on, the extender
+refuses its pods for some time: 10 s at first, twice as long with each further
+rejection, at most 5 min. The count starts again at one if the next rejection comes more
+than a minute after the end of that time.
 
-Owner: the cache. Source of truth: the phases of pods in the pod watch. A restart
-forgets the counts; the next rejections are counted from one.
+The cache keeps the counts. It sees rejections as phases of pods in the pod watch. A
+restart forgets the counts.
 """
 
 from dataclasses import dataclass
@@ -39,9 +40,9 @@ class _Row:
 
 
 class OwnerBackoff:
-    """Consecutive rejections of each controller's pods, and how long its pods wait.
+    """Count of consecutive rejected pods of each controller, and end of its back-off.
 
-    In all methods, an owner is the controller of a pod.
+    In all methods, `owner` is the controller of a pod.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class OwnerBackoff:
         self._rows[owner] = _Row(count, now_s)
 
     def refusal(self, owner: str, now_s: float) -> str | None:
-        """Return why pods of `owner` must wait at `now_s`; None if they need not."""
+        """Return why pods of `owner` are refused at `now_s`; None if they are not."""
         row = self._rows.get(owner)
         if row is None or now_s >= row.last_s + row.wait_s:
             return None
@@ -69,14 +70,18 @@ class OwnerBackoff:
         )
 
     def has_ended(self, since_s: float, now_s: float) -> bool:
-        """Whether any owner's wait ended after `since_s` and no later than `now_s`."""
+        """Whether any owner's back-off ended after `since_s`, and not after `now_s`."""
         return any(
             row.wait_s and since_s < row.last_s + row.wait_s <= now_s
             for row in self._rows.values()
         )
 
     def forget(self, now_s: float) -> None:
-        """Remove owners whose next rejection would be counted as the first one."""
+        """Delete the count of each owner whose back-off ended more than a minute ago.
+
+        For an owner with fewer than three rejections, the minute runs from the last
+        rejection.
+        """
         self._rows = {
             owner: row for owner, row in self._rows.items() if now_s <= row.forgotten_s
         }

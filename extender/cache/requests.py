@@ -1,10 +1,13 @@
 """CPU, memory and pod slots: requested by pods, and still available on nodes.
 
-The plan of a job may put several pods on one node. kube-scheduler checks CPU and memory
-for one pod at a time. The request of a pod is computed as kube-scheduler does. It is
-the larger of two amounts, plus the overhead of the pod. One is the sum of all app
-containers and sidecars. The other is the largest sum of an init container and the
-sidecars before it.
+The extender plans all pods of a job at once, several of them perhaps on one node. It
+must therefore check that their requests fit together. kube-scheduler checks only one
+pod at a time.
+
+The extender computes the request of a pod as kube-scheduler does: the larger of two
+amounts, plus the overhead of the pod. The first amount is the sum of all app containers
+and sidecars. The second is the largest sum of an init container and the sidecars before
+it.
 """
 
 import math
@@ -151,15 +154,15 @@ class RequestedResources:
                 self._nodes[node] = remaining
 
     def ask(self, uid: str) -> Resources:
-        """Return the requests of a pod; `ONE_POD` if the pod is not stored."""
+        """Return the requests of a pod; only one pod slot if the pod is not stored."""
         return self._pods.get(uid, ("", ONE_POD))[1]
 
     def at(self, uid: str) -> tuple[str, Resources] | None:
-        """Return (node, requests) of a pod; None if no such pod is stored."""
+        """Return (node, requests) of a pod; None if the pod is not stored."""
         return self._pods.get(uid)
 
     def uids(self) -> KeysView[str]:
-        """Return the UIDs of all pods that were added and not removed."""
+        """Return the UIDs of all stored pods."""
         return self._pods.keys()
 
     def of(self, node: str) -> Resources:
@@ -198,11 +201,10 @@ def _units(quantity: Quantity, per_one: int = 1) -> int:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, per_one: int) -> int:
-    """Return a Kubernetes quantity as a number of 1/`per_one` parts, rounded up.
+    """Return a Kubernetes quantity multiplied by `per_one`, rounded up to an integer.
 
-    With `per_one` 1000, "0.5" gives 500. A malformed quantity counts as 0: the API
-    server does not send one. A negative one counts as 0 too. As in Kubernetes, the
-    result is at most 2^63 - 1.
+    With `per_one` 1000, "0.5" gives 500. A malformed or negative quantity gives 0. As
+    in Kubernetes, the result is at most 2^63 - 1.
     """
     match = _QUANTITY.fullmatch(text)
     if match is None:

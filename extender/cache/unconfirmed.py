@@ -1,7 +1,8 @@
 """Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
 
-A claim is unconfirmed until the agent has given out its chips. An Allocate call does
-not name its pod, so the agent tells unconfirmed claims apart by chip count only.
+The claim of a pod is unconfirmed until the agent has given out the claimed chips in the
+pod's Allocate calls. An Allocate call does not name its pod. The agent chooses among
+the pods with unconfirmed claims by the number of chips that the call asks for.
 """
 
 from scheduler_core.wire import shapes
@@ -11,11 +12,11 @@ _NONE: frozenset[Shape] = frozenset()
 
 
 class UnconfirmedClaims:
-    """Shapes of pods whose chips Allocate has not given out yet, and their nodes.
+    """For each node, the shapes of pods whose chips Allocate has not given out yet.
 
-    A shape has the chip counts of a pod's containers, for example. It decides which
-    pods Allocate could mix up. Reservations count like claims. Invariant: `_nodes` and
-    `_at` contain the same pairs of node and shape.
+    A shape (`Shape`) has what decides whether Allocate could mix up two pods, as the
+    chip counts of their containers. A pod with a reservation counts as one with a
+    claim. Invariant: `_nodes` and `_at` contain the same pairs of node and shape.
     """
 
     def __init__(self) -> None:
@@ -28,14 +29,14 @@ class UnconfirmedClaims:
         return len(self._nodes)
 
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
-        """Set the shapes of pods with an unconfirmed claim on one resource of a node.
+        """Replace the stored shapes of one resource of a node by `now`.
 
-        Return whether a shape was removed, since more pods may then fit the node.
+        Return whether a stored shape is not in `now`: more pods may then fit the node.
 
         Args:
             node: Name of the node.
-            resource: Resource that the claims are for.
-            now: All these shapes; replaces those set before. May be empty.
+            resource: Name of the resource.
+            now: Shapes of all pods there with a reservation or an unconfirmed claim.
         """
         at = node, resource
         before = self._at.get(at, _NONE)
@@ -54,7 +55,9 @@ class UnconfirmedClaims:
         return bool(before - now)
 
     def conflicts(self, shape: Shape) -> frozenset[str]:
-        """Return the nodes where Allocate could mix up a claim there with a new pod.
+        """Return the nodes where Allocate could mix up a new pod with another pod.
+
+        The other pod has an unconfirmed claim or a reservation on the node.
 
         Args:
             shape: Shape of the new pod.

@@ -1,7 +1,8 @@
 """Compare the cache with the objects that the watches have stored.
 
-A watch and the cache change in the same turn of the event loop. So the event for a
-stored object must change nothing if it is applied to the cache now.
+A watch stores an object and hands the event to the cache in the same turn of the event
+loop. So if that event is applied to the cache once more, nothing must change. If
+something would change, the cache is wrong.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -34,11 +35,11 @@ Shown = (
 
 
 def find_drift(cache: Cache, change: Shown) -> str:
-    """Return how the cache differs from an object stored by a watch; "" if equal.
+    """Return how the cache differs from an object stored by a watch; "" if it does not.
 
     Args:
-        cache: Compared, not changed.
-        change: The event that the watch would deliver for that object now.
+        cache: Only read.
+        change: The stored object, in the form of the event that reports it.
     """
     return "; ".join(
         f"{name}: expected {quote_value(expected)}, found {quote_value(cached)}"
@@ -54,10 +55,10 @@ def find_strays(
     pods: Collection[str],
     reports: Collection[str],
 ) -> list[Change]:
-    """Return events that remove from the cache the objects that no watch has stored.
+    """Return events that remove from the cache each object that no watch has stored.
 
     Args:
-        cache: Compared, not changed.
+        cache: Only read.
         nodes: Names of all nodes that the node watch has stored.
         pods: UIDs of all pods that the pod watch has stored.
         reports: Names of the nodes whose agent's ConfigMap a watch has stored.
@@ -76,11 +77,13 @@ def find_strays(
 
 
 def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
-    """Return UIDs of pods whose reservation no plan, bind or preemption would ever end.
+    """Return UIDs of pods whose reservation would never end.
+
+    No plan of a job contains such a pod, and `known` does not either.
 
     Args:
-        cache: Compared, not changed.
-        known: UIDs of pods whose reservation a bind or preemption will end.
+        cache: Only read.
+        known: UIDs of pods whose reservation a bind or preemption in progress will end.
     """
     places = {uid for gang in cache.gangs.jobs.values() for uid in gang.places}
     return sorted(cache.reservations.keys() - places.union(known))

@@ -28,7 +28,7 @@ _ROUNDS_MOST = 4
 
 
 class LeaseApi(Protocol):
-    """The requests on the Lease that `Election` needs, as an interface."""
+    """The three requests on the Lease that `Election` sends, as an interface."""
 
     async def get(self) -> Lease:
         """Read the Lease from the API server."""
@@ -37,17 +37,19 @@ class LeaseApi(Protocol):
         """Create the Lease with this spec, and return it."""
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the Lease if the Lease is unchanged since `current`.
+        """Replace the spec of the Lease, and return the Lease as written.
 
-        It is unchanged if its resourceVersion is the same.
+        Args:
+            current: The Lease as last read or written by this extender.
+            spec: The new spec.
 
-        Returns:
-            The Lease as written.
+        Raises:
+            ConflictError: The Lease has another resourceVersion than `current`.
         """
 
 
 class KubeLease:
-    """Requests to the API server on the Lease of one name, with one timeout."""
+    """Sends requests for one Lease to the API server, all with the same timeout."""
 
     def __init__(
         self, client: Client, namespace: str, name: str, *, timeout_s: float
@@ -70,12 +72,14 @@ class KubeLease:
         )
 
     async def write(self, current: Lease, spec: LeaseSpec) -> Lease:
-        """Replace the spec of the Lease if the Lease is unchanged since `current`.
+        """Replace the spec of the Lease, and return the Lease as written.
 
-        It is unchanged if its resourceVersion is the same.
+        Args:
+            current: The Lease as last read or written by this extender.
+            spec: The new spec.
 
-        Returns:
-            The Lease as written.
+        Raises:
+            ConflictError: The Lease has another resourceVersion than `current`.
         """
         return await leases.write(
             self._client, current, spec, timeout_s=self._timeout_s
@@ -83,7 +87,7 @@ class KubeLease:
 
 
 class Election:
-    """This extender's part in the election. Owner of the Lease's state machine."""
+    """Takes, renews and releases the Lease for this extender; says whether it leads."""
 
     def __init__(
         self,
@@ -93,11 +97,11 @@ class Election:
         wall: Clock,
         now_s: Callable[[], float] = clock.loop_s,
     ) -> None:
-        """Start in phase WAITING, without a request.
+        """Start in phase WAITING. `run` sends the first request.
 
         Args:
             api: Reads and writes the Lease.
-            config: Identity and durations of this extender.
+            config: Identity of this extender, and durations of the election.
             wall: Gives the times of day in the Lease, which people read.
             now_s: Returns seconds of a clock that only goes forwards.
         """
@@ -110,22 +114,22 @@ class Election:
 
     @property
     def phase(self) -> Phase:
-        """Current phase of this extender in the election."""
+        """Phase of this extender: WAITING, SETTLING or LEADING."""
         return self._state.phase
 
     def why_not_leading(self) -> str | None:
-        """Return the reason why this extender may not decide now; None if it may."""
+        """Return why this extender may not place or bind pods now; None if it may."""
         return lease_machine.why_not_leading(self._state, self._now_s())
 
     async def until(self, *, leads: bool) -> None:
-        """Wait until this extender leads, or with `leads=False` until it does not."""
+        """Wait until this extender leads; with `leads=False`, until it does not."""
         async with self._changed:
             await self._changed.wait_for(
                 lambda: (self._state.phase is Phase.LEADING) is leads
             )
 
     async def run(self) -> NoReturn:
-        """Read, take and renew the Lease every `retry_s` until cancelled."""
+        """Call `tick` every `retry_s` until cancelled."""
         while True:
             await self.tick()
             await asyncio.sleep(self._config.retry_s)
@@ -133,8 +137,8 @@ class Election:
     async def tick(self) -> None:
         """Read the Lease if this extender is WAITING; otherwise renew the Lease.
 
-        Each answer of the API server may require further requests. They are sent too,
-        in at most `_ROUNDS_MOST` rounds together with the first request.
+        The answer may require a further request: a free Lease, for example, is written
+        after it was read. One tick sends at most `_ROUNDS_MOST` requests, one by one.
         """
         events: list[lease_machine.Event] = [lease_machine.Ticked()]
         announced = self._state.phase
@@ -158,8 +162,9 @@ class Election:
     async def release(self) -> None:
         """If this extender leads, write the Lease without a holder.
 
-        Another extender can then take the Lease before it expires. A failure is only
-        logged. Call this only after all bind requests of this extender are finished.
+        Another extender can then take the Lease at once, before `lease_s` have passed.
+        A failure is only logged. Call this only after all bind requests of this
+        extender are finished.
         """
         state = self._state
         if (
@@ -242,11 +247,11 @@ class Election:
 
 
 def election_of(settings: Settings, client: Client, wall: Clock) -> Election | None:
-    """Return this extender's part in the election; None if no Lease is configured.
+    """Return the election of this extender; None if the settings name no Lease.
 
     Args:
         settings: Name and durations of the Lease, and the extender's identity.
-        client: An open client.
+        client: Open client of the API server.
         wall: Gives the times of day in the Lease.
     """
     if not settings.lease:

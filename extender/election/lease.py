@@ -1,29 +1,30 @@
-"""State machine of the Lease that decides which of several extenders may decide.
+"""State machine of the leader election: which of several extenders may place pods.
 
     phase    event                                     effects and next phase
     -------  ----------------------------------------  ---------------------------------
     waiting  Ticked                                    ReadLease
     waiting  LeaseRead: no lease, no holder, or ours   WriteLease at once
-    waiting  LeaseRead: another holder, unchanged for  WriteLease; then settling: its
-             its duration                              binds may still arrive
+    waiting  LeaseRead: another holder, which has not  WriteLease; then settling: binds
+             renewed the lease in time                 of that holder may still arrive
     waiting  LeaseWritten                              settling; leading at once if no
                                                        earlier binds can arrive
-    settling Ticked, in time                           WriteLease; when settled: leading
-                                                       StartLeading
+    settling Ticked, earlier binds may still arrive    WriteLease
+    settling Ticked, no earlier binds can arrive       leading: StartLeading, WriteLease
     leading  Ticked                                    WriteLease
-    leading  Ticked, no answer for too long            leading; `why_not_leading` gives
-                                                       a reason, until the next write
-                                                       finds the lease unchanged
+    leading  Ticked, no answer for too long            WriteLease, still leading; but
+                                                       `why_not_leading` gives a reason
+                                                       until a write succeeds
     any      WriteRefused: the lease has changed       ReadLease
-    settling LeaseRead: another holder                 waiting
-    leading  LeaseRead: another holder, or there was   waiting, StopLeading: decisions
-             one in between                            not bound yet are void
+    settling LeaseRead: another holder now, or since   waiting
+             our last read or write
+    leading  LeaseRead: another holder now, or since   waiting, StopLeading: placements
+             our last read or write                    not bound yet are dropped
 
-A holder decides for `stop_s` after it has *sent* its last successful write. Another
-extender takes the Lease after `lease_s` without a write; `lease_s` is longer than
-`stop_s`. Each extender counts seconds on its own clock, so the clocks need not agree on
-the time of day. The API server completes a bind at most `bind_s` after the old holder
-sent it. The new holder waits for that time before it reads the cluster.
+A holder may place and bind pods for `stop_s` after it has *sent* its last successful
+write. Another extender takes the Lease after `lease_s` without a write; `lease_s` is
+longer than `stop_s`. Each extender counts seconds on its own clock, so the clocks need
+not agree on the time of day. The API server completes a bind at most `bind_s` after the
+old holder sent it. The new holder waits for that time before it reads the cluster.
 
 Pure: `step` returns the next state and the effects; `elector` carries them out.
 """
@@ -53,9 +54,9 @@ class LeaseConfig:
 
     @property
     def stop_s(self) -> float:
-        """Seconds for which a holder may decide after its last successful write.
+        """Seconds after a successful write in which its sender may place and bind pods.
 
-        They count from the time at which the holder sent that write.
+        They count from the time at which the write was sent.
         """
         return self.lease_s * 2 / 3
 
@@ -81,8 +82,9 @@ def configure(identity: str, *, lease_s: float, bind_s: float) -> LeaseConfig:
 class Phase(StrEnum):
     """Phase of this extender in the election; logs show the value.
 
-    WAITING extenders do not hold the Lease. A SETTLING one holds it, and waits until no
-    bind of an earlier holder can arrive. A LEADING one decides.
+    WAITING extenders do not hold the Lease. A SETTLING one holds the Lease, and waits
+    until the API server can no longer execute binds of an earlier holder. A LEADING one
+    places and binds pods.
     """
 
     WAITING = "waiting"
@@ -92,7 +94,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Phase of this extender, its copy of the Lease, and deadlines by its own clock."""
+    """Phase of this extender, the Lease as last seen, and deadlines by its clock."""
 
     phase: Phase = Phase.WAITING
     #: the lease as last read or written; None: it does not exist, or was never read
@@ -107,7 +109,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Event: it is time to read or renew the Lease, `retry_s` after the last tick."""
+    """Event: `retry_s` have passed, so the Lease must be read or renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,7 @@ class LeaseWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRefused:
-    """Event: the API server refused a write, as the Lease was changed or deleted."""
+    """Event: the API server refused a write, as the Lease has changed or is deleted."""
 
 
 Event = Ticked | LeaseRead | LeaseWritten | WriteRefused
@@ -152,14 +154,14 @@ class WriteLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLeading:
-    """Effect: start a term of leading, which reads the cluster and then decides."""
+    """Effect: this extender starts to lead: it reads the cluster, then places pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopLeading:
-    """Effect: end the term of leading, because another extender may decide now.
+    """Effect: this extender stops leading, because another extender may lead now.
 
-    Decisions of the term are void unless their pods are bound.
+    This extender's reservations for pods not yet bound are dropped.
     """
 
 
@@ -174,7 +176,7 @@ def step(state: State, event: Event, now_s: float, config: LeaseConfig) -> _Next
         state: The state before the event.
         event: A tick, or the API server's answer to an effect.
         now_s: Time by this extender's clock, which only goes forwards.
-        config: Identity and durations of this extender.
+        config: Identity of this extender, and durations of the election.
     """
     match event:
         case Ticked():
@@ -192,7 +194,7 @@ def step(state: State, event: Event, now_s: float, config: LeaseConfig) -> _Next
 
 
 def why_not_leading(state: State, now_s: float) -> str | None:
-    """Return the reason why this extender may not decide now; None if it may."""
+    """Return why this extender may not place or bind pods now; None if it may."""
     if state.phase is Phase.WAITING:
         holder = holder_of(state.lease)
         return f"{holder} leads" if holder else "no extender leads yet"
@@ -210,12 +212,12 @@ def holder_of(lease: Lease | None) -> str:
 
 
 def render_held(over: Lease | None, config: LeaseConfig, now: str) -> LeaseSpec:
-    """Return the Lease spec with this extender as holder, and the current time.
+    """Return a new spec for the Lease, with this extender as its holder.
 
     Args:
         over: The Lease to replace; None if it does not exist.
-        config: Identity and durations of this extender.
-        now: Time of day, RFC 3339. No decision depends on it.
+        config: Identity of this extender, and durations of the election.
+        now: Renew time of the new spec; time of day, RFC 3339.
     """
     current = over.spec if over is not None else LeaseSpec()
     is_ours = current.holder_identity == config.identity
@@ -229,11 +231,11 @@ def render_held(over: Lease | None, config: LeaseConfig, now: str) -> LeaseSpec:
 
 
 def render_released(lease: Lease, now: str) -> LeaseSpec:
-    """Return the Lease spec without a holder, for a leader that stops.
+    """Return a new spec for the Lease, without a holder; for a leader that stops.
 
     Args:
         lease: The Lease to replace.
-        now: Time of day, RFC 3339. No decision depends on it.
+        now: Renew time of the new spec; time of day, RFC 3339.
     """
     return LeaseSpec(
         lease_duration_seconds=lease.spec.lease_duration_seconds,
@@ -263,9 +265,10 @@ def _on_written(state: State, lease: Lease, valid_s: float, now_s: float) -> _Ne
 def _on_read_while_waiting(
     state: State, lease: Lease | None, age_s: float, now_s: float, config: LeaseConfig
 ) -> _Next:
-    """Return the next state; write the Lease if it is free, expired or already ours.
+    """Return the state and effects after a WAITING extender has read the Lease.
 
-    The Lease is free if it does not exist or has no holder.
+    The Lease is written if it does not exist, has no holder, has expired, or names this
+    extender as holder.
     """
     if lease is None and holder_of(state.lease) not in ("", config.identity):
         # Deleted while another extender holds it, which does not know yet.
@@ -292,12 +295,12 @@ def _on_read_while_waiting(
 def _on_read_while_holding(
     state: State, lease: Lease | None, now_s: float, identity: str
 ) -> _Next:
-    """Return the next state of a settling or leading extender, after a read.
+    """Return the state and effects after a SETTLING or LEADING extender read the Lease.
 
-    If this extender still holds the Lease, the Lease is renewed. Otherwise the extender
-    becomes WAITING, and stops leading if it was leading. The Lease counts as lost if
-    another extender holds it, or held it since this extender's last read or write. A
-    deleted Lease counts as lost once this extender may no longer decide.
+    If this extender still holds the Lease, the Lease is renewed. The Lease is lost if
+    another extender holds it, or held it since this extender's last read or write. Then
+    this extender becomes WAITING, and stops leading if it was leading. A deleted Lease
+    is lost only if the last write is more than `stop_s` ago.
     """
     if lease is None:
         is_ours = (
@@ -318,5 +321,4 @@ def _version_of(lease: Lease | None) -> str:
 
 
 def _transitions_of(lease: Lease | None) -> int:
-    """Return how often the Lease has changed its holder; 0 if there is no Lease."""
     return (lease.spec.lease_transitions or 0) if lease is not None else 0

@@ -1,8 +1,11 @@
 """Terms of leading: the HTTP server stays, and each term has a new extender.
 
-An extender remembers its decisions until the cluster shows them. After another extender
-has led, they may be wrong. So the extender of a new term reads the whole cluster. The
-server forwards each request to the extender of the current term.
+An extender remembers its placements until the pod watch shows them. After another
+extender has led, these placements may be wrong. So each term begins with a new extender
+that reads the whole cluster. The HTTP server forwards each request to the extender of
+the current term.
+
+"Replica" means the process, which lives through several terms.
 """
 
 import asyncio
@@ -28,31 +31,32 @@ class LeadershipTerm(Protocol):
         """
 
     def why_not_ready(self) -> str | None:
-        """Return the reason why this extender cannot answer now; None if it can."""
+        """Return why this extender answers no HTTP request now; None if it answers."""
 
     async def run(self) -> None:
-        """Watch the cluster until cancelled, then finish or abort open requests."""
+        """Watch the cluster and do all background work until cancelled.
+
+        When cancelled, wait a limited time for bind requests already sent, and cancel
+        other requests.
+        """
 
     @property
     def is_quiet(self) -> bool:
-        """Whether all bind requests that this extender sent are finished.
-
-        Then none of them can take effect later.
-        """
+        """Whether all bind requests that this extender sent are finished."""
 
 
 class Leadership:
-    """Runs a new extender for each term of leading. Owner of the current extender."""
+    """Runs a new extender for each term of leading; forwards HTTP requests to it."""
 
     def __init__(
         self, make: Callable[[], LeadershipTerm], election: Election | None
     ) -> None:
-        """Create the first extender, which waits for its term.
+        """Create the extender of the first term, without running it.
 
         Args:
             make: Creates an extender with an empty cache.
-            election: Tells when a term begins and ends. If it is None, the first
-                extender leads for ever.
+            election: Tells when a term begins and ends. If it is None, `run` starts the
+                first extender at once, and there is only one term.
         """
         self._make = make
         self._election = election
@@ -60,9 +64,10 @@ class Leadership:
         self._handlers = _handlers(self._term)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return routes with the methods and paths that all extenders have.
+        """Return the routes of the HTTP server.
 
-        Their handlers forward each request to the extender of the current term.
+        The methods and paths are those of every extender. The handlers forward each
+        request to the extender of the current term.
         """
         return [
             web.RouteDef(
@@ -75,14 +80,14 @@ class Leadership:
         ]
 
     def why_not_ready(self) -> str | None:
-        """Return the reason why the current extender cannot answer; None if it can."""
+        """Return why the current extender answers no request; None if it answers."""
         return self._term.why_not_ready()
 
     async def run(self) -> None:
-        """Run the current extender whenever this replica leads, until cancelled.
+        """Run an extender in each term in which this replica leads, until cancelled.
 
-        At the end the Lease is released if all bind requests of this replica are
-        finished.
+        When cancelled, release the Lease if all bind requests of this replica are
+        finished. Without an election, the only extender runs all the time.
         """
         election = self._election
         if election is None:
@@ -99,10 +104,10 @@ class Leadership:
                 await election.release()
 
     async def _lead(self, election: Election) -> None:
-        """Run the current extender until this replica does not lead; then replace it.
+        """Run the current extender until this replica stops leading; then replace it.
 
-        The replacement is a new extender, created before the old one's run is
-        cancelled. So the old one gets no more requests.
+        The new extender is created before the old one is cancelled. So the old one gets
+        no more requests.
         """
         async with asyncio.TaskGroup() as group:
             running = group.create_task(self._term.run(), name="term")

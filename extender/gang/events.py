@@ -1,8 +1,8 @@
-"""Events and effects of jobs of several pods, as immutable values.
+"""Events and effects of the state machine `permit`, as immutable values.
 
-The cache and the planner create the events. `permit.step` applies them to the jobs and
-returns effects, which the planner carries out. Any order of events can therefore be
-written down and replayed.
+An event tells what happened to a job of several pods. The cache, the planner and the
+Volcano verbs create events. `permit.step` applies an event to the jobs and returns
+effects, which the planner carries out.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The client of one bind call, which may have to wait for the answer."""
+    """Client of a bind call for the pod `uid` and the node `node`.
+
+    The call may have to wait for the calls of other pods before the client is answered.
+    """
 
     uid: str
     node: str
@@ -64,7 +67,7 @@ class PlanFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindArrived:
-    """The event that a bind call for a pod and a node arrived."""
+    """The event that a bind call for the pod `uid` and the node `node` arrived."""
 
     uid: str
     node: str
@@ -73,10 +76,7 @@ class BindArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindAbandoned:
-    """The event that a bind call no longer waits, with or without an answer.
-
-    The caller got its answer or closed its connection.
-    """
+    """The event that a bind call ended: it is answered, or its client disconnected."""
 
     uid: str
     call: int
@@ -84,26 +84,23 @@ class BindAbandoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The event that a pod of a job has a node, or has succeeded."""
+    """The event that a pod of a job is bound to a node, or has succeeded."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindFailed:
-    """The event that a bind was attempted and is not known to have bound the pod.
-
-    Before the attempt, the bind call was released: it no longer waited for other pods.
-    """
+    """The event that a released bind failed, or ended without a known outcome."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocated:
-    """The event that Volcano allocated a pod to its planned node.
+    """The event that Volcano allocated a pod to its planned node; the bind comes later.
 
-    Volcano will bind the pod by itself: no bind call waits here.
+    Volcano itself holds back the binds of a job, so no bind call waits here.
     """
 
     uid: str
@@ -111,7 +108,7 @@ class Allocated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """The event that Volcano deallocated a pod that it had allocated to a node."""
+    """The event that Volcano withdrew its allocation of a pod to a node."""
 
     uid: str
 
@@ -127,7 +124,7 @@ class MemberRemoved:
 class NodeNotOffered:
     """The event that a filter call for a pod did not list the pod's planned node.
 
-    Such a call lists only nodes that the caller considers for the pod.
+    The call lists the nodes that the scheduler still considers for the pod.
     """
 
     uid: str
@@ -137,7 +134,7 @@ class NodeNotOffered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanBroken:
-    """The event that a job's plan can no longer be carried out; `text` says why."""
+    """The event that a job's plan cannot be carried out any more; `text` says why."""
 
     job: str
     text: str
@@ -145,7 +142,7 @@ class PlanBroken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """The event that time has passed, so that time limits may have ended."""
+    """The event that time has passed: `permit.step` then checks all time limits."""
 
 
 Event = (
@@ -185,14 +182,14 @@ class RefuseBind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """The effect that the reservations of these pods end."""
+    """The effect that the chips reserved for these pods become free."""
 
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEvent:
-    """The effect that a Kubernetes event about a job is emitted on these pods of it."""
+    """The effect that a Kubernetes event is emitted on each of these pods of a job."""
 
     uids: tuple[str, ...]
     reason: str
@@ -201,9 +198,9 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictMembers:
-    """The effect that these pods of an incomplete job are evicted.
+    """The effect that these bound pods of an incomplete job are evicted.
 
-    The job then starts again as a whole.
+    Their controller can then create them again, and the whole job is planned again.
     """
 
     uids: tuple[str, ...]

@@ -1,8 +1,8 @@
 """All jobs of several pods: their members, and how far each job is.
 
-Owner: the cache, which adds and removes pods. `permit.step` moves jobs from phase to
-phase. Source of truth for members: the API server. A restart reads the members again
-and drops the plans, which are stored nowhere else.
+The cache adds and removes pods. `permit.step` sets the phases. After a restart of the
+extender, the members are read from the API server again. The plans are lost, because
+they are stored only here.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,9 +17,9 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class Phase(StrEnum):
-    """How far a job is: waiting, planned or being bound.
+    """How far a job is: waiting for a plan, planned, or being bound.
 
-    The values appear in answers and metrics.
+    The values appear in answers to queries and in metrics.
     """
 
     #: no chips are reserved
@@ -32,7 +32,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Gang:
-    """A job: its pods, its size, its phase, its plan, and its waiting binds."""
+    """A job: its pods, its size, its phase, its plan, and its waiting bind calls."""
 
     job: str
     size_source: SizeSource | None = None
@@ -93,21 +93,25 @@ class Gang:
 
     @property
     def is_size_pending(self) -> bool:
-        """Whether the size of the job is unknown and reading it has not failed."""
+        """Whether the size of the job is still to be read from the API server.
+
+        False if reading has failed; `problem` then says why.
+        """
         return self.size is None and not self.problem
 
     @property
     def is_several(self) -> bool:
-        """Whether the pods of the job are planned together.
+        """Whether the job is planned as a whole.
 
-        They are if the size is unknown or above 1. A job of one pod is planned too if
-        the pod has the label `tor-affinity`: its leaf switch depends on other jobs.
+        It is if its size is unknown or above 1. A job of one pod is planned too if the
+        pod has the label `tor-affinity`: the choice of its leaf switch depends on the
+        switches that other jobs use.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
     @property
     def is_one(self) -> bool:
-        """Whether the size of the job is known and is one pod."""
+        """Whether the job is known to have exactly one pod."""
         return self.size is not None and self.size.count == 1
 
     @property
@@ -127,16 +131,13 @@ class Gang:
 
     @property
     def unbound_count(self) -> int:
-        """Number of UIDs in `unbound`.
-
-        Counted without sorting, because each filter call needs it.
-        """
+        """Number of UIDs in `unbound`, counted without sorting them."""
         if not self.bound and not self.ending:
             return len(self.members)
         return len(self.members.keys() - self.bound - self.ending)
 
     def may_bind(self, uid: str) -> bool:
-        """Whether a pod may be bound without waiting for binds of the job's other pods.
+        """Whether a bind of a pod need not wait for bind calls of the job's other pods.
 
         The pod must have a planned node. The job must be in the phase BINDING, or a pod
         of the job must be bound.
@@ -144,10 +145,10 @@ class Gang:
         return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
 
     def rank_key(self, uid: str) -> tuple[int, object, str]:
-        """Return the key by which the pods of the job are sorted.
+        """Return the sort key of a pod among the pods of its job.
 
-        Pods with a rank come first, by rank. Pods without one follow, by role, by the
-        numbers that their controller gave them, and by name.
+        Pods with a rank come first, by rank. The others follow, by role, by the indexes
+        in their labels or annotations (such as the completion index), and by name.
         """
         member = self.members[uid]
         rank = member.membership.rank
@@ -156,10 +157,10 @@ class Gang:
         return 1 << 30, member.membership.order, member.name
 
     def queue_key(self, pods: Mapping[str, NpuPod]) -> tuple[int, str, str]:
-        """Return the key by which this job is sorted among all jobs.
+        """Return the sort key of this job in the queue of waiting jobs.
 
-        The key has the priority, creation time and UID of the member with the highest
-        priority. Of several such members, the oldest counts.
+        The key is (-priority, creation time, UID) of one member: the oldest of those
+        with the highest priority. The job with the least key is planned first.
 
         Args:
             pods: {UID: pod} of the cache.
@@ -172,9 +173,9 @@ class Gang:
         return min(keys, default=(0, "", ""))
 
     def format_names(self, uids: Collection[str]) -> str:
-        """Return the names of these members as a list for sentences.
+        """Return the names of these members for a sentence, as "a, b, c and 2 more".
 
-        Of more than three names, only the first three are listed, and the rest counted.
+        At most three names are listed.
         """
         names = sorted(self.members[uid].name for uid in uids if uid in self.members)
         more = len(uids) - 3
@@ -183,9 +184,10 @@ class Gang:
 
     @property
     def state(self) -> str:
-        """A sentence: the phase of the job, and how many pods exist and have a node.
+        """Phase and counts of the job for people ("planned, 8 of 8 pods exist, ...").
 
-        While no chips are reserved, the sentence also says why the job does not fit.
+        The counts say how many pods exist, and how many have a node. While no chips are
+        reserved, the reason why the job does not fit is added.
         """
         of = "an unknown number of" if self.size is None else str(self.size.count)
         counts = (
@@ -196,7 +198,7 @@ class Gang:
 
     @property
     def title(self) -> str:
-        """Kind, namespace and name of the job, for sentences."""
+        """Kind, namespace and name of the job ("JobSet ns/name"), for sentences."""
         kind, _, name = self.job.partition("/")
         return f"{kind} {name}"
 
@@ -204,8 +206,7 @@ class Gang:
 class Gangs:
     """All jobs with their pods, and the job of each pod.
 
-    Invariant: `job_of` has exactly the pods in `members` and `others` of all jobs. A
-    job without pods is removed.
+    Invariant: `job_of` has exactly the pods in `members` and `others` of all jobs.
     """
 
     def __init__(self) -> None:
@@ -216,15 +217,15 @@ class Gangs:
         self.changed: set[str] = set()
 
     def gang_of(self, uid: str) -> Gang | None:
-        """Return the job of a pod if the pods of that job are planned together.
+        """Return the job of a pod if the job is planned as a whole; None otherwise.
 
-        None for any other pod, and for a pod that is not in the cache.
+        Also None for a pod that is in no job.
         """
         gang = self.jobs.get(self.job_of.get(uid, ""))
         return gang if gang is not None and gang.is_several else None
 
     def put(self, uid: str, member: Member, *, bound: bool, ending: bool) -> None:
-        """Add a pod that asks for NPUs to its job, or update the pod there.
+        """Add a pod that asks for NPUs to its job, or replace the pod's entry there.
 
         Args:
             uid: UID of the pod, which has not failed.
@@ -262,7 +263,7 @@ class Gangs:
     def drop(self, uid: str) -> None:
         """Remove a pod from its job.
 
-        The job is removed with its last pod, unless bind calls of the job still wait.
+        The job is removed too when it has no pods and no waiting bind calls left.
         """
         job = self.job_of.pop(uid, "")
         gang = self.jobs.get(job)
@@ -277,9 +278,9 @@ class Gangs:
             del self.jobs[job]
 
     def set_size(self, job: str, size: Size | None, problem: str) -> None:
-        """Set the size of a job after the API object that states it was read.
+        """Set the size of a job to the one that the job's API object states.
 
-        If that object states no size, a size that the job's pods state is used. A job
+        If the object states none, the size that a pod of the job states is used. A job
         that is not in `jobs` is ignored.
 
         Args:
@@ -302,7 +303,7 @@ class Gangs:
     def count_phases(self) -> Mapping[Phase, int]:
         """Return {phase: number of jobs in this phase}.
 
-        Only jobs are counted whose pods are planned together.
+        Only jobs that are planned as a whole are counted.
         """
         counts = dict.fromkeys(Phase, 0)
         for gang in self.jobs.values():

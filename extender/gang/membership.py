@@ -1,13 +1,13 @@
-"""Which job a pod is of, how many pods that job has, and the pod's rank or order in it.
+"""Which job a pod is of, how many pods that job has, and how pods of a job are ordered.
 
-Each controller marks the pods of a job in a different way. Each way is a row of `ROWS`.
-The first row that matches a pod decides. Annotations that a user wrote for us come
-first. Controllers that say most about a job follow. PodGroups come near the end,
-because they state a number only.
+Each controller marks the pods of a job in its own way, by labels, annotations or
+owners. Each way is a row of `ROWS`, and the first row that matches a pod decides. Our
+own annotations, set by users, come first. PodGroups come near the end, because they
+state only a number of pods.
 
 A pod without a matching row is a job by itself. Examples are pods of a ReplicaSet, or
-of a Job without completion indexes. With the label `tor-affinity` such a pod is planned
-as a job of one pod: its leaf switch depends on other jobs. Pure: reads one pod.
+of a Job without completion indexes. The extender plans such a pod only if it has the
+label `tor-affinity`, which asks to choose nodes by their leaf switches. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +51,10 @@ Order = tuple[int, str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """The job of a pod, the job size that the pod states, and its rank or order."""
+    """The job of a pod, the job size stated by the pod, and the pod's rank in the job.
+
+    `order` sorts the pods of a job that have no rank.
+    """
 
     #: "kind/namespace/name", equal for all its pods
     job: str
@@ -69,7 +72,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A pod of a job, with the facts besides chips that planning reads."""
+    """A pod of a job, with the properties (besides chips) that planning reads."""
 
     #: name of the pod
     name: str
@@ -84,8 +87,8 @@ class Member:
 def member(pod: Pod) -> Member | None:
     """Return the pod as a member of its job; None for a pod that needs no plan.
 
-    A pod needs no plan if it is a job by itself and lacks the label `tor-affinity`. The
-    label asks to choose nodes by their leaf switches.
+    A pod needs no plan if it is a job by itself and lacks the label `tor-affinity`,
+    which asks to choose nodes by their leaf switches.
     """
     place = planned_membership(pod)
     if place is None:
@@ -105,7 +108,7 @@ def member(pod: Pod) -> Member | None:
 
 
 class _Facts:
-    """The labels, annotations, owner and PodGroup of a pod, which `ROWS` read."""
+    """The properties of a pod that the functions in `ROWS` read."""
 
     def __init__(self, pod: Pod) -> None:
         self.meta = pod.metadata
@@ -175,8 +178,8 @@ def _first_text(*keys: str) -> Callable[[_Facts], str]:
 def _operators_job(facts: _Facts, name: str) -> str:
     """Return the API path of the training job that a pod belongs to.
 
-    The kind of the job is that of the pod's owner. The launcher of an MPIJob is owned
-    by a Job instead. For such a pod the path of an MPIJob is returned.
+    The pod's owner is this job. An exception is the launcher of an MPIJob, whose owner
+    is a Job. For a launcher, the path of the MPIJob is returned.
 
     Args:
         facts: The pod.
@@ -296,7 +299,7 @@ ROWS: tuple[Row, ...] = (
 
 
 def membership(pod: Pod) -> Membership | None:
-    """Return the job of a pod and its rank; None for a pod that is a job by itself.
+    """Return the job of a pod and the pod's rank; None if the pod is a job by itself.
 
     A pod that states a job size below 2 is a job by itself.
     """
@@ -321,10 +324,10 @@ def membership(pod: Pod) -> Membership | None:
 
 
 def planned_membership(pod: Pod) -> Membership | None:
-    """Return the job with which a pod is planned, and its rank; None without a plan.
+    """Return the job with which a pod is planned, and the pod's rank in the job.
 
-    A pod that is a job by itself is planned only if it has the label `tor-affinity`.
-    The label asks to choose nodes by their leaf switches.
+    None for a pod that is a job by itself and lacks the label `tor-affinity`. With this
+    label, which asks to choose nodes by their leaf switches, it is a job of one pod.
     """
     place, meta = membership(pod), pod.metadata
     if place is None and asks_leaves(meta.labels or {}):

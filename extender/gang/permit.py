@@ -1,9 +1,10 @@
 """Decide when the bind calls of a planned job go on: all of them, or none.
 
 kube-scheduler sends one bind call for each pod. The calls wait until those of all pods
-of the job have arrived; then all are released (carried out). If one is late, all are
-refused and all reservations of the job end. So no pod of a job runs while another pod
-of the job is stuck. It may lack CPU, a volume or a quota: the extender does not know.
+of the job have arrived; then all are released (carried out). If one does not arrive in
+time, all are refused and all reservations of the job end. Otherwise some pods of a job
+could run while another is stuck for lack of CPU, a volume or a quota. The extender does
+not see such reasons.
 
 The table gives for each phase and event the next phase and the effects:
 
@@ -11,22 +12,22 @@ The table gives for each phase and event the next phase and the effects:
     ---------  ----------------------------------------  -------------------------------
     GATHERING  JobPlanned                                RESERVED, no bind has arrived
     RESERVED   BindArrived, not the last                 the bind waits
-    RESERVED   BindArrived, the last; or a pod is bound  BINDING: ReleaseBinds
+    RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
+               the job is already bound
     RESERVED   Bound, by a bind of unknown outcome       BINDING: ReleaseBinds
     RESERVED   Ticked, too late; NodeNotOffered;         GATHERING: all binds refused,
                MemberRemoved; PlanBroken                 all reservations end
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
+    BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends
     RESERVED   Allocated, the first                      BINDING: no bind waits here
     BINDING    Returned, the last                        GATHERING, the rest unreserved
     BINDING    Bound, the last                           GATHERING, nothing to wait for
-    BINDING    Ticked, after `partial_s`                 an event on the waiting pods
+    BINDING    Ticked, after `partial_s`                 an event on the unbound pods
     BINDING    Ticked, after `complete_s`                GATHERING, the rest unreserved;
                                                          bound pods evicted, if so set
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
-A bind call is identified by its number. A call whose caller closed its connection no
-longer waits.
 """
 
 import zlib
@@ -215,10 +216,7 @@ def _bind_member(gang: Gang, uid: str) -> None:
 
 
 def _go_on(gang: Gang, now_s: float) -> Effects:
-    """Let all waiting bind calls of a job go on, because one of its pods is bound.
-
-    A bound pod already runs, so the binds no longer wait for each other.
-    """
+    """Release all waiting bind calls of a job, because one of its pods is bound."""
     if not gang.waiting_calls:
         return
     calls, gang.waiting_calls = gang.waiting_calls, {}
@@ -321,7 +319,7 @@ def _open(gang: Gang, now_s: float) -> None:
 
 
 def _close(gang: Gang) -> None:
-    """Set the phase of a job to GATHERING, when no planned pod is left to bind.
+    """End the plan of a job whose planned pods are all bound or removed.
 
     The failures of earlier plans no longer count.
     """
@@ -351,14 +349,14 @@ def _void(gang: Gang, text: str) -> Effects:
 def _back_off(
     gang: Gang, now_s: float, limits: Limits, *, counted: bool = False
 ) -> None:
-    """Set the pause before a job is planned again.
+    """Set the earliest time at which a job is planned again.
 
     The pause doubles with each failure, up to a limit. A part of it is derived from the
-    name of the job and its number of failures. Two jobs that took each other's chips
-    therefore do not try again at the same time.
+    name of the job and its number of failures. So two jobs whose plans failed at the
+    same time, each for lack of the other's chips, are planned again at different times.
 
     Args:
-        counted: True: the caller has already added this failure to `failures`.
+        counted: Whether the caller has already added this failure to `failures`.
     """
     gang.failures += not counted
     doublings = min(gang.failures - 1, 16)

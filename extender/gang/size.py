@@ -18,7 +18,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Number of pods of a job, and whether pods without NPUs are counted."""
+    """Number of pods of a job, either of all its pods or of those with NPUs only."""
 
     count: int
     #: whether pods without NPUs are included
@@ -26,11 +26,11 @@ class Size:
 
 
 def size_of(kind: str, job: object, resources: Iterable[str]) -> Size | None:
-    """Return how many pods a job has; None if the job's object does not say.
+    """Return the number of pods of a job; None if the job's object does not state it.
 
     Args:
         kind: Kind of the job, as in `membership.ROWS`.
-        job: The decoded object that states the size.
+        job: The API object of the job, decoded.
         resources: Resource names of NPUs. If the object has pod templates, only pods
             that ask for one of these resources are counted.
     """
@@ -88,9 +88,9 @@ def _volcano(spec: Object) -> Iterator[_Part]:
 
 
 def _job(spec: Object) -> Iterator[_Part]:
-    """Yield the pod template of a Job with the number of pods that form one job.
+    """Yield the pod template of a Job, and how many of its pods are planned together.
 
-    These are all pods of an Indexed Job whose pods all run at once. In any other Job
+    In an Indexed Job whose pods all run at once, these are all pods. In any other Job,
     each pod is a job by itself, so the number is 1.
     """
     pods = _number(spec, "parallelism", 1)
@@ -102,9 +102,9 @@ def _job(spec: Object) -> Iterator[_Part]:
 
 
 def _native(spec: Object) -> Iterator[_Part]:
-    """Yield the minimum number of pods of a PodGroup of Kubernetes.
+    """Yield the minimum number of pods of a PodGroup of Kubernetes (`minCount`).
 
-    The number is 1 if the PodGroup lacks the policy `gang`, as one with `basic` does.
+    The number is 1 if the PodGroup's scheduling policy is not `gang`.
     """
     yield None, _number(_inner(spec, "schedulingPolicy", "gang"), "minCount", 1)
 

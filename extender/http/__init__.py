@@ -1,4 +1,4 @@
-"""Listeners, endpoints and request bodies, common to all scheduler protocols.
+"""HTTP listeners, handlers and body decoding for the protocols of all schedulers.
 
 Answers: at which address is a request served, and how does it become a response?
 Belongs here: addresses and their certificates (`listeners`), the path of each verb from

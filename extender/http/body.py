@@ -1,7 +1,7 @@
-"""Decodes JSON request bodies of schedulers; errors name the malformed key.
+"""Decode the JSON bodies of schedulers' requests; errors name the malformed key.
 
-A module of its own: both scheduler protocols decode bodies, and neither may import the
-other.
+A module of its own: `kube_scheduler.protocol` and `volcano.protocol` both decode
+bodies, and neither may import the other.
 """
 
 from typing import TypeVar
@@ -20,7 +20,7 @@ class BodyError(ValueError):
 def decode_body(
     decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, where: str
 ) -> _T:
-    """Decode a request body, or a part of one, and return the object.
+    """Return the Python object that a JSON request body, or a part of it, stands for.
 
     Args:
         decoder: Decodes the expected type.

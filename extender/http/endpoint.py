@@ -1,4 +1,4 @@
-"""HTTP handlers for the verbs of schedulers; each request is timed and answered by 200.
+"""HTTP handlers for schedulers' verbs (filter, bind); each request is answered by 200.
 
 Schedulers drop the body of any other status. So a verb answers 200 and reports an error
 in the protocol's message format: a sentence, never a traceback.
@@ -26,18 +26,18 @@ _JSON = "application/json"
 
 
 class VerbHandlers:
-    """aiohttp handlers of scheduler verbs; a failed verb still gets a response."""
+    """Wrapper of scheduler verbs, such as filter, into timed aiohttp handlers."""
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]
     ) -> None:
-        """Prepare handlers that count in `metrics`.
+        """Store what all handlers of `wrap` share.
 
         Args:
             metrics: Times requests and counts errors, by verb.
             why_not_ready: Called before each verb. If it returns a reason, the verb is
-                not called, and the reason is answered as an error. In an incomplete
-                cache, chips look free that are not.
+                not called, and the reason is answered as an error. One such reason is
+                an incomplete cache, in which used chips look free.
         """
         self._metrics = metrics
         self._why_not_ready = why_not_ready

@@ -1,7 +1,7 @@
-"""Listeners of the extender's two addresses: one for schedulers, one for readers.
+"""Listeners on two addresses: one for schedulers, one for clients that only read.
 
-A client of the schedulers' address can have pods bound. So clients that only read get
-a second address, at which no request decides anything.
+A client of the schedulers' address can have pods bound. So clients that only read
+(readers) get a second address, at which no request decides anything.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -26,7 +26,7 @@ async def serve(
     why_not_ready: Callable[[], str | None],
     routes: Iterable[web.RouteDef],
 ) -> AsyncIterator[tuple[str, str]]:
-    """Serve the schedulers' and the readers' address until the context ends.
+    """Serve HTTP for schedulers and for readers until the `async with` block ends.
 
     Args:
         settings: Addresses and certificates.

@@ -2,8 +2,8 @@
 
 Chips are reserved before the first await, so two binds at once never share a chip. The
 API server may execute a bind even if the extender got no answer to it. Until the
-outcome is known, the chips stay reserved. Until then only the same bind, with the same
-node and chips, may be sent again.
+outcome is known, the chips stay reserved. Meanwhile a bind of the pod may be sent again
+only with the same node and chips.
 """
 
 import asyncio
@@ -102,14 +102,14 @@ class Permit(Protocol):
         """
 
     def unreserve(self, uid: str, *, is_gone: bool) -> None:
-        """Give back the chips reserved for a pod whose bind did not happen.
+        """Free the chips of a pod whose bind did not happen, if no plan needs them.
 
-        If the plan of its job still contains the pod, the chips stay reserved for that
-        plan. Else they become free.
+        If the plan of the pod's job still contains the pod, the chips stay reserved for
+        a later bind. The chips of a deleted pod become free in any case.
 
         Args:
             uid: UID of the pod.
-            is_gone: Whether the pod is deleted: its chips become free at once.
+            is_gone: Whether the pod is deleted.
         """
 
 
@@ -126,10 +126,10 @@ class _OpenBind:
 
 
 class Binder:
-    """Sender of binds for kube-scheduler, which finds out the outcome of each bind.
+    """Sender of kube-scheduler's binds to the API server.
 
-    Only the binder ends a reservation whose bind has begun, except when the pod watch
-    shows the outcome.
+    It also finds out the outcome of binds without a clear answer. Once the bind of a
+    pod has begun, only the pod watch or the binder ends the pod's reservation.
     """
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
@@ -145,7 +145,7 @@ class Binder:
         open_s: float = OPEN_S,
         at_once: int = AT_ONCE,
     ) -> None:
-        """Start without binds.
+        """Create a binder that has sent no bind yet.
 
         Args:
             cache: Chips are chosen from it; reservations are written into it.
@@ -156,7 +156,8 @@ class Binder:
             on_bound: Called with each bound pod and its chips.
             why_not_leading: Returns why this extender may not bind now, or None. Called
                 right before each bind.
-            open_s: Seconds in which a call without an answer may still take effect.
+            open_s: Seconds after an unanswered bind call in which the API server may
+                still execute it.
             at_once: Number of binds sent at the same time. Further binds wait.
         """
         self._slots = asyncio.Semaphore(at_once)
@@ -209,10 +210,10 @@ class Binder:
         return await asyncio.shield(task)
 
     async def audit(self, *, after_s: float = UNSEEN_S) -> None:
-        """Read bound pods that the pod watch has not shown since their bind.
+        """Read from the API server each bound pod that the pod watch has not shown yet.
 
-        If a pod was deleted while the watch was down, the watch never shows it. Then
-        this read ends the reservation of the pod.
+        The watch never shows a pod that was deleted while the watch was down. If the
+        API server no longer has the pod, the pod's reservation ends.
 
         Args:
             after_s: Seconds from the bind or the latest read until a pod is read.
@@ -234,10 +235,10 @@ class Binder:
         return self._under_way | self._open_binds.keys() | self._unconfirmed.keys()
 
     def take_up(self, uid: str) -> None:
-        """Take over a reservation that no other part of the extender will end.
+        """Take over a pod's reservation that no other part of the extender will end.
 
-        For a reservation from a plan no bind was sent: it ends at once. For any other
-        reservation its pod is read repeatedly until the outcome of the bind is known.
+        A reservation from a plan is ended at once, since no bind was sent for it. For
+        any other reservation, the pod is read until the outcome of its bind is known.
 
         Args:
             uid: UID of the pod. The cache has a reservation for it.
@@ -260,9 +261,10 @@ class Binder:
     async def stop(self) -> None:
         """Refuse new binds, and wait up to `STOP_S` for the binds that were sent.
 
-        Binds without an answer by then are cancelled, and `is_quiet` stays False. The
-        API server may still execute such a bind after the next leader has given its
-        chips to another pod.
+        Binds without an answer by then are cancelled, but the API server may still
+        execute them. So `is_quiet` stays False, and the election lease is left to
+        expire. Otherwise the next leader might give the chips of such a bind to another
+        pod.
         """
         self._is_stopping = True
         if self._binds:
@@ -301,8 +303,8 @@ class Binder:
     async def _reserve_and_bind(self, args: BindArgs, pod: NpuPod) -> str:
         """Choose and reserve chips for a pod, then send its bind.
 
-        No await stands between choice and reservation. Returns "" if the pod is bound,
-        else why it is not.
+        Returns "" if the pod is bound, else why it is not. No await stands between
+        choice and reservation, so no other pod can take the chips in between.
         """
         text = _STOPPING if self._is_stopping else self._why_not_leading()
         text = text or self._permit_refusal(args.uid)
@@ -321,10 +323,10 @@ class Binder:
         return await self._send_bind(args, pod, choice)
 
     def _permit_refusal(self, uid: str) -> str | None:
-        """Return why the job of a pod no longer permits its bind; None if it does.
+        """Return why a pod's job no longer permits the pod's bind; None if it does.
 
-        At most `at_once` binds are sent at the same time, and others wait. During that
-        wait the job may have lost its plan.
+        A permitted bind waits while `at_once` binds are being sent. During that wait
+        the job may have lost its plan.
         """
         gang, reservation = (
             self._cache.gangs.gang_of(uid),
@@ -368,9 +370,9 @@ class Binder:
     async def _resolve_unclear(self, args: BindArgs, error: KubeError) -> str:
         """Read a pod after its bind call failed, to learn whether the pod is bound.
 
-        If that stays unknown, a task is started that reads the pod at regular
-        intervals. Returns "" if the pod is bound, else why it is not, or that the
-        outcome is unknown.
+        Returns "" if the pod is bound, else a sentence: why it is not bound, or that
+        the outcome is unknown. If unknown, a task is started that reads the pod at
+        regular intervals.
 
         Args:
             args: The pod and the node of the bind.
@@ -422,9 +424,9 @@ class Binder:
     async def _read_outcome(self, open_bind: _OpenBind) -> str | None:
         """Read a pod from the API server, and record whether its bind has happened.
 
-        Returns "" if the pod is bound to the node of the bind. Returns why not if it is
-        deleted or on another node. Returns None if it has no node yet or cannot be
-        read.
+        Returns "" if the pod is bound to the node of the bind. If the pod is deleted or
+        on another node, returns a sentence that says so. Returns None if the pod has no
+        node yet or cannot be read.
         """
         args = open_bind.args
         if not args.name:

@@ -111,10 +111,11 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Tell the preemptor of a pod that fits no node, and return the filter result.
+        """Report a pod that fits no node to the preemptor; return the filter result.
 
-        If the preemptor is freeing chips for the pod, the refusals of nodes with these
-        chips say so. The preemptor is not told of a pod with preemptionPolicy `Never`.
+        If the preemptor is already freeing chips for the pod, nodes with these chips
+        get a new refusal that says so. A pod with preemptionPolicy `Never` is not
+        reported.
         """
         if filter_result.fitting:
             return filter_result
@@ -129,10 +130,12 @@ class KubeSchedulerVerbs:
     def _filter_nodes(
         self, pod_object: objects.Pod, pod: NpuPod, names: Sequence[str]
     ) -> FilterResult:
-        """Return the nodes that fit a pod, by the plan of its job or for the pod alone.
+        """Return the nodes that a pod may go to, and why it may not go to the others.
 
-        Chips that evictions have freed for the pod are given to it first. A pod of a
-        job of several pods is refused on all nodes until the pod watch has shown it.
+        A pod of a job of several pods may go only to the node that the job's plan has
+        for the pod. Until the pod watch has shown such a pod, all nodes are refused.
+        Any other pod may go to each node that fits it. Before the nodes are checked,
+        chips that evictions have freed for the pod are reserved for it.
         """
         if pod.uid not in self._cache.pods and self._is_one_of_several(pod_object):
             return FilterResult(fitting=(), refused=((node_filter.UNSEEN, names),))
@@ -153,12 +156,15 @@ class KubeSchedulerVerbs:
         return protocol.scores_answer(scores.items())
 
     async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
-        """Return those of kube-scheduler's victims whose eviction lets a pod fit.
+        """Answer preempt with the nodes where evicting the victims frees fitting chips.
 
-        No victims are returned for a pod of a job of several pods: the job would still
-        not fit. If there is a preemptor, no victims are returned either: the preemptor
-        evicts instead. It records the nodes of the request that lack resources for the
-        pod.
+        kube-scheduler proposes the victims on each node. For a pod with NPUs, the
+        answer has no victims in these cases:
+
+        - The extender has a preemptor, which evicts by itself. It is told which nodes
+          lack chips, CPU, memory or pod slots for the pod.
+        - The pod is of a job of several pods. The whole job would still not fit.
+        - Every node refuses the pod for a reason of its own, for example a back-off.
         """
         args = protocol.preempt_args(body)
         pod = decode.npu_pod(args.pod)

@@ -1,6 +1,6 @@
 """Plans of whole jobs, with their candidate nodes, topology and reservations.
 
-Begin with `planner`: filter calls for jobs, binds that wait, effects of job events.
+Begin with `planner`: it answers filter for pods of jobs, and holds the jobs' binds.
 Then read `plan`: it returns a reservation for each member, or why the job does not fit.
 `candidates` remembers the nodes that the scheduler offered to each job. `topology`
 reads leaf switches and SuperPoDs. `reservation` reserves nodes for large jobs.

@@ -1,8 +1,8 @@
-"""Candidate nodes of waiting jobs, and refusals that need not be computed again.
+"""Candidate nodes of waiting jobs, and stored refusals of jobs.
 
-Many one-pod jobs that ask for leaf switches may wait at the same time. Many of them ask
-for exactly the same. If one of them is refused, the others would be refused too, until
-the cache changes.
+Many one-pod jobs with the same request may wait for leaf switches at the same time. If
+one of these jobs does not fit, none of them fits until the cache changes. So its
+refusal is stored and given to the others without a new plan.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,9 +17,9 @@ Version = tuple[int, int]
 
 
 class Question(NamedTuple):
-    """Everything besides the cache that decides whether a one-pod job fits.
+    """Request of a one-pod job: all that decides, besides the cache, if the job fits.
 
-    Jobs with equal questions get the same answer.
+    While the cache does not change, jobs with equal questions get the same answer.
     """
 
     names: Sequence[str]
@@ -43,9 +43,8 @@ def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[st
 class CandidateNodes:
     """Nodes that the scheduler offered to each waiting job, and refusals of these jobs.
 
-    Only the planner uses it. Each change of the cache gives the cache a new version. A
-    refusal holds for one version. The first refusal recorded on a different version
-    removes the refusals recorded before.
+    Only the planner uses it. The version of the cache grows with each change. A refusal
+    is valid for one version. The first refusal for a new version deletes the old ones.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,8 @@ class CandidateNodes:
 
         Args:
             job: Key of the job.
-            names: Names of the nodes. Equal sets of nodes share one tuple.
+            names: Names of the nodes. To save memory, jobs with the same nodes share
+                one tuple.
         """
         self._names[job] = self._lists.setdefault(frozenset(names), tuple(names))
 
@@ -104,25 +104,23 @@ class CandidateNodes:
             self._refusals[question] = text
 
     def was_tried(self, job: str, version: Version) -> bool:
-        """Return whether a job was last refused on this version of the cache."""
+        """Return whether the latest refusal of a job is for cache version `version`."""
         return self._refused_at.get(job) == version
 
     def known_refusal(self, question: Question, version: Version) -> str | None:
-        """Return why a job with an equal question did not fit on this version.
-
-        Equal questions ask for the same. None if no such refusal is recorded.
+        """Return the refusal stored for an equal question; None if there is none.
 
         Args:
             question: What the one-pod job to be planned asks for.
-            version: Present version of the cache.
+            version: Present version of the cache. Refusals for another version do not
+                count.
         """
         return self._refusals.get(question) if version == self._version else None
 
     def retain(self, jobs: Collection[str]) -> None:
-        """Remove the candidate nodes of all jobs except `jobs`.
+        """Remove candidate nodes and latest refusal of each job that is not in `jobs`.
 
-        The version on which each removed job was refused is removed too. Refusals that
-        hold for all jobs with an equal question stay.
+        Refusals stored by question stay, since other jobs may have the same question.
         """
         self._names = {job: n for job, n in self._names.items() if job in jobs}
         self._refused_at = {

@@ -45,10 +45,10 @@ _SUPERPOD_AFFINITY = "super-pod-affinity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySnapshot:
-    """Leaf switches, SuperPoDs and job rules, as they are when one job is planned.
+    """Leaf switches, SuperPoDs and job rules that hold while one job is planned.
 
-    Job rules hold for all pods of a job together
-    (`scheduler_core.placement.job_rules`).
+    Job rules restrict all pods of a job together, such as how many chips each may ask
+    for (`scheduler_core.placement.job_rules`).
     """
 
     profile: Profile = Profile.SEED
@@ -129,11 +129,10 @@ def plan(
 
 
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
-    """Return everything besides the cache that decides whether a one-pod job fits.
+    """Return all that decides, besides the cache, whether a one-pod job fits.
 
-    Jobs with equal results get the same plan or refusal while the cache does not
-    change. A refusal that names a pod holds for that pod only. Returns None for a job
-    of several pods, and for a job whose pod is bound.
+    While the cache does not change, jobs with equal questions get the same answer.
+    Returns None for a job of several pods, and for a job whose pod is bound.
     """
     uid = next(iter(gang.members), "")
     pod = cache.pods.get(uid)
@@ -187,9 +186,9 @@ def _place_by_row(
 ) -> tuple[Placement, ...] | str:
     """Return node and chips for all pods of a job, or why the pods do not fit.
 
-    Uses those nodes in `names` that are of the product row. Several pods planned on the
-    same node may not fit there together. Then fewer chips count as free on that node,
-    and the job is planned again, up to `_TRIES` times.
+    Uses only nodes of the product row `row`. If the pods planned on a node do not fit
+    there together, fewer chips of that node count as free, and the job is planned
+    again. The job is planned at most `_TRIES` times.
     """
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
@@ -215,10 +214,6 @@ def _place_by_row(
 
 
 def _one_of_each_shape(pods: Sequence[NpuPod]) -> list[NpuPod]:
-    """Return one of `pods` for each distinct shape.
-
-    Pods of the same shape ask for the same chips.
-    """
     return list({pod.shape: pod for pod in pods}.values())
 
 
@@ -282,18 +277,18 @@ def _place_unbound(
 
 
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
-    """Return {name of an unbound pod: placement without node and chips}.
+    """Return {name of an unbound pod: empty placement}, without node and chips.
 
-    `core.place_job` takes a pod with such a placement as the replacement of a member
-    that ended. So it chooses a node and chips for the pod.
+    `core.place_job` chooses a node and chips for a pod with an empty placement. It
+    treats the pod as the replacement of a member that ended.
     """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
 
 def resource_of(cache: Cache, gang: Gang) -> str:
-    """Return the resource that the pods of a job ask for.
+    """Return the resource that a job's pods ask for, such as `huawei.com/Ascend910`.
 
-    It is "" if the cache has none of the pods.
+    Returns "" if the cache has no pod of the job.
     """
     pods = (cache.pods.get(uid) for uid in gang.members)
     return next((pod.shape.resource for pod in pods if pod is not None), "")
@@ -434,8 +429,8 @@ def _leaf_mark(
 ) -> LeafMark | None:
     """Return how a job uses the leaf switch above the node planned for a pod.
 
-    None if the pod was planned without leaf switches. Also None unless the cluster
-    follows version 2.0 of the rules for leaf switches.
+    None if the pod was planned without leaf switches. Also None if the cluster follows
+    a version other than 2.0 of the rules for leaf switches.
 
     Args:
         job: The planned job.

@@ -43,15 +43,12 @@ _STOPPING = "the extender is stopping"
 
 
 class JobsApi(Protocol):
-    """Calls of the planner to the API server, about the pods of jobs.
-
-    No plan waits for an answer of these calls.
-    """
+    """Calls of the planner to the API server, about the pods of jobs."""
 
     async def size(self, source: SizeSource) -> Size | str:
         """Read from the API server how many pods a job needs.
 
-        If that fails, returns a text that says why.
+        If the read fails, returns a sentence that says why.
 
         Args:
             source: Names the Kubernetes object that has the number.
@@ -76,8 +73,8 @@ class JobsApi(Protocol):
 class Planner:
     """Planner of jobs with several pods, which also holds their bind calls.
 
-    A bind call is held until the calls for all members have arrived. Only the planner
-    ends reservations that come from a plan and have no bind yet.
+    A bind call is held until the calls for all members have arrived. If a job loses its
+    plan, the planner ends the reservations of members whose bind has not begun.
     """
 
     def __init__(
@@ -118,8 +115,8 @@ class Planner:
     def largest(self) -> int:
         """Return the largest number of pods that a job may bind at once.
 
-        A bind call is held for at most `gate_s`. In that time kube-scheduler sends at
-        least this number of pods to bind.
+        A bind call is held for at most `gate_s`. In a larger job, the first call would
+        time out before kube-scheduler has sent the last.
         """
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
@@ -156,8 +153,8 @@ class Planner:
     def _find_place(self, gang: Gang, pod: NpuPod, names: Sequence[str]) -> None:
         """Plan the job of a pod if no node among `names` is planned for the pod.
 
-        If the pod's planned node is not in `names`, the job first gets the event
-        `NodeNotOffered`.
+        If the pod's planned node is not in `names`, the event `NodeNotOffered` is first
+        applied to the job. The event can end the job's plan.
         """
         reservation = self._cache.reservations.get(pod.uid)
         if reservation is not None and reservation.node not in names:
@@ -170,8 +167,8 @@ class Planner:
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
         """Plan the waiting jobs that precede a job in the queue, then the job itself.
 
-        Does nothing unless all pods of the job exist, it has no plan, and it is not in
-        back-off. Does nothing for a job with more unbound pods than `largest`.
+        Does nothing in each of these cases: a pod of the job is missing, the job has a
+        plan, it is in back-off, or it has more unbound pods than `largest`.
 
         Args:
             gang: The job.
@@ -182,9 +179,10 @@ class Planner:
             self._plan_in_order(gang)
 
     def job_refusal(self, gang: Gang, names: Sequence[str]) -> str:
-        """Return why the unbound pods of a job do not fit these nodes; "" if they fit.
+        """Return why a job's unbound pods do not fit the nodes `names`; "" if they fit.
 
-        Nodes that are reserved for a different job do not count. Reserves nothing.
+        Nodes that are reserved for a different job are left out. The call reserves
+        nothing.
         """
         reserved_nodes = self._cache.nodes_reserved_from(next(iter(gang.members), ""))
         free_names = [name for name in names if name not in reserved_nodes]
@@ -192,10 +190,10 @@ class Planner:
         return outcome if isinstance(outcome, str) else ""
 
     def why_wait(self, gang: Gang) -> Refusal | None:
-        """Return why no node at all can serve a job now; None if some node may.
+        """Return why a job must not be planned now; None if it may be.
 
-        If the size of the job is unknown, a task is started to read it from the API
-        server.
+        The reasons are an unknown size, missing pods, too many pods, and back-off. If
+        the size is unknown, a task is started to read it from the API server.
         """
         if gang.size is None:
             self._request_size(gang)
@@ -253,9 +251,9 @@ class Planner:
     def _plan(self, gang: Gang) -> None:
         """Plan a job on its candidate nodes, and reserve the chips of the plan.
 
-        No await stands between plan and reservations. The plan is postponed while the
-        outcome of a bind that was sent for a member is unknown. If the job does not
-        fit, the refusal is recorded, and nodes may be reserved for the job.
+        If a bind of a member has an unknown outcome, the job is not planned now. If the
+        job does not fit, the refusal is recorded. Then whole nodes are reserved for the
+        job if it has waited long enough. No await stands between plan and reservations.
         """
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
@@ -288,9 +286,9 @@ class Planner:
     ) -> tuple[events.Reservation, ...] | str:
         """Return the reservations of a plan for a job, or why the job does not fit.
 
-        If a job with an equal question was refused on this version of the cache,
-        returns that refusal. Nodes in `gang.avoid` are used only if the job does not
-        fit without them. They are nodes that refused a pod of the job lately.
+        A refusal stored for the same question and version of the cache is returned
+        without a new plan. Nodes that refused a pod of the job lately (`gang.avoid`)
+        are used only if the job does not fit without them.
 
         Args:
             gang: The job.
@@ -310,10 +308,10 @@ class Planner:
 
     @property
     def _version(self) -> Version:
-        """Return the versions of the cache and of the pods' resource requests in it.
+        """Return two numbers: version of the cache, and version of the requests in it.
 
-        The first grows with each change of the cache, the second with each change of a
-        request.
+        The first grows with each change of the cache. The second grows with each change
+        of a pod's requests for CPU and memory.
         """
         return self._cache.version, self._cache.requested_resources.version
 
@@ -369,15 +367,14 @@ class Planner:
         )
 
     def unreserve(self, uid: str, *, is_gone: bool = False) -> None:
-        """Give back the chips reserved for a pod whose bind did not happen.
+        """Free the chips of a pod whose bind did not happen, if no plan needs them.
 
-        If the plan of its job still contains the pod, the chips stay reserved for that
-        plan. Else they become free.
+        If the plan of the pod's job still contains the pod, the chips stay reserved for
+        a later bind. The chips of a deleted pod become free in any case.
 
         Args:
             uid: UID of the pod.
-            is_gone: Whether the pod is deleted. Its chips become free at once, although
-                the pod watch may not have shown the deletion yet.
+            is_gone: Whether the pod is deleted, even if the pod watch has not shown it.
         """
         now_s = self._clock.now_s()
         if is_gone:
@@ -397,7 +394,7 @@ class Planner:
         return reservation is not None and not reservation.planned
 
     def _drop_abandoned_calls(self, gang: Gang) -> None:
-        """Drop the waiting bind calls of a job whose callers have disconnected."""
+        """Refuse a job's waiting bind calls that come from disconnected callers."""
         for uid, number in list(gang.waiting_calls.items()):
             caller = self._waiting_binds.caller(number)
             if caller is None or not caller.is_there():
@@ -418,12 +415,14 @@ class Planner:
         self._carry_out()
 
     def tick(self) -> None:
-        """Drop abandoned bind calls, and make schedulers retry if a job may fit now.
+        """Refuse bind calls of disconnected callers; wake schedulers if a job may fit.
 
-        A bind call is abandoned if its caller has disconnected. A job may fit if its
-        plan was postponed and the outcomes of its binds are known now. Any job may fit
-        after a node reservation has ended. Also forgets the candidate nodes of jobs
-        that no longer exist.
+        Schedulers are made to try refused pods again in two cases:
+
+        - A node reservation has ended.
+        - All binds of a job have known outcomes, and its plan was postponed until then.
+
+        Also forgets the candidate nodes of jobs that no longer exist.
         """
         gangs = self._cache.gangs.jobs
         for gang in gangs.values():
@@ -453,7 +452,7 @@ class Planner:
     # -- effects ---------------------------------------------------------------
 
     def apply_event(self, event: gang_events.Event) -> None:
-        """Apply an event to the jobs in the cache, and carry out its effects."""
+        """Apply an event to the jobs in the cache, and carry out the effects of it."""
         self._cache.step_gang(event, self._clock.now_s())
         self._carry_out()
 

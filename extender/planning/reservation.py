@@ -22,7 +22,7 @@ from extender.planning.plan import TopologySnapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReservation:
-    """Nodes with one resource that are reserved for a job until a certain time."""
+    """Nodes with chips of one resource, reserved for one job until a deadline."""
 
     job: str
     #: highest of its pods; pods with a higher one may use the nodes
@@ -87,7 +87,7 @@ class NodeReservations:
         """Start without node reservations.
 
         Args:
-            cache: Plans read it; `reserved_nodes` is written into it.
+            cache: Nodes are chosen from it; `reserved_nodes` is written into it.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
                 before each choice of nodes.
         """
@@ -99,10 +99,11 @@ class NodeReservations:
         self._next_allowed_s: dict[str, float] = {}
 
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
-        """Reserve nodes for a job that did not fit and has waited long enough.
+        """Reserve nodes for a job that does not fit and has waited `reserve_after_s`.
 
-        Long enough is `reserve_after_s`. A job of one pod gets no nodes reserved. Many
-        such jobs may wait, but each resource has only one node reservation.
+        Does nothing for a one-pod job, or if the job's resource already has a node
+        reservation. Does nothing for `reserve_for_s` after the job's last node
+        reservation ended.
 
         Args:
             gang: The job.
@@ -132,8 +133,8 @@ class NodeReservations:
     def review(self, now_s: float) -> bool:
         """Remove node reservations that have expired or whose job no longer waits.
 
-        Returns whether one was removed. A job that lost its node reservation gets none
-        for `reserve_for_s`.
+        Returns whether a node reservation was removed. The job of a removed one gets no
+        new node reservation for `reserve_for_s`.
         """
         ended = [
             resource

@@ -1,9 +1,9 @@
 """Leaf switches and SuperPoDs at the time when a job is planned.
 
-The ConfigMap `basic-tor-node-cm` lists the leaf switches. For each switch it has the
-addresses of the servers on its ports. The address of a server identifies its node. The
-annotations of running and planned pods say how jobs use each leaf switch. The reports
-of the node agents say which SuperPoD each node belongs to.
+The ConfigMap `basic-tor-node-cm` lists the leaf switches, and for each switch the
+addresses of its servers. The address of a server identifies its node. The annotations
+of running and planned pods say how jobs use each leaf switch. The reports of the node
+agents say which SuperPoD each node belongs to.
 """
 
 import logging
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Settings of the operator for leaf switches, SuperPoDs and job rules.
+    """Settings of the cluster for leaf switches, SuperPoDs and job rules.
 
-    Job rules hold for all pods of a job together
-    (`scheduler_core.placement.job_rules`).
+    Job rules restrict all pods of a job together, such as how many chips each may ask
+    for (`scheduler_core.placement.job_rules`).
     """
 
     profile: Profile = Profile.SEED
@@ -80,19 +80,19 @@ class NetworkTopology:
 
     @property
     def rules(self) -> Rules:
-        """Return the operator's settings that new plans follow."""
+        """Return the settings that new plans follow."""
         return self._rules
 
     def set_rules(self, rules: Rules) -> None:
-        """Replace the operator's settings for new plans. Existing plans stay."""
+        """Replace the settings that new plans follow. Existing plans stay."""
         self._rules = rules
         self._superpods_version = -1
 
     def snapshot(self, gang: Gang) -> TopologySnapshot:
         """Return the leaf switches, SuperPoDs and job rules for a plan of this job.
 
-        Leaf switches are left out unless a label of the job asks for nodes below
-        certain leaf switches.
+        Leaf switches are included only if the job asks for them with the pod label
+        `tor-affinity`.
         """
         rules = self._rules
         return TopologySnapshot(
@@ -216,11 +216,10 @@ def _parse(source: _Source) -> Network | None:
 
 
 def schema_of(gang: Gang) -> Schema | None:
-    """Return the leaf switch schema that a label on the pods of a job asks for.
+    """Return the schema in a job's label `tor-affinity`; None if there is none.
 
-    The schema says how the job may be spread over leaf switches. None if the label is
-    absent, asks for no schema or is malformed. `plan` refuses a job with a malformed
-    label.
+    The schema says how the job may be spread over leaf switches. A malformed label
+    counts as none here, but `plan` refuses the job.
     """
     for member in gang.members.values():
         try:

@@ -1,10 +1,11 @@
 """Phases of an attempt to free chips for a pod or a job by eviction.
 
-The pod or job that the chips are freed for is the owner of the attempt. No victim is
-evicted until the API server has answered a dry run of each eviction and refused none.
-From the start the chips are nominated, which means reserved for the owner. That ends
-when the owner is placed or a time limit ends the attempt. No attempt may evict a
-protected pod. An owner in back-off gets no attempt.
+The pod or job that the chips are freed for is the owner of the attempt. During the
+attempt the chips are nominated: reserved for the owner. In phase ASKING the API server
+gets a dry run of each eviction. If it refuses none, phase LEAVING begins: the victims
+are evicted. In phase READY the chips are free and wait for the owner. A victim whose
+PodDisruptionBudget refuses is protected: for a while no attempt may evict it. An owner
+in back-off gets no attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
@@ -52,7 +53,7 @@ class Limits:
 
 
 class Phase(StrEnum):
-    """Phase of an attempt. The values appear in texts for people."""
+    """Phase of an attempt to free chips. Messages for people show the values."""
 
     ASKING = "asked for"
     LEAVING = "being freed"
@@ -136,8 +137,9 @@ class RunningAttempt:
 class Attempts:
     """All running attempts, protected pods, and owners in back-off.
 
-    A PodDisruptionBudget refused the eviction of each protected pod. For a while no
-    attempt may evict it. An owner in back-off gets no new attempt for a while.
+    A pod whose PodDisruptionBudget refused an eviction is protected: for a while no
+    attempt may evict it. An owner (pod or job) in back-off gets no new attempt for a
+    while.
     """
 
     #: {owner: its attempt}
@@ -150,14 +152,14 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
-    """The preemptor has chosen victims for a pod or a job."""
+    """The event that the preemptor has chosen victims for a pod or a job."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The API server has answered the eviction of a victim, or the dry run of one."""
+    """The event that the API server has answered an eviction, or its dry run."""
 
     owner: str
     uid: str
@@ -166,21 +168,21 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChipsFree:
-    """No pod occupies the chips of an attempt; only the attempt reserves them."""
+    """The event that no pod occupies the chips of an attempt any more."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The owner of an attempt has taken the chips, or no longer needs them."""
+    """The event that an attempt's owner took the chips, or no longer needs them."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed, so that limits and pauses may have run out."""
+    """The event that time has passed, so that limits and pauses may have run out."""
 
 
 Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
@@ -188,21 +190,21 @@ Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominate:
-    """Reserve the chips of an attempt for the pod or job that they are freed for."""
+    """The effect that the chips of an attempt are reserved for the attempt's owner."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearNomination:
-    """Stop reserving the chips of an attempt that has ended."""
+    """The effect that the chips of an ended attempt are no longer reserved."""
 
     owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """Evict a victim, or only send a dry run of its eviction."""
+    """The effect that an eviction is sent, or only its dry run (`rehearse`)."""
 
     owner: str
     victim: Victim
@@ -211,14 +213,14 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Emit an event on the owner's unbound pods: evictions for the owner have begun."""
+    """The effect that the owner's unbound pods get an event: evictions have begun."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyVictim:
-    """Emit an event on a victim, to say for which pod or job it is evicted."""
+    """The effect that a victim gets an event: for which pod or job it is evicted."""
 
     attempt: Attempt
     victim: Victim
@@ -226,14 +228,14 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """Emit an event on the owner's unbound pods: chips were not freed in time."""
+    """The effect that the owner's unbound pods get an event: attempt timed out."""
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeScheduler:
-    """Make schedulers try all refused pods again."""
+    """The effect that schedulers are made to try all refused pods again."""
 
 
 Effect = (

@@ -1,7 +1,6 @@
 """Evictions through the API server, and dry runs of evictions.
 
-The API server checks PodDisruptionBudgets. It refuses an eviction that would break one
-with status 429.
+The API server answers 429 to an eviction that would violate a PodDisruptionBudget.
 """
 
 import logging

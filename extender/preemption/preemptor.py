@@ -44,7 +44,7 @@ class EvictionApi(Protocol):
         """
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit a Kubernetes event on an evicted pod, or on a pod to free chips for.
+        """Emit a Kubernetes event on an evicted pod, or on one that gets freed chips.
 
         Args:
             pod: The pod that the event is shown on.
@@ -115,10 +115,10 @@ class Preemptor:
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Let a pod or its job take the chips that evictions have freed for it.
 
-        This ends the attempt. For a one-pod job the chips are reserved here. Otherwise
-        a different pod might be bound to them first. A job of several pods is planned
-        on the chips later in the same filter call. Does nothing while the chips are not
-        all free, or while the pod could not use them.
+        Does nothing while the chips are not all free, or while the pod could not use
+        them. Else the attempt ends. The freed chips are then reserved here for a
+        one-pod job. A job of several pods is planned on them later in the same filter
+        call.
 
         Args:
             pod: Pod of the present filter call.
@@ -238,11 +238,11 @@ class Preemptor:
         return gang if gang is not None and gang.is_several else None
 
     def _lacks_node(self, owner: str) -> bool:
-        """Return whether the pod `owner`, or a pod of the job `owner`, lacks a node.
+        """Return whether the pod or job `owner` is complete and still needs a node.
 
-        A pod with a reservation lacks none. False for a job with missing pods or of
-        unknown size. False for a one-pod job whose pod has ended, is terminating or is
-        deleted.
+        A pod with a node or a reservation needs none. False for a job with missing pods
+        or of unknown size, and for a job that has a plan. False for a pod that has
+        ended, is terminating or is deleted.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -254,7 +254,7 @@ class Preemptor:
         return owner not in self._cache.reservations and self.owner(owner) == owner
 
     def _is_blocked(self, owner: str) -> bool:
-        """Return whether the pod or job `owner` could not even use chips that are free.
+        """Return whether the pod or job `owner` could not be placed even on free chips.
 
         Example: its job waits after a failed bind, or one of its pods is terminating.
         """
@@ -277,9 +277,9 @@ class Preemptor:
     def _expire_reservations(self, now_s: float) -> None:
         """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
 
-        If the pod has joined a job of several pods, its chips are unreserved at once.
-        They stay reserved if the plan of that job contains the pod. For a pod that
-        loses chips no attempt starts for `rest_s` seconds.
+        A pod that has since joined a job of several pods keeps its chips if the job's
+        plan contains the pod. Else its chips are unreserved at once. For a pod that
+        loses chips, no attempt starts for `rest_s` seconds.
         """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (

@@ -44,9 +44,10 @@ _ENDING = -(1 << 31)
 
 
 def do_help(cache: Cache, pod: NpuPod, node: str, uids: Iterable[str]) -> bool:
-    """Return whether a pod could be placed on a node after these pods are evicted.
+    """Return whether a node has the chips for a pod once these pods are evicted.
 
-    Chips that the preemptor is freeing for a different pod or job do not count as free.
+    Only chips are checked, not CPU or memory. Chips that the preemptor is freeing for a
+    different pod or job do not count as free.
 
     Args:
         cache: Read only.
@@ -203,9 +204,9 @@ def _fewest_nodes(
 ) -> tuple[frozenset[str], dict[str, int]] | None:
     """Return UIDs of pods to evict so that a job fits, and the chips the job then gets.
 
-    Takes all `candidates` of the first nodes, for the smallest number of nodes that
-    lets the job fit. Adds the bound pods of their jobs. None if the job does not fit
-    even without all `candidates`, or fits without an eviction.
+    Evicts all `candidates` of the first n nodes, with the smallest n for which the job
+    fits. The other bound pods of the victims' jobs are evicted too. None if the job
+    does not fit even after all these evictions, or fits without an eviction.
 
     Args:
         trial: The job.
@@ -238,9 +239,10 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return those of `uids` whose chips the plan needs, and `places` unchanged.
+    """Return `uids` without pods whose chips the plan does not need, and `places`.
 
-    The bound pods of the jobs of these pods are returned too.
+    The UIDs include all bound pods of each job with a remaining pod, because a job is
+    evicted as a whole. `places` is returned unchanged.
 
     Args:
         cache: Read only.
@@ -263,8 +265,8 @@ def _drop_unneeded(
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
     """Return whether a node lacks chips, CPU, memory or pod slots for a pod.
 
-    kube-scheduler counts the same resources. If the node lacks none of them, the
-    extender does not know why kube-scheduler refuses the pod there.
+    If the node lacks none of these, kube-scheduler refuses the pod there for some other
+    reason. Then an eviction might not help.
     """
     resource_state = cache.resource_state(node, pod.shape.resource)
     if resource_state is None:
@@ -279,9 +281,9 @@ def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
 def _resource_states(
     cache: Cache, resource: str, names: Iterable[str], closed_names: Collection[str]
 ) -> Iterator[ResourceState]:
-    """Yield chips and pods of each node in `names` that has the resource.
+    """Yield the chips and pods of `resource` on each of the nodes `names`.
 
-    Nodes in `closed_names` are left out. They may not be used.
+    Nodes without the resource and nodes in `closed_names` are left out.
     """
     for name in names:
         resource_state = cache.resource_state(name, resource)
@@ -295,7 +297,7 @@ def _evictable_pods(
     priority: int,
     protected: Collection[str],
 ) -> dict[str, list[RunningPod]]:
-    """Return the pods that may be evicted, by node, the cheapest nodes first.
+    """Return {node: pods that may be evicted}, the cheapest nodes first.
 
     A node is cheaper if the highest priority among its evictable pods is lower. With
     equal priorities the node with fewer evictable pods is cheaper. At most `MOST_NODES`

@@ -49,7 +49,7 @@ def explain(
 
     Args:
         cache: The current cluster. Read only.
-        notes: Last decisions by UID of the pod.
+        notes: The last decision for each pod, by UID.
         pod: The pod; None if no pod that asks for NPUs has this name.
         name: "namespace/name" from the request.
         now_s: Seconds since the epoch.
@@ -74,7 +74,7 @@ def explain(
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:
     """Return the JSON fields of a pod's last decision; {} if `note` is None.
 
-    Return {} also if all nodes refused the pod then, but the pod is bound now.
+    A refusal of all nodes is out of date once the pod is bound. {} is returned for it.
     """
     if note is None or (note.counts and pod.node):
         return {}

@@ -1,7 +1,8 @@
 """Routes of the read endpoints: explain, plan, snapshot, OpenAPI.
 
-For plan and snapshot the event loop only copies the cluster. A thread computes the
-answer, one at a time, so that no pod waits for a long answer.
+For plan and snapshot the event loop only copies the cluster; a thread computes the
+answer. So calls from the scheduler do not wait for a long answer. Only one answer is
+computed at a time.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ _NO, _YES = "false", "true"
 
 
 class QueryRoutes:
-    """HTTP handlers of the read endpoints, which answer from one cache."""
+    """HTTP handlers of the read endpoints: explain, plan, snapshot and OpenAPI."""
 
     def __init__(
         self,
@@ -42,14 +43,14 @@ class QueryRoutes:
         clock: Clock,
         waiting_most: int = _WAITING_MOST,
     ) -> None:
-        """Create handlers that only read these parts of the extender.
+        """Create handlers that read their arguments and change none of them.
 
         Args:
             cache: The current cluster.
-            networks: Leaf switches, SuperPoDs and the operator's settings for plans.
+            networks: Leaf switches, SuperPoDs, and the operator's settings for jobs.
             why_not_ready: Called before plan and snapshot. A reason gives status 503.
-            notes: Last decisions by UID of the pod.
-            clock: Gives the time at which a pending pod is explained.
+            notes: The last decision for each pod, by UID.
+            clock: Gives the current time.
             waiting_most: Most requests for plan and snapshot that may be open at
                 the same time.
         """

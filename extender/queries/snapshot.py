@@ -1,8 +1,8 @@
-"""Snapshot of the cache in the format of `scheduler_core`, for what-if and for replay.
+"""Snapshot of the cache, in the JSON format that `python -m scheduler_core` reads.
 
-A pod in the snapshot has only the fields that decisions on chips need: no labels,
-annotations or environment. Names of pods can be replaced by numbers. The same state of
-the cache always gives the same bytes.
+The endpoints plan and snapshot use it. A pod in the snapshot has only the fields that
+decisions on chips need: no labels, annotations or environment. Names of pods can be
+replaced by numbers. The same state of the cache always gives the same bytes.
 """
 
 from collections import Counter
@@ -108,10 +108,10 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return the mask of the chips of one node and resource that Allocate gave to pods.
+    """Return a bit mask: the chips of a node's resource that Allocate gave to pods.
 
-    Allocate is the kubelet's call to the node agent. A deleted pod's chips count too,
-    until the agent has had time to report their release.
+    Allocate is the kubelet's call to the node agent. If a pod was deleted before the
+    agent reported the pod's chips, these count too, for a limited time.
     """
     held = resource_state.report.held if resource_state.report else 0
     for chips_left, _ in resource_state.unshown.values():
@@ -120,9 +120,9 @@ def _held(resource_state: ResourceState) -> int:
 
 
 def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
-    """Yield UID, ResourceState and chip mask of each pod with chips or a reservation.
+    """Yield (UID, ResourceState, chip mask) for each pod with chips or a reservation.
 
-    The ResourceState belongs to the pod's node and the resource of its chips.
+    The ResourceState is that of the pod's node and resource.
     """
     for name in cache.cluster.names:
         for resource_state in cache.ensure_node(name).resources:
@@ -133,11 +133,13 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
 
 def _resource(resource_state: ResourceState) -> str:
-    """Return the resource name of a pod's chips if its node has several resources.
+    """Return a pod's resource name if its node has several resources, otherwise "".
 
-    Return "" if the node has at most one resource. If the node no longer has the pod's
-    resource, return the first resource that it still has. The pod then has no chips in
-    the snapshot.
+    If the node no longer has the pod's resource, return the node's first resource. The
+    snapshot then shows the pod without chips.
+
+    Args:
+        resource_state: State of the pod's resource on the pod's node.
     """
     known_resources = [
         line for line in resource_state.node_info.resources if line.product is not None
@@ -199,9 +201,10 @@ def _switches(
 
 
 def _leaf(leaf: Leaf, names: Container[str]) -> Leaf:
-    """Return a leaf switch for a snapshot, without its address.
+    """Return a copy of a leaf switch without network addresses.
 
-    Servers that are not nodes in `names` keep their position and lose their name.
+    Servers whose node is not in `names` get the name "". They stay in the list, so that
+    the positions of the others do not change.
     """
     return replace(
         leaf,

@@ -1,8 +1,8 @@
 """What-if: places a job on the current cluster, or on one with nodes drained or added.
 
 The answer is computed from a snapshot, and nothing changes in the cluster. It equals
-the answer of `python -m scheduler_core place` for the same snapshot. Pure, so that a
-thread can compute it beside real decisions.
+the answer of `python -m scheduler_core place` for the same snapshot. The module is
+pure, so a thread can compute the answer while the event loop serves schedulers.
 """
 
 import json
@@ -100,8 +100,9 @@ def _render_job_file(job: object) -> str:
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
     """Return the nodes and chips for a job as JSON, or why the job does not fit.
 
-    If the job does not fit, the answer names pods whose eviction would help. For such a
-    job of up to `ADVISED_MOST` pods, the answer also has advice.
+    If a job of one pod does not fit, the answer names pods whose eviction would make
+    room. If a job of up to `ADVISED_MOST` pods does not fit, the answer also says with
+    which relaxed requirements it would fit.
 
     Args:
         question: The job, and nodes to remove from or add to the cluster.
@@ -143,5 +144,4 @@ def _apply_changes(question: Question, now: Snapshot) -> Snapshot:
 
 
 def _quote_names(names: Sequence[str]) -> str:
-    """Return up to `_NAMED_MOST` names for an error, quoted and separated by commas."""
     return ", ".join(map(quote_key, names[:_NAMED_MOST]))

@@ -1,9 +1,9 @@
 """CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
 
-kube-scheduler's filters check one pod at a time, so two pods of a job may not fit a
-node together. A node may have free chips for more pods than its CPU and memory suffice
-for. Then only as many chips count as free as the pods that fit would get. Pure: reads
-the cache and changes nothing.
+kube-scheduler's filters check one pod at a time. So two pods of a job may each fit a
+node, but not both together. A node may have free chips for four pods of a job, and CPU
+for two. Planning then treats only the chips that these two would get as free. Pure:
+reads the cache and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def free_on(cache: Cache, name: str) -> Resources:
-    """Return the CPU, memory and pod slots of a node that no pod has requested.
+    """Return the CPU, memory and pod slots that are still free on a node.
 
-    Pods that have a reservation on the node count like pods bound to it.
+    Requests of pods with a reservation on the node count like those of bound pods.
 
     Args:
         name: Name of a node in the cache.
@@ -49,19 +49,19 @@ def limit_by_requests(
     asks: Sequence[Resources],
     size: int,
 ) -> tuple[dict[str, NodeState], list[str]]:
-    """Return nodes where CPU, memory or pod slots limit a job, and all usable nodes.
+    """Find the nodes where CPU, memory or pod slots run out before the free chips do.
 
     Args:
         cache: Read only.
-        row: Product row by which the job is served.
+        row: Product row for which the job is planned.
         names: Candidate nodes, all of them in the cache.
         asks: CPU, memory and pod slots that each pod of the job requests.
         size: Chips of the job's largest pod.
 
     Returns:
-        ({limited node: its state}, names of all nodes that can run at least one pod).
-        A limited node has free chips for more pods than it can run. In its state, only
-        the chips are free that the pods it can run would get.
+        ({node found: its state}, names of all nodes that can run at least one pod). In
+        the state, chips that no pod can use do not count as free. For example, with CPU
+        for two pods of 2 chips each, only 4 chips count as free.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -89,14 +89,14 @@ def _fitting(
     least: Resources,
     cached_counts: dict[tuple[Resources, Resources], int],
 ) -> int:
-    """Return how many pods with the requests `least` a node can still run.
+    """Return how many more pods with the requests `least` a node can run.
 
     Args:
         cache: Read only.
         name: Name of a node in the cache.
         least: CPU, memory and pod slots of one pod.
-        cached_counts: {(allocatable, requested): number of pods}, shared by all nodes
-            without reservations. A missing entry is added.
+        cached_counts: {(allocatable, requested): number of pods}, results of earlier
+            calls. This call may add its result.
     """
     node_info, load = cache.nodes[name], cache.requested_resources.of(name)
     for resource_state in node_info.resources:
@@ -114,9 +114,9 @@ def _some(row: Product, state: NodeState, sizes: Sequence[int]) -> int:
     """Return the mask of the free chips that pods of these sizes would get on a node.
 
     Args:
-        row: Product row by which the pods are served.
+        row: Product row for which the job is planned.
         state: State of the node.
-        sizes: Number of chips of each pod, in the order in which the pods choose.
+        sizes: Number of chips of each pod. The first pod chooses first.
     """
     free, taken = state.free_for(row), 0
     for size in sizes:
@@ -132,7 +132,8 @@ def select_fitting(
     """Return the placements of the pods that fit the node together, in the given order.
 
     A pod is left out if the pods selected before it leave too little CPU, memory or pod
-    slots. It is also left out if Allocate could mix it up with one of those pods.
+    slots. It is also left out if Allocate, which does not name its pod, could mix it up
+    with one of those pods.
 
     Args:
         cache: Read only.

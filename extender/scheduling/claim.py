@@ -1,9 +1,9 @@
 """Annotations that bind writes on a pod: chips, rank, SuperPoD and configuration.
 
-The configuration is a JSON text with the addresses of the pod's chips. The agent later
-overwrites chips and configuration with the chips that it mounted. For a pod that gets
-all chips of its node, bind knows the configuration beforehand. Bind then writes it,
-byte for byte as the agent would. So a training operator need not wait for the agent.
+The configuration is a JSON text with the addresses of the pod's chips, which training
+operators read. The agent later overwrites the annotations of chips and configuration
+with what it mounted. For a pod that gets all chips of its node, bind already writes
+the same configuration. So the operator need not wait for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -17,10 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return annotations for a pod that is a job by itself, without that of its chips.
+    """Return the annotations, without the chips, for a pod that is a job by itself.
 
-    They are the rank and, if the pod has the annotation `sp-block`, its SuperPoD. Bind
-    writes them on the pod.
+    For example the rank, and the SuperPoD if the pod has the annotation `sp-block`.
+    `on_pod` adds the annotation of the chips.
 
     Args:
         resource_state: Chips of the pod's resource on the chosen node.
@@ -73,7 +73,7 @@ def _of_whole_node(
 ) -> dict[str, str]:
     """Return the annotation with chip addresses if the pod gets all chips of its node.
 
-    {} for any other pod, and if the addresses of the node's chips are unknown.
+    Return {} for any other pod, and if the addresses of the node's chips are unknown.
     """
     if reservation.chips.bit_count() != resource_state.allocatable:
         return {}

@@ -1,8 +1,7 @@
 """The last decision for each pod and its reason, for the explain endpoint.
 
 A decision is the outcome of a call, such as a refusal by filter or a successful bind.
-No decision depends on earlier ones stored here, and a restart forgets them. The chips
-of a pod are in the annotations of the pod.
+No later decision reads this store, and a restart of the extender empties it.
 """
 
 from dataclasses import dataclass

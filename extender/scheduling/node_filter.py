@@ -1,9 +1,12 @@
 """Filter and score nodes for one pod.
 
 The index of `scheduler_core` knows which nodes have suitable chips. This module adds
-the refusals that only the extender can give. It refuses pods that no node can serve,
-and pods of controllers in back-off. It refuses nodes where Allocate could mix up two
-pods. If an earlier bind of the pod has no known outcome, it refuses all other nodes.
+the refusals that only the extender can give. It refuses
+
+- all nodes for a pod that no node can serve, or whose controller is in back-off,
+- nodes where an Allocate call, which names no pod, could serve another pod than meant,
+- all nodes but one, if a bind of the pod to that one has no known outcome yet.
+
 Pure: reads the cache and changes nothing.
 """
 
@@ -20,7 +23,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class ExtenderReason(StrEnum):
-    """Reasons for which only the extender refuses a node; values of a metric label."""
+    """Reasons of the extender's own refusals of a node; values of a metric label.
+
+    `scheduler_core` has further reasons, such as too few free chips.
+    """
 
     POD = "pod"
     BACK_OFF = "storm"
@@ -42,8 +48,8 @@ class Refusal:
     def is_resolvable(self) -> bool:
         """Whether the pod might fit, by chip count, if other pods were evicted.
 
-        Only for such a refusal may kube-scheduler search for pods to evict. That search
-        counts chips and does not know rings.
+        kube-scheduler may search for pods to evict only after such a refusal. After
+        others it would evict in vain: its search counts chips and does not know rings.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
 
@@ -117,10 +123,10 @@ def filter_nodes(
 ) -> FilterResult:
     """Split nodes into those that fit a pod best and those refused with a reason.
 
-    A pod with a reservation fits its reserved node only. A claim is unconfirmed until
-    Allocate has given out its chips. A node is refused while Allocate could mix up the
-    pod with an unconfirmed claim there. If no other node fits, the pod waits until that
-    claim is confirmed. Nothing is reserved here.
+    A pod with a reservation fits its reserved node only. Any other pod is refused on
+    nodes where Allocate, which does not name its pod, could mix it up with another pod.
+    The other pod has a reservation there, or a claim whose chips Allocate has not given
+    out yet. Nothing is reserved here.
 
     Args:
         cache: Read only.
@@ -167,14 +173,14 @@ def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
 
 
 def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
-    """Refuse with `LEAVING` the nodes where preemption still frees chips for a pod.
+    """Refuse nodes with `LEAVING` if preemption is freeing chips there for the pod.
 
-    On these nodes `LEAVING` replaces the refusal in `result`. A result with a fitting
-    node is returned unchanged.
+    On these nodes `LEAVING` replaces the refusal in `result`. If any node fits,
+    `result` is returned unchanged.
 
     Args:
         cache: Read only.
-        owner: UID of the pod, or its job.
+        owner: UID of the pod, or key of its job, for which chips are being freed.
         result: Result of the pod's filter call, computed without preemption.
     """
     nomination = cache.nominations.get(owner)
@@ -226,14 +232,14 @@ def refuse_unplanned(
 ) -> FilterResult:
     """Return a filter result that refuses all nodes for a pod whose job has no plan.
 
-    A node whose chips do not suffice even for this pod alone is refused for that
-    reason. All other nodes are refused because the job does not fit or waits.
+    A node that cannot serve even this pod alone is refused for that reason. All other
+    nodes are refused with "its job does not fit" and `why`, or with "its job waits".
 
     Args:
         cache: Read only.
-        pod: Member of a job that does not fit, or waits.
+        pod: Member of the job.
         names: Candidate nodes.
-        why: Why the job does not fit; "" if it only waits.
+        why: Why the job does not fit; "" if the job only waits.
     """
     survey = cache.cluster.survey(
         pod.shape.resource, pod.total, names, avoid=cache.conflicts(pod)
@@ -258,7 +264,7 @@ def accept_only(node: str, names: Sequence[str]) -> FilterResult:
     refused.
 
     Args:
-        node: The node where the plan of the job has the pod.
+        node: The node on which the job's plan puts the pod.
         names: Candidate nodes.
     """
     if node not in names:

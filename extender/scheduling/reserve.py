@@ -49,8 +49,9 @@ def choose_chips(
         pod: A pod that asks for NPUs and is not bound.
         node: The node that the scheduler picked.
         now_s: Seconds since the epoch.
-        now_ns: The same time in nanoseconds. A new claim gets it as the annotation
-            `predicate-time`. If the node has a later one, a still later one is used.
+        now_ns: The same time in nanoseconds, for the annotation `predicate-time` of a
+            new claim. The annotation gets a later time if another claim on the node
+            has this time or a later one.
     """
     refused = node_filter.pod_refusal(cache, pod, now_s)
     if refused is not None:
@@ -67,11 +68,11 @@ def choose_chips(
 def why_not_reserved(
     cache: Cache, pod: NpuPod, node: str, *, now_s: float
 ) -> Refusal | None:
-    """Return why a pod cannot get the chips reserved for it on `node`; None if it can.
+    """Return why `pod` can get no chips on `node`; None if it can.
 
-    For a pod without a reservation, return why it can get no free chips instead. For
-    thousands of pods with a reservation this is much cheaper than `choose_chips`, which
-    also computes the annotations.
+    For a pod with a reservation, only the reserved chips count. They are checked much
+    faster than by `choose_chips`, which also computes the annotations. That matters for
+    jobs of thousands of pods.
 
     Args:
         cache: Read only.
@@ -143,9 +144,9 @@ def _choose_reserved(
 ) -> Choice:
     """Return the `Choice` for a pod whose chips are already reserved.
 
-    A reservation from a plan or preemption gets a new `predicate-time` (an annotation).
-    Any other reservation is from an earlier bind with an unknown outcome. Then the same
-    chips and `predicate-time` are sent again: the earlier bind may have succeeded.
+    A reservation that a plan or preemption made gets a new `predicate-time` (an
+    annotation). Any other reservation is from an earlier bind whose outcome is unknown.
+    Because that bind may have succeeded, the same annotations are sent again.
     """
     if not reservation.planned:
         return _choice(cache, pod, reservation, "the earlier bind, tried again")

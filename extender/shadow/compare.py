@@ -2,10 +2,10 @@
 
 It is for operators who consider a change of scheduler. Beside another scheduler, such
 as an Ascend plugin of Volcano, the extender only observes. When the other scheduler
-binds a pod, its node and chips are compared with the extender's choice. For that
-choice, the cluster counts as it was just before the bind. A job of several pods is
-compared when all its pods have nodes. The comparison asks whether the extender would
-have placed the job at all, and on fewer nodes or leaf switches.
+binds a pod, its node and chips are compared with the extender's choice. The extender
+chooses on the cluster as it was just before the bind. A job of several pods is also
+compared as a whole, once all its pods have nodes. Would the extender have found room
+for the job? Would it have used fewer nodes or leaf switches?
 
 A difference may be due to facts that only the other scheduler knows: taints, selectors,
 volumes, queues. CPU, memory and number of pods are taken into account.
@@ -92,8 +92,8 @@ class _Watched:
 class Shadow:
     """Compares each pod that another scheduler binds with the extender's choice.
 
-    Owner of the counts by outcome since the start, and of the last differences. No
-    decision depends on them, and a restart clears them.
+    It counts the outcomes since the start, and keeps the last `REMEMBERED` differences.
+    No decision depends on these, and a restart clears them.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class Shadow:
         Args:
             cache: The current cluster. Read only.
             wall_s: Returns seconds since the epoch.
-            topology: Returns the leaf switches, SuperPoDs and job rules for a job.
+            topology: Returns the leaf switches, SuperPoDs and operator's settings with
+                which a job is planned.
             on_finding: Called with each finding, even if the two schedulers agree.
         """
         self._cache = cache
@@ -121,9 +122,9 @@ class Shadow:
         self._jobs: dict[str, _Watched] = {}
 
     def compare_bound(self, change: PodUpdated) -> None:
-        """If `change` binds a pod, compare node and chips with the extender's choice.
+        """If `change` is the bind of a pod, compare it with the extender's choice.
 
-        Call this before the cache applies the change.
+        Node and chips are compared. Call this before the cache applies the change.
         """
         pod = change.pod
         cached = self._cache.pods.get(pod.uid)
@@ -172,9 +173,10 @@ class Shadow:
         self._on_finding(finding)
 
     def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
-        """Record that a pod of a job is bound; after the last pod, compare the job.
+        """Record that a job's pod is bound; compare the job after its last pod.
 
-        At the first bound pod, the extender plans the job, without reserving chips.
+        The job is compared with a plan of the extender, which is made when the first
+        pod is bound. The plan reserves no chips.
         """
         watched = self._jobs.get(gang.job)
         if watched is None:
@@ -298,7 +300,10 @@ def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
 
 
 def _shape_left(state: NodeState, taken: int) -> tuple[int, ...] | int:
-    """Return the `chips.shape` of a node's free chips without the chips in `taken`."""
+    """Return a key of the chips that stay free on a node without those in `taken`.
+
+    If two choices leave equal keys, the remaining chips serve requests equally well.
+    """
     return chips.shape(state.product, state.free & ~taken)
 
 

@@ -36,7 +36,8 @@ class ShadowReporter:
             cache: The current cluster. Read only.
             metrics: Counts comparisons by outcome.
             wall: Gives the time of a comparison.
-            topology: Returns the leaf switches, SuperPoDs and job rules for a job.
+            topology: Returns the leaf switches, SuperPoDs and operator's settings with
+                which a job is planned.
         """
         self._metrics = metrics
         self._shadow = Shadow(
@@ -44,15 +45,18 @@ class ShadowReporter:
         )
 
     def compare_bound(self, change: Change) -> None:
-        """If `change` binds a pod, compare node and chips with the extender's choice.
+        """If `change` is the bind of a pod, compare it with the extender's choice.
 
-        Call this before the cache applies the change.
+        Node and chips are compared. Call this before the cache applies the change.
         """
         if isinstance(change, PodUpdated):
             self._shadow.compare_bound(change)
 
     def routes(self, routes: Sequence[web.RouteDef]) -> list[web.RouteDef]:
-        """Return the routes in `routes` under `/v1/`, and the route `/v1/shadow`."""
+        """Return `/v1/shadow` and those of `routes` that are under `/v1/`.
+
+        The other routes in `routes`, such as filter and bind, are dropped.
+        """
         read_routes = [route for route in routes if route.path.startswith(_READ_PREFIX)]
         return [*read_routes, web.get("/v1/shadow", self._report)]
 

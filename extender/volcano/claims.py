@@ -31,7 +31,7 @@ class MarkApi(Protocol):
 
 @dataclass(slots=True)
 class _Mark:
-    """Annotations of a claim that may be on one pod, and whether they shall stay."""
+    """A claim that may be on one pod: its annotation keys, and whether it may stay."""
 
     pod: NpuPod
     #: annotation keys written here, or whose write failed
@@ -91,8 +91,8 @@ class ClaimWriter:
     async def remove(self, uid: str) -> None:
         """Remove the claim from the pod with this UID.
 
-        Nothing is removed if no claim is recorded for the pod. Nothing is removed
-        either if `put` is called for the pod before the removal is sent.
+        No request is sent if no claim is recorded for the pod. None is sent either if
+        `put` writes a new claim on the pod before the removal has begun.
 
         Raises:
             KubeError: The claim may still be on the pod; `retry` tries again.

@@ -1,14 +1,13 @@
 """Writes on a PodGroup why it is not enqueued, as a condition that MindCluster reads.
 
-Volcano replaces the whole PodGroup, based on the version that it read. So the
-extender's condition survives Volcano's writes. If the extender writes after Volcano's
-read, the API server refuses Volcano's write. Volcano repeats that write in the
-following session. Volcano treats the first condition of type `Unschedulable` as
-Volcano's. So the extender's condition stands behind Volcano's, and is not written
-before Volcano's exists.
+Volcano and the extender both write PodGroups. The API server refuses a write if the
+PodGroup has changed since its writer read it, so neither loses the other's condition.
+Volcano repeats a refused write in its next session. Volcano also replaces the first
+condition of type `Unschedulable`, whoever wrote it. So the extender puts its condition,
+which has that type too, behind Volcano's, and waits until Volcano's exists.
 
-Volcano's requests contain the PodGroup's conditions. So this module needs no read
-before a write, and writes only if the extender's condition changes.
+Volcano's requests contain the PodGroup's conditions. So a refusal is written without
+reading the PodGroup first, and only if its text is new.
 """
 
 import asyncio
@@ -59,9 +58,9 @@ class _Removal:
 
 
 class PodGroupConditions:
-    """Writes on PodGroups why they are not enqueued, as a condition.
+    """Writes on each PodGroup why it is not enqueued, as a condition.
 
-    When a PodGroup is admitted, the condition is removed from it.
+    Once the extender no longer refuses the PodGroup, the condition is removed.
 
     Protects: at most one refusal is written to a PodGroup in `SPACING_S`.
     """
@@ -78,10 +77,13 @@ class PodGroupConditions:
     def record_refusal(self, job: Job, text: str) -> None:
         """Start to write `text`, a refusal, as a condition of a job's PodGroup.
 
-        Nothing is written within `SPACING_S` of the last write to the PodGroup. Volcano
-        asks about the job again in each session, so a later call writes the text.
-        Nothing is written either if a condition has this text already. The same holds
-        if Volcano has not written its own condition yet.
+        Nothing is written
+
+        - within `SPACING_S` of the last write to the PodGroup,
+        - if the extender's condition has this text already, or
+        - if Volcano has not written its own condition yet.
+
+        Volcano asks about a refused job in each session, so a later call can write.
         """
         self._removals.pop(job.group_uid, None)
         now_s = self._clock.now_s()
@@ -102,8 +104,8 @@ class PodGroupConditions:
     def record_admitted(self, job: Job) -> None:
         """Schedule the removal of the extender's condition from an admitted PodGroup.
 
-        The removal starts at the first `tick` after `SETTLED_S`. Nothing is scheduled
-        if the PodGroup has no condition of the extender.
+        The removal is due `SETTLED_S` after this call; the next `tick` then starts it.
+        Nothing is scheduled if the PodGroup has no condition of the extender.
         """
         if self._is_forbidden or job.group_uid in self._removals:
             return
@@ -114,10 +116,7 @@ class PodGroupConditions:
         )
 
     def tick(self) -> None:
-        """Remove the extender's condition from each PodGroup whose removal is due.
-
-        The removals run as background tasks.
-        """
+        """Start the due removals of conditions that `record_admitted` scheduled."""
         now_s = self._clock.now_s()
         for uid, group in list(self._removals.items()):
             if now_s < group.due_s:
@@ -178,9 +177,9 @@ def add_condition(
 ) -> list[Condition] | None:
     """Return a PodGroup's conditions with the extender's refusal as the last one.
 
-    An earlier refusal of the extender is left out. Return None if the conditions
-    contain a refusal with this text already. Return None also if Volcano has written no
-    condition of type `Unschedulable`.
+    An earlier refusal of the extender is left out. Return None if nothing is to be
+    written: the conditions contain a refusal of the extender with this text already, or
+    Volcano has not written its own condition of type `Unschedulable` yet.
 
     Args:
         current: The conditions as Volcano sent them.

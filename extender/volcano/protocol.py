@@ -1,8 +1,8 @@
 """Requests and answers of Volcano's `extender` plugin, and their JSON.
 
-The inner objects of a request have no JSON tags in Volcano, so their keys are Go's
-field names. A predicate carries a whole node with all its tasks. Only the name of the
-node is decoded.
+The Go structs inside Volcano's requests have no JSON tags, so the keys are Go's field
+names (`NodeName`). A request for predicate carries a whole node with all its tasks,
+but only the node's name is decoded.
 
 Source: volcano-sh/volcano `pkg/scheduler/plugins/extender/` and `pkg/scheduler/api/`,
 v1.13 to v1.16.
@@ -49,7 +49,7 @@ class Code(IntEnum):
 
 
 class Vote(IntEnum):
-    """Answer to the question whether to enqueue a job, or whether to evict pods."""
+    """The extender's answer when Volcano asks to enqueue a job or to evict pods."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -96,7 +96,7 @@ class PrioritizeArgs(msgspec.Struct, frozen=True):
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """A JSON object whose keys are not decoded."""
+    """A JSON object of which nothing is decoded."""
 
 
 class _GroupSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,15 +1,15 @@
 """Filter nodes for pods within one of Volcano's scheduling sessions.
 
-In a session Volcano sends one predicate for each pod and node, pod after pod. If a node
-is refused for one pod, Volcano skips it for all pods with the same task spec. So a node
-is refused only for reasons that hold for every equal pod of the job. Equal pods belong
-to one job and make equal requests for chips. A pod of a planned job may go to any node
-that the plan has for equal pods. Prioritize prefers the pod's planned node. If Volcano
-picks the planned node of another equal pod, the two pods swap their reservations.
+Equal pods belong to one job and make equal requests for chips. In a session Volcano
+sends one predicate for each pod and node, pod after pod. Once a node is refused for one
+pod, Volcano skips the node for all pods with the same task spec. So a pod of a planned
+job may go to any node that the plan has for an equal pod. Prioritize prefers the node
+planned for the pod itself. If Volcano picks the planned node of another equal pod, the
+two pods swap their reservations.
 
 No request lists the nodes that Volcano offers to a job. They are collected from the
-job's predicates. A plan uses the nodes collected in the job's last complete session. In
-the first session it uses all nodes.
+job's predicates. A plan uses the nodes collected in the job's last complete session,
+or all nodes during the job's first session.
 """
 
 from collections.abc import Collection, Sequence
@@ -35,9 +35,9 @@ _CLASSES = 10
 
 @dataclass(slots=True)
 class _Session:
-    """First pod in a job's current Volcano session, and the nodes asked for that pod.
+    """A Volcano session of one job: the first pod asked about, and its nodes.
 
-    Volcano has sent a predicate for this pod and each of these nodes.
+    Its nodes are those for which Volcano has sent a predicate with this pod.
     """
 
     #: UID of the first pod with a predicate: Volcano remembers no refusal for it yet
@@ -48,11 +48,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _JobState:
-    """State of one job that is kept from one Volcano session to the next.
-
-    It has the nodes that Volcano offered in the last complete session. It also records
-    whether a plan was tried in the current session.
-    """
+    """Facts about one job from its current and its last complete Volcano session."""
 
     session: _Session
     #: nodes of the last whole session; None before the first
@@ -91,7 +87,7 @@ class Sessions:
     def refusal(self, pod: NpuPod, node: str) -> Refusal | None:
         """Return the reason why a pod may not go to a node; None if the pod may.
 
-        The first predicate of a session may plan the pod's job.
+        If the pod's job has no plan, the first predicate of a session tries to plan it.
         """
         gang = self._cache.gangs.gang_of(pod.uid)
         if gang is None or self._planner.is_under_way(pod.uid):
@@ -118,8 +114,8 @@ class Sessions:
             node: Name of the node.
 
         Returns:
-            True if the job has no plan and an earlier process allocated some of its
-            pods.
+            True if the job was not planned because an earlier process of the extender
+            allocated some of its pods.
         """
         state = self._states.get(gang.job)
         if state is None:
@@ -172,9 +168,9 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the nodes of a job's plan for pods that request chips as `pod` does.
+        """Return the nodes where a job's plan has pods like `pod`, not allocated yet.
 
-        A node is left out once all such pods planned on it have been allocated.
+        Pods are alike if they make equal requests for chips. `pod` itself counts too.
         """
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
@@ -216,8 +212,8 @@ class Sessions:
     def job_refusal(self, uids: Collection[str]) -> str:
         """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
 
-        Return "" also if their job is planned already, or cannot be planned yet because
-        pods are missing. Answers to later predicates then give the reason.
+        Return "" also if the pods' job is planned already, or must wait, for example
+        for missing pods. The answers to the pods' predicates then say why it waits.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
@@ -282,9 +278,9 @@ class Sessions:
     def unreserve(self, uid: str) -> None:
         """Undo the allocation of the pod with this UID.
 
-        If the pod's job has a plan with this pod, the chips stay reserved for the plan.
-        Otherwise they become free. The plan is dropped once no pod of the job is
-        allocated or bound.
+        A job keeps its plan while another of its pods is allocated or bound. The pod's
+        chips then stay reserved for the plan. Otherwise the plan is dropped, and the
+        plan's chips become free. So do the chips of a pod that is in no plan.
         """
         self._planner.unreserve(uid)
         self._planner.apply_event(gang_events.Returned(uid=uid))

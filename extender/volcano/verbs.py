@@ -1,9 +1,10 @@
 """Answer the verbs of Volcano's `extender` plugin over HTTP.
 
-allocateFunc is tentative. Volcano deallocates the pods of a job if it finds no places
-for all of them. No request tells that an allocation is final. When Volcano allocates a
-task, its chips are reserved and the claim is written onto its pod. The claim is removed
-and the chips are given back if
+When Volcano allocates a task, which stands for a pod, it calls allocateFunc. The
+extender then reserves chips and writes the claim onto the pod. An allocation is
+tentative: Volcano takes it back if it finds no places for the other pods of the job. No
+request tells that an allocation is final. The claim is removed and the chips are given
+back if
 
 - Volcano deallocates the task,
 - Volcano sends a predicate for the pod `OPEN_S` or more after its allocation, or
@@ -54,7 +55,7 @@ _REFUSED_MOST = 10_000
 
 
 class EmitEvent(Protocol):
-    """Function that records an event with the reason why a PodGroup is not enqueued."""
+    """Function that records a Kubernetes event: why a PodGroup is not enqueued."""
 
     def __call__(self, job: Job, pod: NpuPod | None, text: str) -> None:
         """Record `text` as an event on the job's PodGroup, and on `pod` if not None."""
@@ -75,7 +76,10 @@ class Parts:
 
 
 class VolcanoVerbs:
-    """Volcano's verbs. Owner of the reservations of allocated, unbound pods."""
+    """Handlers of Volcano's verbs.
+
+    Owner of the reservations of pods that Volcano has allocated and not yet bound.
+    """
 
     def __init__(self, parts: Parts, why_not_ready: Callable[[], str | None]) -> None:
         """Start without allocated pods.
@@ -195,10 +199,10 @@ class VolcanoVerbs:
         return protocol.vote_answer(Vote.REJECT)
 
     def _capacity_refusal(self, job: Job) -> str:
-        """Return a refusal if a PodGroup's `minResources` exceeds all free chips.
+        """Return why the free chips do not suffice for a PodGroup's `minResources`.
 
         Return "" if the free chips suffice. Nodes that take no new pods, for example
-        without reports of their agent, count as full.
+        because their agent is silent, count as full.
         """
         for resource in decode.RESOURCES:
             needed = _to_int(job.least.get(resource, 0))
@@ -286,9 +290,9 @@ class VolcanoVerbs:
     def tick(self) -> None:
         """Forget allocations of bound and deleted pods; undo expired allocations.
 
-        An allocation expires if its pod is not bound within `UNBOUND_S`. Claims whose
-        removal failed are removed again. Conditions of PodGroups are removed when that
-        is due.
+        An allocation expires if its pod is not bound within `UNBOUND_S`. Failed
+        removals of claims are tried again. Removals of PodGroup conditions are started
+        when they are due.
         """
         now_s = self._clock.now_s()
         for uid, since_s in list(self._allocated.items()):
@@ -313,7 +317,7 @@ class VolcanoVerbs:
     def adopt(self) -> None:
         """Reserve the chips of claims that an earlier process wrote on unbound pods.
 
-        If chips cannot be reserved, the claim is removed from the pod.
+        If a claim's chips cannot be reserved, the claim is removed from its pod.
         """
         now_s = self._clock.now_s()
         for pod in list(self._cache.pods.values()):
@@ -360,9 +364,9 @@ def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
 
 
 def _claim_keys(pod: NpuPod) -> set[str]:
-    """Return the annotation keys that allocateFunc may write on a pod.
+    """Return the annotation keys with which allocateFunc writes a claim on a pod.
 
-    All other annotations of the pod may belong to other programs.
+    The rank is left out, because the pod may have had it before.
     """
     return {pod.shape.resource, *_KEYS}
 

@@ -1,8 +1,8 @@
-"""Choose the pods of a node that Volcano should evict for another pod.
+"""Choose the running pods that Volcano should evict to make room for a pending pod.
 
-Volcano evicts the pods of the answer until enough chips are free. It does not look at
-which chips become free. So the answer names only pods whose chips, all together, make
-the other pod fit. The answer begins with the pod of the lowest priority.
+Volcano evicts pods of the answer until enough chips are free. It does not look at which
+chips these are. So the answer has, for each node, only pods that all must go before
+the pending pod fits there. The pod with the lowest priority comes first.
 """
 
 from collections import defaultdict
@@ -17,9 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
     """Return the evictees whose eviction makes the evictor fit, node by node.
 
-    On each node, the evictees with the highest priority are spared if the evictor fits
-    without their chips. If a node has enough free chips already, the evictor lacks
-    something else there. Then the node's evictees without NPUs are returned.
+    An evictee is left out if the evictor fits without its chips. Those with the highest
+    priority are left out first. If a node has enough free chips already, the evictor
+    lacks something else there, such as CPU. Then the node's evictees without NPUs are
+    returned.
 
     Args:
         cache: Read only.

@@ -4,13 +4,16 @@ A call of that library can hang for ever or crash the process that makes it. No 
 inside that process can prevent it. So a worker process loads the library, and the agent
 never does:
 
-    agent   `driver` <- frames over a socket pair -> `__main__`   worker
-            `machine` finds the row of the server    `reader` asks chip by chip
-            `conversion` makes the reading           `library` has the C functions
-            `progress`, a page mapped by both: the call under way
+    agent                                       worker process
+    `driver` receives messages    <- socket -   `__main__` sends messages
+    `machine` finds the product row             `reader` reads the state of each chip
+    `conversion` makes the reading              `library` calls the C functions
 
-The worker imports no module of the agent outside this package. It runs on every node
-for ever, and each megabyte counts.
+`frames` encodes the messages. `progress` is a memory page that both processes map: the
+worker writes its current call of the library there.
+
+The worker imports no module of the agent outside this package. This saves memory on
+every node.
 
 Here: everything about libdcmi. Not here: the interface of drivers (`agent.devices`),
 and levels of faults (`agent.health`). Open `driver` first for the agent's side,

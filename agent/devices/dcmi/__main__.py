@@ -2,9 +2,10 @@
 
 The command is `python -m agent.devices.dcmi SOCKET PAGE`. SOCKET and PAGE are the
 numbers of two open descriptors. Only `agent.devices.dcmi.worker` starts this process.
-The agent sends it one message: the library to load, and the calls to leave out. The
-process then sends the states of all chips each time any of them has changed. It waits
-for no answer from the agent, and the agent ends it with SIGKILL.
+The agent sends the process one message: the path of the library, and the calls to skip
+for a while, as earlier workers hung or died in them. Whenever the state of a chip has
+changed, the process sends the states of all chips. The agent sends no answer. To end
+the process, the agent kills it with SIGKILL.
 """
 
 import ctypes
@@ -41,7 +42,7 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class Worker:
-    """Socket to the agent, and the queue of fault events that libdcmi has reported."""
+    """Main loop of the worker process, with the fault events reported by libdcmi."""
 
     def __init__(self, sock: socket.socket, progress: Progress) -> None:
         self._sock = sock
@@ -53,8 +54,9 @@ class Worker:
     def run(self) -> None:
         """Load libdcmi, then send the chips' states to the agent on each change.
 
-        If the states cannot be read, the reason is sent instead. A failed load is
-        repeated after `AGAIN_S`. The method returns when the agent ends.
+        If the states cannot be read, the reason is sent instead. If libdcmi cannot be
+        loaded, loading is tried again every 2 s. The method returns when the agent
+        ends.
         """
         order = _receive(self._sock)
         now = time.monotonic()
@@ -80,8 +82,8 @@ class Worker:
     def _load(self, path: str) -> ChipReader | None:
         """Load and initialise the library at `path`, and subscribe to its fault events.
 
-        If it cannot be loaded or initialised, send the reason to the agent and return
-        None. A failed subscription is no failure: polling shows the faults too.
+        If the library cannot be loaded or initialised, send the reason to the agent and
+        return None. A failed subscription is ignored: polling shows the faults too.
         """
         try:
             library = Library(path, self._progress, leave_out=self._must_skip)
@@ -155,7 +157,7 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: Numbers of two open descriptors: the socket to the agent, and the
-            file of the memory page that shows the agent the call under way.
+            file of the memory page where the agent sees the current libdcmi call.
     """
     descriptor, page = map(int, arguments)
     _die_with_parent()

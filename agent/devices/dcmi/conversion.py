@@ -1,8 +1,8 @@
 """Convert chip states from the worker process to readings, the values the agent uses.
 
 A survey has the states of all chips, as the worker process read them at one time. If
-the worker cannot read a chip, the reading has the chip's latest readable state. These
-remembered states are lost when the agent ends.
+the worker could not read a chip, the reading has the chip's last state that was read.
+Only the agent's memory has these last states, so a restarted agent begins without them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,10 @@ _NONE = 0xFFFFFFFF
 
 
 class Conversion:
-    """Latest readable state of each chip, and since when each of its faults exists."""
+    """Converter from surveys (all chips' states at one time) to readings.
+
+    It stores the last state of each chip, and since when each fault exists.
+    """
 
     def __init__(self, product: str) -> None:
         """Start without the state of any chip.
@@ -50,11 +53,11 @@ class Conversion:
         self._since_ms: dict[tuple[int, int], int] = {}
 
     def reading(self, survey: Survey, now_ms: int) -> Reading:
-        """Return the node's reading, with earlier states of chips not read in `survey`.
+        """Convert `survey` to a reading; unread chips keep their earlier state.
 
         Args:
             survey: States of all chips, as the worker process read them at one time.
-            now_ms: Becomes the date of new faults without an event. Unit: Unix
+            now_ms: Start date of each new fault that no event reported. Unit: Unix
                 milliseconds.
 
         Raises:
@@ -128,9 +131,9 @@ class Conversion:
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the row of the product table that serves a chip; None if no row does.
 
-        A chip of unknown model gets the server's only row if that row has the chip's
-        id. If the server has several rows, the chip gets the same row as in an earlier
-        survey.
+        If the chip's model is unknown and the server has one row, return that row,
+        provided that it has the chip's id. If the server has several rows, return the
+        row that the chip had in an earlier survey.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -138,10 +141,10 @@ class Conversion:
         return next((row for row in rows if _is_of(row, chip)), None)
 
     def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
-        """Yield an `Unread` for each chip whose product line is not served.
+        """Yield an `Unread` for each chip of a product line that is not served.
 
-        Such a product line had no chip when the agent started. The agent serves it only
-        after a restart.
+        Such a product line (like "Ascend910") had no chip when the agent started. The
+        agent offers the chips to the kubelet only after a restart.
         """
         served_lines = {row.chip_prefix.rstrip("-") for row in self._products}
         for chip, look in sorted(states.items()):
@@ -158,9 +161,9 @@ class Conversion:
     ) -> tuple[Unread, ...]:
         """Put into `states` the earlier state of each chip that `survey` did not read.
 
-        A chip that was never read is removed from `states`, because a chip without a
-        state is not served. If only processes or virtual devices could not be read,
-        only these are taken from the earlier state.
+        A chip that was never read is removed from `states`. If only the processes or
+        virtual devices of a chip could not be read, only these come from the earlier
+        state.
 
         Returns:
             Every chip that was not read completely, with the reason, ascending by chip.
@@ -200,9 +203,9 @@ class Conversion:
         return (fit_row(self._key, max(own_ids), chip_sets.mask_of(other_ids)),)
 
     def _date(self, states: Iterable[ChipState], now_ms: int) -> None:
-        """Store since when each fault in `states` exists; forget all other faults.
+        """Store since when each fault in `states` exists; forget other faults' dates.
 
-        A fault that was already stored keeps its date. A new fault gets the time of its
+        A fault with a stored date keeps that date. A new fault gets the time of its
         event, or `now_ms` if it had no event.
         """
         self._since_ms = {
@@ -224,7 +227,7 @@ class Conversion:
         )
 
     def _numa(self, product: Product) -> tuple[int, ...]:
-        """Return the NUMA node of each chip of a row, by id; () if one is unknown."""
+        """Return the NUMA nodes of a row's chips, by chip id; () if any is unknown."""
         nodes_or_none = [
             look.identity.numa
             for chip in range(product.chip_count)
@@ -245,10 +248,7 @@ def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
 
 
 def _complete(state: ChipState, last_state: ChipState) -> ChipState:
-    """Return `state`, with unread values replaced by those of `last_state`.
-
-    Only the processes and the virtual devices of the chip are replaced.
-    """
+    """Return `state`, with unread processes and virtual devices from `last_state`."""
     if state.unread_pids:
         state = replace(state, pids=last_state.pids)
     if state.identity.virtual is None:
@@ -259,7 +259,7 @@ def _complete(state: ChipState, last_state: ChipState) -> ChipState:
 
 
 def _is_of(product: Product, chip: Identity) -> bool:
-    """Whether a chip's product line is that of `product`, or its model is unknown."""
+    """Whether a chip is of the product line of `product`, or of unknown model."""
     return machine.line_of(chip) in ("", product.chip_prefix.rstrip("-"))
 
 

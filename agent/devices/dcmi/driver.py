@@ -1,8 +1,8 @@
 """Read real chips through a worker process, which is replaced when it hangs or dies.
 
-A worker process that hangs in a call of libdcmi for too long is killed. A killed or
-dead worker is replaced after a pause, which grows with each failure. The call in which
-it ended is then left out for a while. So one hanging chip costs only the readings of
+A worker process that hangs in a call of libdcmi for too long is killed. After a pause,
+the agent starts a new worker; the pause grows with each lost worker. For a while, new
+workers skip the call that was under way. So one hanging chip costs only the readings of
 that chip.
 """
 
@@ -58,7 +58,7 @@ class DcmiDriver:
         environment: Mapping[str, str] = os.environ,
         new_backoff: Callable[[], Backoff] = Backoff,
     ) -> None:
-        """Start no worker process yet.
+        """Store the arguments; start no worker process yet.
 
         Args:
             library: The libdcmi.so to load.
@@ -89,10 +89,9 @@ class DcmiDriver:
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the worker process's oldest waiting reading, or repeat the latest.
+        """Return the worker's next reading; if none is new, the latest one again.
 
         If no worker process runs, one is started, and its first message is awaited.
-        Readings are returned in the order in which the worker sent them.
 
         Raises:
             DriverError: There is no working worker process, or it cannot read the
@@ -131,12 +130,12 @@ class DcmiDriver:
     async def _get_worker(self) -> Worker:
         """Return the running worker process; start one if there is none.
 
-        A worker that hangs or has ended is given up: it is killed, and `DriverError` is
+        A worker that hangs or has ended is killed and forgotten, and `DriverError` is
         raised.
 
         Raises:
-            DriverError: The pause before the next worker is not over, or the library
-                must not be loaded. Or the worker was given up.
+            DriverError: The worker hung or had ended. Or the pause before the next one
+                is not over. Or the library's file is not safe to load.
         """
         if self._worker is None:
             problem = find_library.find_distrust_reason(self._library)
@@ -158,11 +157,10 @@ class DcmiDriver:
         raise DriverError(self._problem)
 
     def _give_up(self, worker: Worker, problem: str) -> None:
-        """Log why `worker` is given up, and set the pause before the next one.
+        """Log why `worker` failed, and set the pause before the next one starts.
 
-        If the worker hung or ended in a call about a chip, that call is blamed. Later
-        workers leave that call out for a time. The time doubles with each further
-        worker lost in the call.
+        If the worker failed in a call about a chip, later workers skip that call. They
+        skip it for 60 s, and twice as long after each further failure, at most 1 h.
         """
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:

@@ -38,7 +38,7 @@ def search_folders(
 def locate(
     environment: Mapping[str, str], known_folders: Iterable[Path] = FOLDERS
 ) -> Path | None:
-    """Return the path of the first libdcmi.so in `search_folders`; None without any."""
+    """Return the path of the first libdcmi.so in `search_folders`, or None."""
     places = (folder / LIBRARY for folder in search_folders(environment, known_folders))
     return next((place for place in places if place.is_file()), None)
 
@@ -59,9 +59,9 @@ def make_environment(
 def find_distrust_reason(library: Path) -> str:
     """Return why the agent must not load this library; "" if the agent may load it.
 
-    A user who can replace the file can make the agent run any code. So root or the
-    agent's user must own the file and its folder. Group and others must have no
-    permission to write the file.
+    A user who can replace the library can make the agent run any code. So root or the
+    agent's user must own the library and its folder. Only the owner may have permission
+    to write the library.
     """
     try:
         real = library.resolve(strict=True)

@@ -1,4 +1,4 @@
-"""Encode and decode messages between worker process and agent, as length and JSON."""
+"""Encode and decode messages between worker process and agent: a length, then JSON."""
 
 import json
 import struct
@@ -32,7 +32,7 @@ def length_of(head: bytes) -> int:
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the message that the bytes of a JSON text contain.
+    """Parse the JSON text of a message.
 
     Raises:
         FrameError: The bytes are no JSON object.

@@ -1,12 +1,12 @@
 """The C functions of libdcmi that the worker process calls, one method for each.
 
-Counts and ids are checked against the bounds of real hardware. If one is outside them,
-`CallError` is raised, so that a senseless count never becomes a loop of that length. A
-wrong value within those bounds cannot be detected here.
+A count or id outside the bounds of real hardware raises `CallError`. Otherwise a
+senseless count would make a loop run that often. A wrong value within the bounds cannot
+be detected here.
 
 Source:
-    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the codes
-    other than 0, -8012 and -8255: the DCMI API reference.
+    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the error
+    codes other than 0, -8012 and -8255: the DCMI API reference.
 """
 
 import ctypes
@@ -89,7 +89,7 @@ class CallError(Exception):
 
 
 class Library:
-    """libdcmi in this process, and the memory page that shows the agent each call.
+    """The loaded libdcmi; each call is shown to the agent in a shared memory page.
 
     Only one thread calls the library.
     """
@@ -102,7 +102,8 @@ class Library:
         Args:
             path: Path of the library, or a name that the dynamic loader searches.
             progress: Memory page in which the agent sees the call under way.
-            leave_out: Takes a call. Returns whether the worker must not make it now.
+            leave_out: Returns whether a call must be skipped now, because earlier
+                workers hung or died in it.
 
         Raises:
             OSError: The library cannot be loaded; the text has the reason.
@@ -114,7 +115,7 @@ class Library:
         self._callback: Any = None
 
     def init(self) -> None:
-        """Initialise libdcmi, once per process and before all other methods."""
+        """Initialise libdcmi; to be called once, before all other methods."""
         self._call(Call(function="dcmi_init"))
 
     def version(self) -> str:
@@ -192,13 +193,12 @@ class Library:
         return _text(text.value)
 
     def is_ready(self, card: int, device: int) -> bool:
-        """Whether a chip is ready; False if libdcmi answers that the chip is not ready.
+        """Whether libdcmi reports a chip as ready.
 
-        The caller, `ChipReader`, adds the fault code `DROPPED` to a chip that is not
-        ready.
+        `ChipReader` gives a chip that is not ready the fault code `DROPPED`.
 
         Raises:
-            CallError: The call failed with any other error code.
+            CallError: libdcmi answered neither "ready" nor "not ready".
         """
         health = ctypes.c_uint()
         call = Call(function="dcmi_get_device_health", card=card, device=device)
@@ -213,8 +213,8 @@ class Library:
     def codes(self, card: int, device: int) -> tuple[int, ...]:
         """Return the fault codes of a chip in the order of libdcmi, each once.
 
-        Each entry other than zero in the array that libdcmi fills is a fault code. The
-        count that libdcmi returns is ignored, as in MindCluster.
+        libdcmi fills an array of codes, and zeros are left out. The count that libdcmi
+        returns is ignored, as in MindCluster.
         """
         function = "dcmi_get_device_errorcode_v2"
         count, slots = ctypes.c_int(), (ctypes.c_uint * structs.MOST_CODES)()
@@ -330,7 +330,8 @@ class Library:
 
         Args:
             call: Names the function, and the card and device number of the chip.
-            command: (main command, sub command), which select the information.
+            command: (main command, sub command) of libdcmi, like (12, 1) for the ids of
+                the chip in its SuperPoD.
         """
         main, sub = command
         size = ctypes.c_uint(ctypes.sizeof(result))
@@ -343,10 +344,7 @@ class Library:
         )
 
     def _ask(self, call: Call, *arguments: Any) -> None:
-        """Call the C function that `call` names, for the chip that `call` names.
-
-        The C function gets the card and device numbers of the chip, then `arguments`.
-        """
+        """Call a C function with card and device number of `call`, then `arguments`."""
         self._call(call, ctypes.c_int(call.card), ctypes.c_int(call.device), *arguments)
 
     def _call(self, call: Call, *arguments: Any) -> None:
@@ -362,7 +360,7 @@ class Library:
 
 
 class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
-    """Context manager that shows the agent one C call, through the shared page."""
+    """Context manager that shows one C call to the agent, in the shared memory page."""
 
     __slots__ = ("_call", "_progress")
 

@@ -1,6 +1,7 @@
-"""Find the rows of the product table for a server, from what its chips report. Pure.
+"""Find the product rows of a server, from what its chips report. Pure functions.
 
-The first line of this table that fits the chips of a product line gives the row:
+A product row describes one server type. The first line below that fits the chips of a
+product line gives the key of their row:
 
     what the chips report                            key of the row
     -----------------------------------------------  ------------------------------
@@ -100,7 +101,7 @@ def _product_of(line: Sequence[Identity], all_ids: int) -> Product:
 def line_of(chip: Identity) -> str:
     """Return the product line of a chip, like "Ascend910"; "" if its model is unknown.
 
-    "Ascend910-3" is the device id of a chip of the product line "Ascend910".
+    In Kubernetes, the chip with physical id 3 of that line has the name "Ascend910-3".
     """
     key = _key(chip, 0, in_superpod=False)
     return table.by_key(key).chip_prefix.rstrip("-") if key else ""
@@ -152,9 +153,9 @@ def _is_id(number: int) -> bool:
 def kind_of(template: str) -> str:
     """Convert the template name of a virtual device to the device's kind.
 
-    The kind is the end of the virtual device's resource name. "vir04" is "4c",
-    "vir04_3c" is "4c.3cpu", "vir10_3c_32g" is "10c.3cpu.32g". The result is "" if
-    `template` is no name of a template.
+    The kind is the end of the device's resource name in Kubernetes. "vir04" becomes
+    "4c", "vir04_3c" becomes "4c.3cpu", and "vir10_3c_32g" becomes "10c.3cpu.32g". The
+    result is "" if `template` is no name of a template.
     """
     parsed = _TEMPLATE.fullmatch(template)
     if parsed is None:

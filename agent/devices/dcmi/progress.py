@@ -1,8 +1,7 @@
 """Shared memory page in which the worker process shows the agent its libdcmi call.
 
-A hanging or crashed worker cannot report its call any more. So the worker writes each
-call into the page before making it. The agent maps the same page and reads the call
-there.
+After a hang or crash, the worker cannot report which call it was in. So the worker
+writes each call into the page before making the call. The agent maps the same page.
 """
 
 import mmap
@@ -76,13 +75,13 @@ class Progress:
         )
 
     def begin(self, call: Call) -> None:
-        """Write into the page that the worker is about to make `call`."""
+        """Write into the page that the worker now makes `call`."""
         name = call.function.encode()
         self._beats += 1
         _NOTE.pack_into(self._page, 0, self._beats, call.card, call.device, name)
 
     def end(self) -> None:
-        """Write into the page that the latest call passed to `begin` has returned."""
+        """Write into the page that the worker's call has returned."""
         self._beats += 1
         _BEATS.pack_into(self._page, 0, self._beats)
 

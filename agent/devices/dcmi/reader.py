@@ -1,9 +1,8 @@
 """Read the state of all chips through libdcmi, in the worker process.
 
-If the fault codes of a chip cannot be read, it may have faults. Such a chip is reported
-as unread, and the agent uses an earlier state. If the ids of a chip cannot be read, it
-is reported as unidentified. Other values are optional: a failure to read one is no
-failure of the chip.
+A chip whose fault codes cannot be read is reported as unread. The agent then uses the
+chip's last state that was read. A chip whose ids cannot be read is reported as
+unidentified. If any other value cannot be read, only that value is missing.
 """
 
 from collections.abc import Callable, Container
@@ -34,12 +33,12 @@ T = TypeVar("T")
 
 
 class ChipReader:
-    """Reader of all chips' states, with ids, network states and fault events so far."""
+    """Reader of all chips' states, with stored ids, network states and fault events."""
 
     def __init__(
         self, library: Library, *, now_s: Callable[[], float], nodes: Path
     ) -> None:
-        """Call no function of the library yet.
+        """Store the arguments; call no function of the library yet.
 
         Args:
             library: The library, already initialised.
@@ -61,10 +60,11 @@ class ChipReader:
         self._pulses: dict[tuple[int, int], Code] = {}
 
     def add_event(self, logic_id: int, code: Code, *, is_over: bool) -> None:
-        """Store a fault event for the next `read_chips`; ignore the end of a fault.
+        """Store a fault event, so that the next `read_chips` reports the fault.
 
-        The severity and time of the event are used until the chip no longer reports the
-        code. Only polling detects that a fault is over.
+        An event about the end of a fault is ignored: the fault ends when `read_chips`
+        no longer finds its code. Until then, `read_chips` reports the severity and time
+        of the event.
 
         Args:
             logic_id: Logic id of the chip.
@@ -83,9 +83,9 @@ class ChipReader:
     def read_chips(self) -> Survey:
         """Return the states of all chips of the node.
 
-        Ids and models are read again each 60 s. While a chip is unidentified, they are
-        read at each call. Network states are read each 5 s. All other values are read
-        at each call.
+        Ids and models are read once in 60 s, but at each call while any chip is
+        unidentified. Network states are read once in 5 s. All other values are read at
+        each call.
 
         Raises:
             CallError: The list of cards cannot be read.
@@ -146,8 +146,7 @@ class ChipReader:
     def _pids(self, card: int, device: int) -> tuple[tuple[int, ...], str]:
         """Return (pids of the processes on a chip, why the pids could not be read).
 
-        The reason is "" if the pids were read. It is also "" if libdcmi does not
-        support the call.
+        The reason is "" if the pids were read, or if libdcmi never gives them.
         """
         try:
             return self._library.pids(card, device), ""
@@ -236,7 +235,7 @@ class ChipReader:
             return () if error.code in (NOT_SUPPORTED, NO_FUNCTION) else None
 
     def _numa(self, cpus: str) -> int | None:
-        """Return the NUMA node with exactly these CPUs; None if no node has them.
+        """Return the NUMA node that has exactly `cpus`; None if no node has.
 
         Args:
             cpus: CPUs in the kernel's list format ("0-23"); "" if unknown.
@@ -254,7 +253,7 @@ class ChipReader:
 def _call_or(
     function: Callable[[int, int], T], otherwise: T, card: int, device: int
 ) -> T:
-    """Return `function(card, device)`, or `otherwise` if the call has a `CallError`."""
+    """Return `function(card, device)`; `otherwise` if that raises `CallError`."""
     try:
         return function(card, device)
     except CallError:

@@ -1,8 +1,8 @@
 """The C structures of libdcmi that the worker process reads, as ctypes.
 
-They have natural alignment on a 64-bit Linux (`unsigned long` is 8 bytes), the only
-platform of Ascend drivers. A test compiles a C program and compares each structure's
-size and offsets with those of the compiler.
+The structures have the natural alignment of a 64-bit Linux, where `unsigned long` has
+8 bytes. Ascend drivers exist for no other platform. A test compiles a C program and
+compares each structure's size and offsets with those of the compiler.
 
 Source:
     MindCluster, `dcmi_interface_api.h` (at 22bb3d98).
@@ -87,7 +87,7 @@ class ProcessInfo(ctypes.Structure):
 
 
 class FaultEvent(ctypes.Structure):
-    """Event about a fault of one chip, like its end (`struct dcmi_dms_fault_event`)."""
+    """Start or end of a fault of one chip (`struct dcmi_dms_fault_event`)."""
 
     _fields_ = (
         ("event_id", ctypes.c_uint),
@@ -108,7 +108,10 @@ class FaultEvent(ctypes.Structure):
 
 
 class EventUnion(ctypes.Union):
-    """Content of an `Event`; always a fault, as the worker asks for faults only."""
+    """Content of an `Event`, here always a `FaultEvent`.
+
+    The worker subscribes to no other events.
+    """
 
     _fields_ = (("dms_event", FaultEvent),)
 
@@ -135,7 +138,10 @@ class EventFilter(ctypes.Structure):
 
 
 class BaseResource(ctypes.Structure):
-    """Unused part of other structures (`struct dcmi_base_resource`)."""
+    """Type of an unused field in `TotalResource` and `VirtualInfo`.
+
+    In C, this is `struct dcmi_base_resource`.
+    """
 
     _fields_ = (
         ("token", ctypes.c_ulonglong),
@@ -148,7 +154,10 @@ class BaseResource(ctypes.Structure):
 
 
 class ComputingResource(ctypes.Structure):
-    """Unused part of other structures (`struct dcmi_computing_resource`)."""
+    """Type of an unused field in `TotalResource` and `VirtualInfo`.
+
+    In C, this is `struct dcmi_computing_resource`.
+    """
 
     _fields_ = (
         ("aic", ctypes.c_float),
@@ -165,7 +174,10 @@ class ComputingResource(ctypes.Structure):
 
 
 class MediaResource(ctypes.Structure):
-    """Unused part of other structures (`struct dcmi_media_resource`)."""
+    """Type of an unused field in `TotalResource` and `VirtualInfo`.
+
+    In C, this is `struct dcmi_media_resource`.
+    """
 
     _fields_ = (
         ("units", ctypes.c_float * 6),
@@ -195,9 +207,9 @@ class TotalResource(ctypes.Structure):
 
 
 class VirtualInfo(ctypes.Structure):
-    """Facts about one virtual device (`struct dcmi_vdev_query_info`).
+    """Description of one virtual device (`struct dcmi_vdev_query_info`).
 
-    Only the name of the template is used.
+    Only `name` is used: the template that sets the size of the device.
     """
 
     _fields_ = (
@@ -214,7 +226,7 @@ class VirtualInfo(ctypes.Structure):
 
 
 class VirtualQuery(ctypes.Structure):
-    """Number and facts of one virtual device (`struct dcmi_vdev_query_stru`)."""
+    """Number and description of a virtual device (`struct dcmi_vdev_query_stru`)."""
 
     _fields_ = (
         ("vdev_id", ctypes.c_uint),

@@ -73,7 +73,7 @@ class Survey:
 
 
 def parse_survey(message: dict[str, Any]) -> Survey:
-    """Return the states of all chips in a message from the worker process.
+    """Convert a message from the worker process to the states of all chips.
 
     Args:
         message: A `Survey`, converted by `dataclasses.asdict` and sent as JSON.

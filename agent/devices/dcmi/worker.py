@@ -59,13 +59,13 @@ class Worker:
         environment: Mapping[str, str],
         leave_out: Sequence[Sequence[object]],
     ) -> "Worker":
-        """Start the worker process as a new Python interpreter, without forking.
+        """Start the worker process, a new Python interpreter that loads `library`.
 
         Args:
             library: Path of the library to load.
             environment: Environment variables of the process.
-            leave_out: (function, card, device, seconds) of each forbidden call. The
-                worker must not make the call for so many seconds.
+            leave_out: (function, card, device, seconds) of each call that the worker
+                must skip for these seconds.
         """
         agent_socket, worker_socket = socket.socketpair()
         page = Progress.create()
@@ -110,14 +110,13 @@ class Worker:
     def problem(self, call_s: float) -> str:
         """Return why the worker process hangs or has ended; "" if it works.
 
-        The worker hangs if `Progress.beats` has not changed for too long. Of the time
-        since the previous call of this method, at most 1 s is counted. Otherwise a
+        The worker hangs if `Progress.beats` stays unchanged for longer than a limit.
+        The time between two calls of this method counts as 1 s at most. Otherwise a
         pause of the agent itself would look like a hanging worker.
 
         Args:
-            call_s: Longest time without a change of `Progress.beats` during one call
-                of libdcmi. Between two calls, the limit is the longer of `call_s` and
-                3 s. Unit: seconds.
+            call_s: The limit while the worker is in a call of libdcmi. At other times,
+                the limit is the longer of `call_s` and 3 s. Unit: seconds.
         """
         if self._end_reason:
             self.last_call = self._progress.call
@@ -139,10 +138,7 @@ class Worker:
         return f"{where} has not come back for {limit_s:g} s"
 
     async def end(self) -> None:
-        """Kill the worker process and close the socket to it.
-
-        The end of the process is awaited for 1 s at most.
-        """
+        """Kill the worker process, wait up to 1 s for its end, and close its socket."""
         self._listening.cancel()
         await asyncio.wait({self._listening})
         self._process.kill()

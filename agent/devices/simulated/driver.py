@@ -1,13 +1,13 @@
 """Read simulated chips from a YAML file, which may be edited while the agent runs.
 
 Each check compares the file's stamp (device, inode, size and times) with that of the
-latest read. The file is read only if the stamp has changed or is younger than 3 s. A
-young stamp proves nothing: two edits within one tick of the file system's clock can
-have the same stamp. The bytes are parsed only if they have changed. So every edit is
-noticed, in place or by rename. A check of an unedited file costs one system call.
+latest read. The file is read only if the stamp has changed, or was younger than 3 s at
+the latest read. The reason: two edits within one tick of the file system's clock can
+have the same stamp. The bytes are parsed only if they have changed. A check of an
+unedited file costs one system call.
 
-If the kernel reports edits, there is one check each second. Otherwise there is one each
-`poll_s` seconds.
+`wait_for_news` checks the file at its start, at its end, and when the kernel reports an
+edit. If the kernel cannot watch the file, `wait_for_news` checks each `poll_s` seconds.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _FileRead:
-    """Bytes of the YAML file when last read, and the reading or the error they gave."""
+    """Content of the YAML file when last read, and the reading or error it gave."""
 
     content: bytes
     outcome: Reading | DriverFileError
@@ -66,8 +66,7 @@ class SimulatedDriver:
             path: The YAML file; see `agent.devices.simulated.file`.
             poll_s: Longest pause between two checks of the file in `wait_for_news`, if
                 the kernel does not report edits. Unit: seconds, above 0.
-            wall_ms: Returns Unix milliseconds now, the date of a fault that is new in
-                the file.
+            wall_ms: Returns Unix milliseconds now; used as the date of each new fault.
             file_watch: Reports edits of the file. By default a new `FileWatch` of
                 `path`.
         """
@@ -112,9 +111,9 @@ class SimulatedDriver:
     def _wait_for_edit(self, for_s: float) -> bool:
         """Wait up to `for_s` for an edit; return whether the file may have been edited.
 
-        Runs in the driver's thread. A report of the kernel is no proof of an edit. So
-        after each report, the file's device, inode, size and times are compared with
-        those of the latest read.
+        Runs in the driver's thread. The kernel also reports events that are no edit of
+        this file. So after each report, the file's device, inode, size and times are
+        compared with those of the latest read.
         """
         is_armed = self._file_watch.arm()
         if not self._is_known():  # it must be read again in any case, but not at once
@@ -195,7 +194,7 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _keys(reading: Reading) -> str:
-    """Return the keys of the product rows of a reading, separated by commas.
+    """Return the keys of a reading's product rows, as text to compare two readings.
 
     If there are several rows, the text also has the chip ids of each.
     """
@@ -219,10 +218,9 @@ def _other_product(expected: str, actual: str) -> Flaw:
 def _date_faults(
     reading: Reading, last_reading: Reading | None, now_ms: int
 ) -> Reading:
-    """Return `reading` with the time since when each fault exists (`since_ms`).
+    """Return `reading` with the date of each fault in `since_ms`.
 
-    A fault that `last_reading` also has keeps the `since_ms` it has there. A new fault
-    gets `now_ms`.
+    A fault that is also in `last_reading` keeps its date. A new fault gets `now_ms`.
     """
     old_lines = last_reading.lines if last_reading else ()
     since_ms_by_key = {

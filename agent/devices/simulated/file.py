@@ -90,14 +90,14 @@ class FlawsError(ValueError):
 def parse(text: str) -> Reading:
     """Parse the YAML text of a simulated machine; return the state of its chips.
 
-    The faults have no date yet: their `since_ms` is 0.
+    The driver dates the faults later: here their `since_ms` is 0.
 
     Args:
         text: Content of the whole file. An empty text is an error.
 
     Raises:
-        FlawsError: The text has errors. `flaws` has the first 100, and how many more
-            there are.
+        FlawsError: The text has errors. `flaws` has the first 100, and the number of
+            further ones.
     """
     reader = _Reader()
     reading = reader.reading(_load(text))
@@ -188,8 +188,8 @@ class _Reader:
 
         Args:
             first: Row that the YAML key `product` names.
-            value: Value of the YAML key `beside`, the further product lines. The row of
-                each is reduced to the chips that its YAML key `chips` lists.
+            value: Value of the YAML key `beside`: a list of further product lines, each
+                with a product and chip ids. Their rows are reduced to these chips.
         """
         rows = [first, *self._list("beside", value, self._further_line)]
         self._distinct("beside", [row.resource for row in rows], "resource")
