@@ -2,8 +2,7 @@
 
 The kubelet never had them if no plugin was registered when the container started. When
 the kubelet recreates such a container, it calls Allocate although no pod is being
-admitted. The agent serves the container only if no waiting pod can have caused the
-call.
+admitted. The agent serves the container only if the call cannot be for a new pod.
 """
 
 from dataclasses import replace
@@ -17,10 +16,9 @@ from scheduler_core.node import chips as chip_sets
 def find_picks(ledger: Ledger, count: int) -> list[Pick]:
     """Return a `Pick` for each running container that may be asking for `count` chips.
 
-    These are containers whose ids the kubelet has lost, and containers that started
-    before any plugin had registered with the kubelet. A container of the first kind
-    gets the chips that it held before. A container of the second kind gets chips of its
-    pod's claim.
+    Containers whose ids the kubelet has lost get the chips that they held before.
+    Containers that started before any plugin had registered with the kubelet get chips
+    of their pod's claim.
     """
     picks = []
     for hold in ledger.holds.values():
@@ -48,8 +46,8 @@ def find_picks(ledger: Ledger, count: int) -> list[Pick]:
 def _find_slot_of_lost(ledger: Ledger, hold: Hold) -> Slot | None:
     """Return the slot of a hold whose ids the kubelet has lost.
 
-    If the slot is gone, the result is a new slot with the chips of the pod's holds. The
-    result is None if the slot and the pod are both gone.
+    If the slot is gone, the result is a new slot with the chips of all holds of the
+    owner's pod. The result is None if this pod is gone too.
     """
     slot = ledger.slots.get(hold.slot)
     pod = ledger.pods.get(hold.owner.uid) if hold.owner is not None else None
@@ -63,16 +61,16 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
 
     The kubelet does not say which container asks. If only one can be asking, and no
     process is on its chips, it gets its own chips. Otherwise the asking container gets
-    unclaimed chips, because the old chips may still be in use.
-
-    If unclaimed chips are needed but too few are free, the result is a text: the reason
-    of the refusal. It is also a text if they are needed and one of the possible
-    containers takes ASCEND_VISIBLE_DEVICES from its pod's annotation. The result is
-    None if no running container can be asking, or if a living pod without a claim can
-    be.
+    unclaimed chips, because its own chips may still be in use.
 
     Args:
         ids: Device ids of the Allocate.
+
+    Returns:
+        A `Pick` with the chips. A text, the reason of a refusal, if no unclaimed chips
+        can be given: too few are free, or a container that may be asking takes
+        ASCEND_VISIBLE_DEVICES from its pod's annotation. None if no running container
+        can be asking, or if a living pod without a claim can be.
     """
     picks = find_picks(ledger, len(ids))
     if not picks or _has_claimless_pod(ledger, len(ids)):
@@ -87,7 +85,7 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
         return (
             f"{len(picks)} running containers have lost their "
             f"{ledger.product.resource} devices in the kubelet and it cannot be "
-            "told which of them asks; delete their pods to have them started anew"
+            "told which of them asks; delete their pods to have them started again"
         )
     uid = values.make_fresh_uid(ledger.sequence + 1)
     slot = replace(picks[0].slot, uid=uid, chips=fresh)

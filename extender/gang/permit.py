@@ -3,28 +3,28 @@
 kube-scheduler sends one bind call for each pod. The calls wait until those of all pods
 of the job have arrived; then all are released (carried out). If one does not arrive in
 time, all are refused and all reservations of the job end. Otherwise some pods of a job
-could run while another is stuck for lack of CPU, a volume or a quota. The extender does
-not see such reasons.
+could run while another is stuck, for example for lack of a volume or a quota.
 
 The table gives for each phase and event the next phase and the effects:
 
     phase      event                                     next phase, effects
     ---------  ----------------------------------------  -------------------------------
-    GATHERING  JobPlanned                                RESERVED, no bind has arrived
+    GATHERING  JobPlanned                                RESERVED: WakeScheduler
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
                the job is already bound
     RESERVED   Bound, by a bind of unknown outcome       BINDING: ReleaseBinds
-    RESERVED   Ticked, too late; NodeNotOffered;         GATHERING: all binds refused,
-               MemberRemoved; PlanBroken                 all reservations end
+    RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
+               NodeNotOffered; MemberRemoved;            all reservations end
+               PlanBroken
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
     BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends
     RESERVED   Allocated, the first                      BINDING: no bind waits here
-    BINDING    Returned, the last                        GATHERING, the rest unreserved
-    BINDING    Bound, the last                           GATHERING, nothing to wait for
+    BINDING    Returned, the last                        GATHERING: all reservations end
+    BINDING    Bound, the last                           GATHERING
     BINDING    Ticked, after `partial_s`                 an event on the unbound pods
-    BINDING    Ticked, after `complete_s`                GATHERING, the rest unreserved;
+    BINDING    Ticked, after `complete_s`                GATHERING: reservations end;
                                                          bound pods evicted, if so set
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
@@ -254,12 +254,12 @@ def _missed(gang: Gang, event: NodeNotOffered, now_s: float, limits: Limits) -> 
     text = f"pod {name} of the job cannot go to {node}: it is planned again"
     yield from _void(gang, text)
     gang.failures += 1
-    if gang.failures > _AT_ONCE:
+    if gang.failures > _UNPAUSED_PLANS:
         _back_off(gang, now_s, limits, counted=True)
 
 
 #: Times in a row that a job is planned again without a pause after NodeNotOffered.
-_AT_ONCE = 3
+_UNPAUSED_PLANS = 3
 
 
 def _ticked(gang: Gang, now_s: float, limits: Limits) -> Effects:
@@ -304,7 +304,7 @@ def _in_part(gang: Gang, now_s: float, limits: Limits) -> Effects:
         yield EmitEvent(uids=unbound, reason="AscendGangIncomplete", text=text)
     if late_s >= limits.complete_s:
         if limits.evicts_incomplete and bound:
-            text = "evicted, because its job was not complete in time: it begins anew"
+            text = "evicted, because its job was not complete in time: it starts again"
             uids = tuple(sorted(bound))
             yield EmitEvent(uids=uids, reason="AscendGangEvicted", text=text)
             yield EvictMembers(uids=uids)
@@ -321,7 +321,7 @@ def _open(gang: Gang, now_s: float) -> None:
 def _close(gang: Gang) -> None:
     """End the plan of a job whose planned pods are all bound or removed.
 
-    The failures of earlier plans no longer count.
+    The back-off after the next failure has the shortest pause again.
     """
     gang.phase = Phase.GATHERING
     gang.failures = 0
@@ -351,12 +351,12 @@ def _back_off(
 ) -> None:
     """Set the earliest time at which a job is planned again.
 
-    The pause doubles with each failure, up to a limit. A part of it is derived from the
-    name of the job and its number of failures. So two jobs whose plans failed at the
-    same time, each for lack of the other's chips, are planned again at different times.
+    The pause doubles with each failure, up to a limit. A part of the pause differs from
+    job to job. So two jobs whose plans failed at the same time are planned again at
+    different times. Otherwise each could again take the chips that the other lacks.
 
     Args:
-        counted: Whether the caller has already added this failure to `failures`.
+        counted: Whether the caller has already added this failure to `gang.failures`.
     """
     gang.failures += not counted
     doublings = min(gang.failures - 1, 16)

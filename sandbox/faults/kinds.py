@@ -126,12 +126,10 @@ FAULTS = (
     FaultKind("api-silent", "watches stay open, and bring nothing", _WHO),
     FaultKind("api-stale", "lists show what was when the fault began", _WHO),
     FaultKind("kubelet-killed", "a kubelet is away; containers run on", (_NODE,)),
-    FaultKind(
-        "kubelet-restarted", "a kubelet starts anew", (_NODE,), is_momentary=True
-    ),
+    FaultKind("kubelet-restarted", "a kubelet restarts", (_NODE,), is_momentary=True),
     FaultKind(
         "checkpoint-lost",
-        "a kubelet starts anew, and has forgotten who has which device",
+        "a kubelet restarts, and has forgotten who has which device",
         (_NODE,),
         is_momentary=True,
     ),

@@ -44,7 +44,7 @@ async def test_bound_pods_of_a_job_in_part_are_evicted_only_if_asked_to(
         await asyncio.gather(*w.planner._tasks)
 
         assert w.jobs.removed == ([bound] if evicts else [])
-        why = "evicted, because its job was not complete in time: it begins anew"
+        why = "evicted, because its job was not complete in time: it starts again"
         told = [(bound, "AscendGangEvicted", why)] if evicts else []
         assert w.jobs.told[1:] == told
         assert free(w.cache, {"a": "n1", "b": "n2"}[left]) == tuple(ALL)

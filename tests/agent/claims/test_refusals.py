@@ -163,7 +163,7 @@ def test_several_containers_have_lost_what_they_had() -> None:
     assert refusal(now, 6) == (
         "2 running containers have lost their huawei.com/Ascend910 devices in the "
         "kubelet and it cannot be told which of them asks; delete their pods to have "
-        "them started anew"
+        "them started again"
     )
 
 
