@@ -35,7 +35,7 @@ class ApiClient:
             client: Open; owned by the caller.
             recorder: Sends events through the client.
             credentials: Credentials for requests to the kubelet.
-            url: URL of the kubelet's HTTP API; "" if the kubelet is not to be asked.
+            url: URL of the kubelet's HTTP API; "" to send no requests to the kubelet.
         """
         self.client = client
         self.recorder = recorder
@@ -53,7 +53,7 @@ class ApiClient:
             metrics: Metrics in which the requests are counted.
 
         Raises:
-            SettingsError: The settings do not lead to an API server.
+            SettingsError: The settings yield no API server address or no credentials.
         """
         client_credentials = credentials.from_settings(
             kubeconfig_file=settings.kubeconfig,

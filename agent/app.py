@@ -1,7 +1,7 @@
 """Construct the running agent of one node; start and stop its parts in order.
 
 A *line* is a product line. Each line has its own health, ledger and plugin. The other
-parts of the picture exist once.
+parts in this diagram exist once.
 
 driver ------> each line: health -> ledger -+-> plugin -> kubelet
 pods --------> each line: ledger            +-> annotator -> pod annotations
@@ -127,7 +127,7 @@ class Agent:
             metrics: Metrics of this agent.
             ready: Answers the readiness probe. Each part adds a check to it, or reports
                 in it what the agent still waits for.
-            reading: First reading of the driver, with all product lines.
+            reading: First reading of the driver; it shows the node's product lines.
         """
         self._settings = settings
         self._api = api
@@ -292,8 +292,9 @@ class Agent:
         """Wait until the reporter has read the node's ConfigMap, at most FIRST_LIST_S.
 
         The ConfigMap lists separated chips, which were taken out of service. Without
-        the wait, the first device list could offer such a chip to the kubelet. If the
-        API server has not listed the pods, the method does not wait.
+        the wait, the first device list could offer such a chip to the kubelet. The
+        method does not wait if the API server has not listed the pods: the API server
+        may be unreachable.
         """
         if self._pods.is_listed:
             with suppress(TimeoutError):
@@ -309,10 +310,11 @@ class Agent:
             line.chip_monitor.apply_configmap(data)
 
     def _update_silence(self) -> None:
-        """Forbid writes of the ConfigMap while there can be a rival; else allow them.
+        """Allow writes of the node's ConfigMap unless a product line has a rival.
 
         A rival is another device plugin for the same resource. It would write the same
-        ConfigMap. There can be a rival until each product line has looked for one.
+        ConfigMap. A product line that has not looked for a rival yet is treated as if
+        it had one.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)

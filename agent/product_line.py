@@ -172,11 +172,10 @@ class ProductLine:
         self.store.replace(ledgers.restore(self.store.ledger, holds))
 
     async def confirm_holds(self) -> None:
-        """Finish interrupted slot exchanges; ask the kubelet which pods own the holds.
+        """Finish interrupted swaps of slots; ask the kubelet which pods own the holds.
 
-        An exchange swaps chips between the slots of two pods. The previous agent
-        process may have ended in the middle of one. Call this before the plugin serves,
-        and after the ledger has all pods of the node.
+        A swap is interrupted if the agent's process ends during it. Call this before
+        the plugin serves, and after the ledger has all pods of the node.
         """
         self.store.replace(ledgers.resume(self.store.ledger))
         await self._reconciler.run_once(thorough=True)
@@ -227,11 +226,10 @@ class ProductLine:
         await self._resources.close()
 
     def _on_effect(self, effect: Effect) -> None:
-        """Announce a ledger effect, and report another device plugin that it reveals.
+        """Announce a ledger effect; report another plugin if a pod has foreign devices.
 
-        The effect reveals a plugin if it says that a pod has devices that this agent
-        never gave out. The pod must have come while only this agent's plugin served the
-        resource.
+        A pod's devices are foreign if this agent never gave them out, although only its
+        plugin served the resource when the pod came.
         """
         self._services.announcer.ledger_effect(effect)
         if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):

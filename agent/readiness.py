@@ -31,7 +31,7 @@ class Readiness:
         return next((problem for problem in problems if problem), None)
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Add a check, which `/readyz` runs when `set_ready` has removed all reasons.
+        """Add a check, which `/readyz` runs only if no reason for waiting is stored.
 
         Args:
             check: Returns a sentence that says why a part of the agent is not ready;
@@ -49,5 +49,5 @@ class Readiness:
         self._reasons[key] = reason
 
     def set_ready(self, key: str) -> None:
-        """Remove the reason under `key` why the agent is not ready, if there is one."""
+        """Remove the reason stored under `key`, if there is one."""
         self._reasons.pop(key, None)

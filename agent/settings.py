@@ -1,7 +1,7 @@
-"""Settings of the agent, from flags, environment and file, and a check at start.
+"""Settings of the agent, and the check of their directories and credentials at start.
 
-`verify` checks at start that the files and directories of the settings can be used.
-Otherwise a missing directory would show hours later, as a node without chips.
+The settings come from flags, environment and a file. Without the check (`verify`), a
+missing directory would show hours later, as a node without chips.
 """
 
 import os
@@ -212,6 +212,6 @@ def _unusable(name: str, path: Path, access: int, *, is_dir: bool = True) -> str
 def boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
     """Return the kernel's id of the present boot, which changes with each reboot.
 
-    Holds of an earlier boot are over, because containers of that boot no longer run.
+    The agent drops holds of an earlier boot, because their containers no longer run.
     """
     return path.read_text(encoding="ascii").strip()

@@ -52,7 +52,7 @@ class SettingsReload:
 
         Args:
             settings: Settings at the start of the agent.
-            load: Returns settings with the file as it is now; may raise SettingsError.
+            load: Reads the file and returns the settings; may raise SettingsError.
             set_level: Sets the log level of the process.
             pause_s: Pause between two reads of the file. Unit: seconds.
         """

@@ -50,8 +50,7 @@ async def first_reading(
 ) -> Reading:
     """Read the driver repeatedly until a reading succeeds; return that reading.
 
-    The returned reading names the node's product lines. Until then `ready` says why the
-    driver cannot be read.
+    While the driver cannot be read, `ready` says why.
     """
     problem = ""
     while True:

@@ -246,9 +246,9 @@ class Extender:
     async def run(self) -> None:
         """Run all parts until cancelled; then end open requests to the API server.
 
-        The binder refuses new binds, and waits up to `binder.STOP_S` for the binds that
-        it has sent. Open requests of planner, preemptor and Volcano verbs are
-        cancelled.
+        After the cancellation, the binder refuses new binds. It waits up to
+        `binder.STOP_S` for the binds already sent. Open requests of planner, preemptor
+        and Volcano verbs are cancelled.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -299,12 +299,12 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Finish the extender's start, once, when its watches have complete lists.
+        """Finish the extender's start when its watches have complete lists.
 
-        These are the watches of nodes, pods, device ConfigMaps and settings. Unless in
-        shadow mode, reserve the chips that Volcano has allocated to unbound pods. Then
-        exclude the listed objects from garbage collection. Each walk of the collector
-        over them would delay a filter request by tens of milliseconds.
+        Calls before and after that do nothing. Unless in shadow mode, reserve the chips
+        that Volcano has allocated to unbound pods. Then exclude the listed objects from
+        garbage collection. Each walk of the collector over them would delay a filter
+        request by tens of milliseconds.
         """
         if not self._is_frozen and not self._informers.name_unsynced():
             self._is_frozen = True

@@ -15,11 +15,10 @@ from service import clock
 class Clock:
     """Two clocks: a monotonic one for durations, and the wall clock for timestamps.
 
-    The monotonic clock starts at the wall clock's time. So the timestamp of a node's
-    first report can be subtracted from it, which gives the report's age. Later changes
-    of the wall clock do not affect the monotonic clock. With a clock that jumps ahead,
-    all agents would seem to have stopped reporting. With one that jumps back,
-    everything that expires would be delayed.
+    Both give the time since the epoch, so that timestamps of reports can be compared
+    with the monotonic clock. Later changes of the wall clock do not affect the
+    monotonic clock. Otherwise a jump ahead would make all agents seem silent, and a
+    jump back would delay everything that expires.
     """
 
     #: monotonic clock; seconds since the epoch, without later steps of the wall clock

@@ -132,7 +132,7 @@ class Metrics(Collector):
         )
 
     def watch_events(self, recorder: Recorder) -> None:
-        """Let a gauge show how many unsent events `recorder` has dropped."""
+        """Let a gauge show how many unsent Kubernetes events `recorder` has dropped."""
         self._show(
             "events_dropped",
             "Events dropped before they were sent.",
@@ -175,12 +175,7 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """Return {kind of server: sums over its nodes}.
-
-        There is one sum for each key of `_POOLS`, in the same order: nodes, healthy
-        chips, free chips of nodes that take pods, and fragmentation. Fragmentation
-        counts free chips in pieces too small for requests.
-        """
+        """Return {kind of server: its sums}, with one sum for each key of `_POOLS`."""
         pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
             sums = pools.setdefault(node.product.key, [0] * len(_POOLS))

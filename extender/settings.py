@@ -1,4 +1,4 @@
-"""Settings of the extender: their options, help texts, defaults and checks."""
+"""Settings of the extender: command-line options, help texts, defaults and checks."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -14,7 +14,7 @@ effects. `values` has the ledger's data, `events` has the events and effects.
 
 Decision records in docs/adr: 3 (ids stand for chips by a bijection), 4 (slots are
 exchanged once the owner of a hold is known), 7 (pod-resources' Get finds the owners;
-its List is called only while no Allocate is under way), 11 (standalone), 14 (a pod name
-counts once the kubelet has said which pod has it), 16 (a choice of chips does not wait
-for patches of annotations).
+its List is called only while no Allocate is under way), 11 (standalone), 14 (an answer
+of pod-resources has a pod name and no uid: it is believed once the kubelet has admitted
+the pod), 16 (a choice of chips does not wait for patches of annotations).
 """

@@ -1,15 +1,16 @@
 """Answer Allocate and GetPreferredAllocation: find the claim to serve, choose chips.
 
-If several claims fit the requested number of chips, the first of these is served:
+If several claims fit the requested number of chips, the first in this order is served:
 
-1. The pod whose init containers had some of the ids in the call.
-2. A pod whose admission has begun: an earlier container of it already has chips.
-3. The claim with the smallest predicate-time (seed 000, `Field Description` 3). The
-   scheduler writes this annotation when it chooses the chips.
+1. A claim of a pod whose init containers had some of the ids in the call.
+2. A claim of a pod that is being admitted: an earlier container already has chips.
+3. The claim with the smallest predicate-time. The scheduler writes this annotation when
+   it chooses the chips.
 
-If chips of this claim are unusable, the agent chooses other chips for the pod with
-`scheduler_core.node.chips`. If too few other chips are free, it serves the claim of
-another pod whose containers need the same numbers of chips.
+If chips of the served claim are unusable, the agent chooses other chips for its pod. If
+too few other chips are free, it serves the claim of another pod of the same shape.
+
+Source: seed 000, `Field Description` 3 (the smallest predicate-time).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,18 +44,19 @@ from scheduler_core.node import chips as chip_sets
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots whose next container needs `count` chips, the best match first.
 
-    The order: slots proven by `ids`, slots of pods whose admission has begun, slots of
-    waiting pods, slots of running pods. Within one of these ranks, the slot with the
-    smallest predicate-time comes first.
+    The order is: slots proven by `ids`, slots of pods whose admission has begun, slots
+    of waiting pods, slots of running pods. Slots of equal rank are sorted by
+    predicate-time.
 
     `ids` prove a slot if they contain ids of the pod's init containers. The kubelet
-    gives these ids to the pod's next container before all other ids. A slot with such
-    ids is left out if `ids` lacks them.
+    gives these ids to the pod's next container before all other ids. If the init
+    containers have ids and `ids` lack them, the slot is left out.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
             the kubelet must include.
-        count: Number of chips that the container needs; can be more than `ids`.
+        count: Number of chips that the container needs. It can exceed the number of
+            `ids`.
 
     Cost:
         O(slots + holds).
@@ -87,8 +89,8 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
 def _is_begun(holds: Sequence[Hold], need: int) -> bool:
     """Whether the kubelet may be in the middle of admitting a slot's pod.
 
-    This is so if the newest hold without a known owner went to the container before
-    `need`. The hold does not count if the kubelet has since offered its ids to another
+    True if the newest hold without a known owner serves the container with the index
+    `need` - 1. False if the kubelet has since offered the ids of this hold to another
     container.
 
     Args:
@@ -117,9 +119,9 @@ def _reusable_ids(slot: Slot, holds: Sequence[Hold]) -> set[str]:
 def prefer(ledger: Ledger, event: PreferenceAsked) -> tuple[Ledger, Preferred]:
     """Answer GetPreferredAllocation with ids for the chips of the claim to serve.
 
-    Besides the ids that the kubelet must include, the answer has only ids that the
-    kubelet offered. If no claim can be served, it has no further ids. An error instead
-    would fail the pod.
+    The answer begins with the ids that the kubelet must include. Only ids that the
+    kubelet offered are added. If no claim can be served, no id is added. An error
+    instead would fail the pod.
     """
     offered = frozenset(event.available) - frozenset(event.must_include)
     ledger = _mark_reoffered(ledger, offered)
@@ -183,10 +185,10 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
 def _grant(
     ledger: Ledger, ids: tuple[str, ...], pick: Pick
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add a new hold with `ids` and chips of `pick`; return it in the effect `Granted`.
+    """Add a new hold with `ids` and chips of `pick.pool`; return it in a `Granted`.
 
     Args:
-        ids: Device ids that the kubelet gave, in the order of their chips.
+        ids: Device ids of the Allocate, sorted by the chip numbers in their names.
     """
     chips, is_steered = _assign_chips(ledger, ids, pick)
     ledger = _mark_reoffered(ledger, frozenset(ids), but=pick.slot.uid)
@@ -259,13 +261,14 @@ def _pick(
 ) -> Pick | str | None:
     """Choose the slot and the chips that serve an Allocate of `count` chips.
 
-    If a claim has this count but cannot be served, the result is a text: the reason of
-    the refusal. The result is None if no slot waits for an Allocate of this count.
+    The result is None if no slot waits for an Allocate of this count. It is a text, the
+    reason of the refusal, if such slots exist but none can be served.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
             the kubelet must include.
-        count: Number of chips that the container needs; can be more than `ids`.
+        count: Number of chips that the container needs. It can exceed the number of
+            `ids`.
         offered: For GetPreferredAllocation, the free ids to choose from, besides `ids`.
             Empty for Allocate.
     """
@@ -311,9 +314,9 @@ def _pick_for_unknown_pod(
 def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | None:
     """Choose other chips for a claim with unusable chips, or else another pod's claim.
 
-    Another pod's claim is tried only if too few other chips are free. The two pods must
-    have the same shape. It is not tried if another pod claimed some of the chips before
-    `oldest`. Then `oldest` has no chips of its own to give in exchange.
+    Another pod's claim is tried only if too few other chips are free and both pods have
+    the same shape. It is not tried if an older slot has some chips of `oldest`. After
+    the swap of the two slots, the other pod would claim these chips.
 
     The result is None if neither way works. It is also None if a container takes
     ASCEND_VISIBLE_DEVICES from its pod's annotation: it would mount the annotated chips

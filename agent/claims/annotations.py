@@ -55,8 +55,9 @@ def plan_patches(
     watch shows the patched pods, call this function again, until the result is empty.
 
     Args:
-        host_ip: The node's InternalIP, for the configuration JSON.
-        addresses: Addresses of the node and its chips, for the configuration JSON.
+        host_ip: The node's InternalIP. It goes into the annotation from which training
+            programs make their rank table (`annotations.configuration_key`).
+        addresses: Addresses of the node and its chips, for the same annotation.
         unsure: Uids of pods with an earlier patch whose outcome is unknown.
         up_to_date: Uids of pods whose annotations are known to be right; no patch is
             planned for them.
@@ -89,7 +90,7 @@ def uids_to_annotate(ledger: Ledger) -> set[str]:
 
 
 def get_basis(ledger: Ledger, uid: str) -> Basis:
-    """Return the pod, slot and holds from which its annotations are computed."""
+    """Return a pod with its slot and holds, from which its annotations are computed."""
     holds = values.holds_of_pod(ledger, uid)
     return ledger.pods.get(uid), ledger.slots.get(uid), holds
 
@@ -253,7 +254,7 @@ def _is_safe(
 
 
 def _chips_after(ledger: Ledger, patch: Patch) -> int:
-    """Return the mask of chips that the annotations of the patched pod then name."""
+    """Return the mask of chips that the pod's annotations name after `patch`."""
     pod = ledger.pods[patch.uid]
     merged = {**pod.annotations, **patch.annotations}
     return occupancy.annotated_chips(ledger, replace(pod, annotations=merged))
@@ -281,10 +282,10 @@ def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
 
 
 def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a living pod owns a hold, or pod-resources can still show it as owner.
+    """Whether a living pod owns a hold, or can still turn out to own it.
 
-    The latter concerns holds without a known owner, and holds of a deleted pod with the
-    same name as the living pod.
+    A pod can turn out to own a hold that has no known owner. It can also turn out to
+    own a hold of a deleted pod with the same name.
     """
     owner = hold.owner
     if owner is not None and values.is_alive(ledger, owner.uid):

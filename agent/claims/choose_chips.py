@@ -1,12 +1,11 @@
 """Choose the chips for the container that a slot serves next.
 
-With an Ascend scheduler, its extender has chosen the pod's chips before. It does so in
-`extender/scheduling/reserve.py`, for members of a job in `extender/planning/plan.py`.
-The claim has these chips, and `pick_from_claim` takes the next container's chips from
-it.
+If an Ascend scheduler has claimed chips for the pod, `pick_from_claim` takes the
+container's chips from the claim.
 
-This module decides in two cases. `choose_again` replaces a claim whose chips cannot be
-used. `pick_standalone` chooses for a pod whose chips no scheduler has chosen.
+This module chooses chips itself in two cases. `choose_again` replaces a claim whose
+chips cannot be used. `pick_standalone` serves a pod whose chips no scheduler has
+chosen.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,11 @@
 """Find out which container owns which hold, from the answers of pod-resources.
 
 pod-resources shows the device ids of each container. A container owns the newest hold
-that has its ids and was made before the answer. An answer can show a container without
-ids. This counts only if no Allocate was under way during the call. Alone, it never
-releases a chip.
+that has its ids and was made before the answer.
+
+An answer can show a container without ids: the kubelet does not know its devices. This
+is believed only if no Allocate was under way during the call. Such an answer alone
+releases no chips.
 """
 
 from collections.abc import Mapping
@@ -186,10 +188,10 @@ def _is_recreated(
 ) -> bool:
     """Whether the container that owns `hold` was recreated while its pod ran.
 
-    It was if the kubelet had lost the ids of the container's previous hold. It also was
-    if the Allocate took it for a recreated container (`hold.recreated`) and this is
-    plausible: the hold has chips of the pod's own slot, or the pod is in `ledger.bare`
-    (runs without its devices).
+    True if the kubelet had lost the ids of the container's previous hold. True also if
+    Allocate guessed so (`hold.recreated`) and the guess fits the pod. It fits if the
+    hold has chips of the pod's own slot, or if the pod is in `ledger.bare` (runs
+    without its devices).
 
     Args:
         old_hold: The container's previous hold.
@@ -222,9 +224,7 @@ def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
     """Remove the owner from the old hold of a container that now has a new hold.
 
-    Either the kubelet forgot the old ids, or the old hold belonged to a deleted pod of
-    the same name. For the same reason, the owners are removed from older holds of the
-    pod's init containers.
+    Older holds of the pod's init containers lose their owner too.
     """
     ledger = init_containers.unassign_init_holds(
         ledger, pod, before_sequence=old.sequence

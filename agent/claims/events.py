@@ -84,9 +84,9 @@ InUse = Mapping[tuple[str, str, str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """Event: the reconciler has asked pod-resources about all pods in `pods_to_read`.
+    """Event: the reconciler has asked pod-resources about all pods of one pass.
 
-    Such a round of questions is a pass. The function is in `agent.claims.confirm`.
+    A pass is one round of questions. `confirm.pods_to_read` lists its pods.
     """
 
     quiet: bool  #: no Allocate was under way during the pass
@@ -107,7 +107,10 @@ Event = (
 
 
 class Identity(StrEnum):
-    """How the pod of an Allocate was identified; the value of a metric's label."""
+    """How the pod of an Allocate was identified.
+
+    Label `identity` of the metric `ascend_agent_allocate_identity`.
+    """
 
     STEERED = "steered"  #: the kubelet took the ids that we preferred
     OLDEST = "oldest"  #: other ids; the oldest claim with that count was served

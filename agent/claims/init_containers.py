@@ -13,10 +13,12 @@ def assign_init_holds(
 ) -> Ledger:
     """Make the init containers of a pod the owners of their holds.
 
-    pod-resources never shows init containers; sidecars are not meant here. The kubelet
-    gives the ids of init containers to the pod's later containers. A hold of an init
-    container therefore shares an id with their holds. It also has chips of the pod's
-    slot, or is the newest older hold with such an id.
+    pod-resources shows sidecars, but no init containers. The kubelet gives the ids of
+    init containers to the pod's later containers. The hold of an init container
+    therefore shares an id with a hold of an app container or sidecar.
+
+    Two holds can match: a hold of the pod's own slot, and the newest earlier hold of
+    any slot. `ids_first` decides between them.
 
     If an app container or sidecar was recreated while the pod ran, the ledger stays as
     it is. The kubelet has then forgotten the ids of the init containers.
@@ -24,8 +26,8 @@ def assign_init_holds(
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
         since: Only holds whose sequence is higher than this are assigned.
-        ids_first: If both kinds of hold exist, take the newest older hold. False takes
-            the hold with chips of the pod's slot.
+        ids_first: True prefers the newest earlier hold. False prefers the hold of the
+            pod's own slot.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {

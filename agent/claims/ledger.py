@@ -84,10 +84,11 @@ def _sequence(hold: Hold) -> int:
 def resume(ledger: Ledger) -> Ledger:
     """Finish the slot exchanges that were cut off when the agent last stopped.
 
-    Call it once, after `restore` and after all pods of the node were stored. A cut-off
-    exchange leaves a slot whose holds have chips that the slot does not contain. This
-    slot gets the chips of its holds. The slot that contained them gets the first slot's
-    old chips.
+    Call it once, after `restore` and after all pods of the node were stored.
+
+    After a cut-off exchange, the holds of a slot have chips that are not in the slot.
+    The slot gets these chips. If another slot has them, it gets the first slot's old
+    chips.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -103,13 +104,10 @@ def _slots_after_exchange(
 ) -> dict[str, Slot]:
     """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    Besides `slot`, one more slot can change. It has the same shape as `slot`, and no
-    hold has chips from it. If it contains all `given_chips`, it and `slot` exchange
-    chips.
-
-    If no such slot contains them, the agent stopped while several slots exchanged chips
-    in a circle. `slot` then gets `given_chips`. Its old chips go to a slot of equal
-    shape whose chips other pods hold.
+    If a slot of equal shape without holds contains all `given_chips`, the two slots
+    exchange chips. Otherwise the agent stopped while several slots exchanged chips in a
+    circle. `slot` then gets `given_chips`. If its old chips are free, they go to a slot
+    whose own chips another pod holds.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -142,7 +140,7 @@ def _slots_after_exchange(
 
 
 def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
-    """Return `given_chips` with more chips, as many as `slot` has in total.
+    """Return `given_chips` plus other chips, so that `slot` keeps its number of chips.
 
     The added chips are unclaimed, and the product's rules allow the whole set for one
     pod. If there is no such set, the lowest other chips of `slot` are added.
@@ -303,8 +301,8 @@ def _with_claim(
 def _with_open_slot(ledger: Ledger, pod: NpuPod) -> Ledger:
     """Return the ledger with a slot without chips for a pod that has no claim.
 
-    Only in standalone mode (on a node without an Ascend scheduler), where the agent
-    chooses the chips. A pod with a slot or with an unreadable claim gets no new slot.
+    Outside standalone mode the ledger stays as it is, because a scheduler chooses the
+    chips. A pod with a slot or with an unreadable claim gets no new slot.
     """
     is_known = pod.uid in ledger.slots or pod.uid in ledger.problems
     if not ledger.standalone or is_known:

@@ -2,8 +2,8 @@
 
 The kubelet counts ids and knows no chips. It need not give out the ids that the agent
 prefers, so the chip mounted for an id can have another number than the id. An id in use
-stands for the chips that were mounted for it. Each unused id stands for one chip that
-is not mounted: the chip with the id's number where possible, else the lowest.
+stands for the chips that were mounted for it. An unused id stands for the chip with its
+number, if that chip is not mounted. Otherwise it stands for the lowest remaining chip.
 
 So the kubelet always has as many usable ids as there are usable chips. An unused id is
 as healthy as its chip.
@@ -22,17 +22,17 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def device_id(product: Product, chip: int) -> str:
-    """Return the own device id of a chip, for example Ascend910-3 for chip 3.
+    """Return the device id with a chip's number, for example Ascend910-3 for chip 3.
 
-    The id can stand for another chip at present: see `map_ids_to_chips`.
+    The id can stand for another chip: see `map_ids_to_chips`.
     """
     return f"{product.chip_prefix}{chip}"
 
 
 def chip_of(product: Product, kubelet_id: str) -> int:
-    """Return the chip whose own device id this is; -1 if no chip of the product has it.
+    """Return the chip with the number in a device id; -1 if the product has none.
 
-    The id can stand for another chip at present: see `map_ids_to_chips`.
+    The id can stand for another chip: see `map_ids_to_chips`.
     """
     return _chips_by_id(product.chip_prefix, product.all_chips).get(kubelet_id, -1)
 
@@ -105,10 +105,11 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
     """Return the mask of the chips of a slot that no other pod may get.
 
-    Usually these are all chips of the slot. After a container was recreated while the
-    pod ran, they are the chips of the pod's holds, once all its app containers and
-    sidecars own holds. The pod's annotations then no longer name the chips of its init
-    containers, so the Ascend scheduler may give those to other pods.
+    Usually these are all chips of the slot. They are only the chips of the pod's holds
+    if two things are true. A container was recreated while the pod ran, and all app
+    containers and sidecars of the pod own holds. The pod's annotations then do not name
+    the chips of its init containers. The Ascend scheduler may give these chips to other
+    pods.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)

@@ -78,10 +78,10 @@ def _has_other_counts(pod: NpuPod, count: int) -> bool:
 
 
 def render_too_few(slot: Slot) -> str:
-    """Return the text that refuses an Allocate in standalone mode for lack of chips.
+    """Return the text that refuses an Allocate in standalone mode.
 
-    Either too few chips are free, or a container takes ASCEND_VISIBLE_DEVICES from an
-    annotation that only a scheduler writes.
+    The text has one of two reasons. Too few chips are free. Or a container takes
+    ASCEND_VISIBLE_DEVICES from an annotation that only a scheduler writes.
 
     Args:
         slot: Slot of the pod that would have been served.

@@ -1,8 +1,9 @@
-"""Release holds when the API server, pod-resources and the node's processes agree.
+"""Release a hold once three sources agree that its pod has ended.
 
-If only one of these sources no longer shows a pod, this proves nothing. The reconciler
-asks pod-resources in passes: rounds of questions about several pods. A pass counts only
-if no Allocate was under way from its beginning to its end.
+The sources are the API server, pod-resources and the processes of the node. One source
+alone proves nothing. The reconciler asks pod-resources in passes: rounds of questions
+about several pods. A pass counts only if no Allocate was under way from its beginning
+to its end.
 """
 
 from dataclasses import replace
@@ -27,8 +28,8 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
     A hold with a known owner is released if three things are true. The owner's pod is
     deleted or terminal at the API server. pod-resources no longer shows the hold's ids.
-    No process is on the hold's chips or left over from the pod. If processes use only
-    some of the chips, the hold is reduced to these chips.
+    No process is on the hold's chips or left over from the pod. If only processes on
+    some of the chips prevent the release, the hold is reduced to these chips.
 
     A hold without a known owner is released after `MISSES_TO_RELEASE` passes in a row
     in which no living pod could own it.
@@ -51,17 +52,16 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
 
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
-    """Count a pass without a possible owner of a hold; release the hold after several.
+    """Count a pass in which no living pod could own a hold; release it after several.
 
-    A pass is one round of the reconciler's questions to pod-resources. The release
-    needs `MISSES_TO_RELEASE` passes in a row in which no living pod could own the hold.
-    It also needs a list of all pods from pod-resources, in which no id of the hold is
-    unexplained. While a process is on the hold's chips, the ledger stays as it is.
+    A pass in which a living pod could own the hold sets the count to 0. While a process
+    is on the hold's chips, nothing changes. The hold is released only if none of its
+    ids is in `in_use`.
 
     Args:
         hold: Has no known owner.
-        in_use: Result of `_unexplained_ids`; None if pod-resources did not list all
-            pods.
+        in_use: Result of `_unexplained_ids`. None: pod-resources did not list all pods,
+            and the hold is not released.
     """
     if _is_in_use(ledger, hold):
         return ledger
@@ -74,12 +74,11 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 
 
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
-    """Reduce the hold of a deleted pod to the chips that processes still use.
+    """Reduce the hold of an ended pod to the chips that processes still use.
 
-    So one stuck process does not keep the other chips from new pods. The hold stays
-    whole if the kernel shows processes that the pod left behind: they may open any of
-    its chips again. If the pod of the hold's slot is deleted, this slot is reduced to
-    the chips of its holds.
+    An ended pod is deleted or terminal. One stuck process must not keep the pod's other
+    chips from new pods. The hold stays whole if the kernel shows processes that the pod
+    left behind: they may open any chip of the hold again.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
@@ -114,16 +113,16 @@ def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger
 def pods_to_check_for_processes(
     ledger: Ledger, ids: frozenset[str] | None = None
 ) -> frozenset[str]:
-    """Return uids of ended pods whose left-over processes would prevent a release.
+    """Return uids of ended pods whose holds can be released unless processes remain.
 
     An ended pod is deleted or terminal. The caller looks for processes of these pods on
     the node before it ends a pass, and before it handles an Allocate or a
     GetPreferredAllocation.
 
     Args:
-        ids: Ids that the kubelet offers or gives out: return the owners of holds that
-            have only such ids. None: return the owners of holds that `end_pass` would
-            release.
+        ids: Ids that the kubelet offers or gives out. A pod is returned if one of its
+            holds has only such ids. None: a pod is returned if `end_pass` would release
+            one of its holds.
     """
     return frozenset(
         hold.owner.uid
@@ -141,12 +140,12 @@ def pods_to_check_for_processes(
 def needs_full_list(ledger: Ledger) -> bool:
     """Whether the reconciler must list all pods at pod-resources in this pass.
 
-    There are two reasons. pod-resources may still show ids of a hold for its deleted or
-    terminal pod: the kubelet forgets these ids when all pods are listed.
+    It must in two cases. In the first, pod-resources shows ids of a hold although the
+    owner's pod is deleted or terminal. The list makes the kubelet forget these ids.
 
-    Or `end_pass` is about to release a hold without a known owner. The hold may belong
-    to a pod that the pod watch has not shown yet. The list proves that no pod has the
-    hold's ids.
+    In the second, `end_pass` is about to release a hold without a known owner. The hold
+    may belong to a pod that the pod watch has not shown yet. The list proves that no
+    pod has the hold's ids.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -171,12 +170,11 @@ def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
 
 
 def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
-    """Release holds of ended pods if the kubelet gives out the holds' ids again.
+    """Release holds of ended pods if the kubelet offers or gives out the holds' ids.
 
-    An ended pod is deleted or terminal. The kubelet can give its ids to a new pod
-    before the reconciler's next pass. A stock scheduler binds the new pod as soon as
-    the old pod is deleted. The Ascend scheduler does so if it never saw the hold of a
-    short-lived pod.
+    An ended pod is deleted or terminal. A scheduler can bind a new pod as soon as the
+    old pod is deleted. The new pod can then get the old pod's ids before the
+    reconciler's next pass.
 
     A hold is released if all its ids are in `ids` and no process is on its chips or
     left over from its pod.
@@ -196,10 +194,11 @@ def release_reissued_ids(ledger: Ledger, ids: frozenset[str]) -> Ledger:
 
 
 def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a process is on a hold's chips, or the hold's ended pod left processes.
+    """Whether a process is on a hold's chips, or left over from the hold's ended pod.
 
-    Left-over processes of the pod can open the chips again. A process on a chip does
-    not count if another hold with this chip belongs to a living pod.
+    An ended pod is deleted or terminal; its left-over processes can open the chips
+    again. A process on a chip does not count if another hold with this chip belongs to
+    a living pod.
     """
     if hold.owner is not None and hold.owner.uid in ledger.stray_processes:
         return True
@@ -213,14 +212,14 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
-    """Return ids that pod-resources lists for containers without a hold for them.
+    """Return the ids that pod-resources lists, but no hold of their container has.
 
     Holds of other containers do not count, because the kubelet can give one id to two
     containers.
 
     Args:
-        in_use: {container: its device ids} as pod-resources listed them; None: List was
-            not called. The result is then None, too.
+        in_use: {container: its device ids} as pod-resources listed them. None: the
+            reconciler did not list all pods, and the result is None.
     """
     if in_use is None:
         return None
@@ -267,16 +266,14 @@ def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod may be the owner of a hold whose owner is not known.
 
-    First case: pod-resources shows ids of the hold for a living pod, and no hold of
-    this pod has these ids.
+    First case: pod-resources shows an id of the hold for a living pod, and no hold of
+    this pod has the id.
 
     Second case: an app container or sidecar of a living pod owns no hold yet, and a
-    container of the pod needs as many chips as the hold has ids. If the hold was given
-    to an init container, only init containers count; otherwise only other containers.
-
-    In the second case, an answer of pod-resources can rule the pod out
-    (`_is_proven_not_owner`). It cannot if the hold was given to an init container and
-    its pod may still be in admission: pod-resources shows no init containers.
+    container of the pod needs as many chips as the hold has ids. It is an init
+    container if the hold was given to one. An answer of pod-resources can rule such a
+    pod out (`_is_proven_not_owner`). It proves nothing about the init containers of a
+    pod in admission, because pod-resources does not show them.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -308,12 +305,13 @@ def _is_half_served(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
-    """Whether the newest answer of pod-resources rules out that `pod` owns a hold.
+    """Whether the newest answer of pod-resources rules out that `pod` owns `hold`.
 
-    The caller has checked that the answer shows no unexplained ids of the hold. The
-    answer must be newer than the hold and show that the kubelet knows the pod. No
-    Allocate may have been under way during the call. A running pod is never ruled out:
-    the kubelet may have forgotten its devices.
+    The caller has checked that the answer shows no id of `hold` for the pod, except ids
+    of the pod's own holds. An answer counts only if it is newer than `hold` and the
+    kubelet knows the pod. No Allocate may have been under way while pod-resources
+    answered. A running pod is never ruled out: the kubelet may have forgotten the pod's
+    devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (
@@ -326,9 +324,9 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a living pod is shown with an id of `hold` that its own holds lack.
+    """Whether a living pod has an id of `hold` that no hold of the pod has.
 
-    pod-resources shows the ids. Such a pod may be the owner of `hold`.
+    pod-resources shows the ids of each pod. Such a pod may be the owner of `hold`.
     """
     for uid, evidence in ledger.evidence.items():
         if not values.is_alive(ledger, uid):
@@ -361,8 +359,8 @@ def drop_idle_slots(ledger: Ledger) -> Ledger:
 def _drop_old_evidence(ledger: Ledger) -> Ledger:
     """Drop the answers of pod-resources about pods that no longer matter.
 
-    These pods are neither in the ledger nor owners of a hold. Reports of left-over
-    processes are dropped for these pods and for living pods.
+    A pod matters while it is in the ledger or owns a hold. Reports of left-over
+    processes are also dropped for living pods.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None

@@ -33,7 +33,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Chips chosen for one container of a standalone pod and for later containers."""
+    """Chips chosen for a pod's next container, and for the containers after it."""
 
     for_container: int  #: mask of chips for this container
     for_pod: int  #: mask of chips for this container and those after it
@@ -81,15 +81,15 @@ def make_ownerless_slot(ledger: Ledger, count: int) -> Slot:
 
 
 def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
-    """Return the chips that a pod has, and how many its next containers need.
+    """Return the chips that a pod has, and how many more its containers need.
 
     Args:
         slot: The slot that serves the pod.
         count: Number of chips that the next container asks for.
         lasting: Mask of the chips of the pod's app containers and sidecars.
-        reusable: Mask of the chips of the pod's init containers. Chips that are not in
-            `lasting` go to the next container, because the kubelet gives their ids
-            first.
+        reusable: Mask of the chips of the pod's init containers. The next container
+            gets these chips, except those in `lasting`: the kubelet gives out the ids
+            of init containers first.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())
@@ -112,8 +112,8 @@ def plan(ledger: Ledger, slot: Slot, wish: Wish, domains: tuple[int, ...]) -> Pl
 
     Returns:
         Chips that the product's rules allow for the whole pod. If there are none, chips
-        that they allow for the container alone. If there are none either, any chips.
-        Both masks are 0 when too few chips are free.
+        that the rules allow for the container alone. If there are none either, any
+        chips. Both masks of the plan are 0 if too few chips are free.
     """
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
     places = [domain & free for domain in domains]
@@ -126,12 +126,11 @@ def _plans(
 ) -> Iterator[Plan]:
     """Yield the possible choices of chips for a pod's next container, the best first.
 
-    First come chips that were chosen for the pod at an earlier container. Then come
-    chips that the product's rules allow. Last come any chips, if possible of one ring
-    or card.
+    First come the `planned` chips. Then come chips that the product's rules allow. Last
+    come any chips, if possible of one ring or card.
 
     Args:
-        planned: Mask of chips that the slot has, but no container yet.
+        planned: Mask of the slot's chips that no container has yet.
         free: Mask of all unclaimed chips.
         places: Masks of unclaimed chips to choose from, the preferred mask first.
     """
@@ -181,9 +180,9 @@ def _legal_plans(
 def _choose_near(product: Product, domain: int, count: int) -> int:
     """Return the mask of the lowest `count` chips of one ring or card.
 
-    The function takes the fullest ring or card: the one with the fewest chips in
-    `domain`, but at least `count`. If none has enough, the result is the lowest chips
-    of `domain`, at most `count`.
+    Of the rings or cards with at least `count` chips in `domain`, the one with the
+    fewest is taken. If no ring or card has enough, the result is the lowest chips of
+    `domain`, at most `count`.
 
     Args:
         domain: Mask of the chips to choose from.

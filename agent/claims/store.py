@@ -20,7 +20,7 @@ class LedgerStore:
         """Start with a ledger at version 0.
 
         Args:
-            observe: Called once with each effect (metrics, events); must not block.
+            observe: Called once with each effect; must not block.
         """
         self.ledger = ledger
         self.version = 0

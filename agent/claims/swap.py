@@ -17,10 +17,10 @@ def exchange(
 ) -> Ledger:
     """Exchange chips between a pod's slot and the slot that the pod was served from.
 
-    If the slots have equal shapes, the slot that `hold` came from gets the chips of the
-    pod's slot. Schedulers that follow docs/pairing-rules.md allow no other case. If the
-    shapes differ, each pod keeps the chips that it holds. A slot that then lacks chips
-    gets new ones at its next Allocate.
+    If the slots have equal shapes, they exchange chips. If the shapes differ, each pod
+    keeps the chips that it holds. A slot that then lacks chips gets new ones at its
+    next Allocate. With schedulers that follow docs/pairing-rules.md, shapes never
+    differ.
 
     A container that takes ASCEND_VISIBLE_DEVICES from its pod's annotation mounts the
     annotated chips, whatever Allocate answered. For such a pod, nothing is exchanged:
@@ -30,7 +30,7 @@ def exchange(
         pod: Owner of `hold`.
         hold: Has chips of another pod's slot.
         replaced_hold: The previous hold of the same container, whose chips the pod no
-            longer has.
+            longer has. None: the container had no hold.
     """
     own_slot = ledger.slots.get(pod.uid)
     other_slot = ledger.slots.get(hold.slot)
@@ -75,7 +75,7 @@ def exchange(
 def _can_exchange_whole(ledger: Ledger, own_slot: Slot, other_slot: Slot) -> bool:
     """Whether two slots may exchange all their chips.
 
-    Their shapes must be equal, and no hold with a known owner may have chips of them.
+    Their shapes must be equal, and no hold from either slot may have a known owner.
     `other_slot` must not be a slot that was made for a single hold of an unknown pod.
     """
     confirmed = (
@@ -93,13 +93,13 @@ def _copy_slot(
 ) -> Ledger:
     """Give a pod without a slot a copy of the slot that served it.
 
-    All holds of `other_slot` move to the copy. Nothing is copied if `other_slot` is
-    gone, has another shape than the pod, or was made for a single hold. Then only
-    `hold` moves: its `slot` becomes the pod's uid.
+    All holds of `other_slot` move to the copy. No copy is made if `other_slot` is gone,
+    has another shape than the pod, or was made for a single hold. Then only `hold`
+    moves to the pod.
 
     Args:
         hold: The pod's confirmed hold.
-        other_slot: The slot that `hold` has chips of; None if it is gone.
+        other_slot: The slot that the chips of `hold` come from; None if it is gone.
     """
     if (
         other_slot is None
@@ -118,15 +118,15 @@ def _copy_slot(
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
     """Move holds of a vanished slot to the slot of the pod that was served from it.
 
-    The slot of `confirmed` is gone, because its pod was deleted. `confirmed` moves to
-    `own_slot`. So do the newest holds of the vanished slot without a known owner, if
-    they fit the containers of `own_slot`. `own_slot` then has the chips of these holds,
-    filled up with old chips to its former number of chips. Its previous holds go to the
-    vanished slot.
+    `confirmed` moves. So does each container's newest hold from the vanished slot, if
+    it has no known owner and fits `own_slot`. `own_slot` gets the chips of the moved
+    holds, and keeps old chips up to its former number of chips. Its previous holds go
+    to the vanished slot.
 
     Args:
         own_slot: The slot of the pod.
-        confirmed: The pod's confirmed hold; its slot belonged to the deleted pod.
+        confirmed: The pod's confirmed hold. The slot of its chips vanished when another
+            pod was deleted.
     """
     newest_holds = {
         hold.need: hold for hold in values.holds_of_slot(ledger, confirmed.slot)
@@ -157,9 +157,9 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
     """Return the mask of the chips of a slot's holds.
 
-    Only the newest hold of each container counts. If the mask has more chips than the
-    slot, only app containers and sidecars count. If these have too many as well, the
-    mask is 0.
+    Only the newest hold of each container counts. If these holds have more chips than
+    the slot, holds of init containers do not count. If there are still more, the result
+    is 0.
     """
     newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
     lasting = everything = 0
@@ -186,14 +186,14 @@ def _chips_given_up(
 ) -> int:
     """Return the mask of chips that a pod's slot gives up for the chips of `hold`.
 
-    If there is a `replaced_hold`, the mask has its chips. If not, it has chips of
-    `own_slot`, at most as many as `hold` has. Chips of a hold with a known owner are
-    never given up. Chips that no hold has are given up first.
+    They are the chips of `replaced_hold`. If this is None, they are chips of `own_slot`
+    without a known owner, at most as many as `hold` has. Chips without a hold come
+    first.
 
     Args:
         own_slot: The slot of the pod.
         hold: The hold of the container, from another slot.
-        replaced_hold: The previous hold of the same container.
+        replaced_hold: The previous hold of the same container; None if there is none.
     """
     if replaced_hold is not None:
         return chip_sets.mask_of(replaced_hold.chips)
@@ -216,9 +216,9 @@ def _exchange_one_container(
 ) -> Ledger:
     """Move one hold to a pod's slot, in exchange for the chips `given_up`.
 
-    The slot that `hold` came from gets `given_up` if it has the same shape. If not, or
-    if it is gone, these chips become unclaimed. If `given_up` and the hold differ in
-    their number of chips, the hold moves without an exchange.
+    The slot that `hold` came from gets the chips `given_up` if its shape is that of
+    `own_slot`. Otherwise these chips become unclaimed. If `given_up` and the hold have
+    different numbers of chips, the hold moves without an exchange.
 
     Args:
         hold: The pod's confirmed hold, with chips of another slot.

@@ -195,12 +195,13 @@ def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process that no living pod explains.
 
     Such a chip is free only when the process has ended (seed 004, "Concurrency
-    Considerations", 2). Either the driver sees the process on the chip. Or the kernel
-    shows that the deleted pod with the chip's hold left a process, which can open the
-    chip again.
+    Considerations", 2). The driver sees the process on the chip, or the kernel shows it
+    as left over from a deleted pod whose hold has the chip. A left-over process can
+    open the chip again.
 
     Chips of a hold without a known owner are left out, because a living pod may own the
-    hold. So are slot chips of pods that run without their devices (`ledger.bare`).
+    hold. Also left out are the chips in slots of pods that run without their devices
+    (`ledger.bare`).
     """
     explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():

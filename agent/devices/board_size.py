@@ -22,8 +22,8 @@ def fit_row(key: str, highest: int, others: int = 0) -> Product:
 
     A server with plug-in cards can have fewer cards than its row. Then the returned row
     ends with the card of chip `highest`, so that the kubelet is offered no missing
-    chips. The rows of other server types keep their number of chips. In every row, the
-    ids in `others` are marked as absent.
+    chips. Rows of servers without plug-in cards keep their number of chips. In every
+    row, the ids in `others` are marked as absent.
 
     Args:
         key: Key of the row.

@@ -47,10 +47,10 @@ def choose_driver(
     wall_ms: Callable[[], int],
     environment: Mapping[str, str] = os.environ,
 ) -> Choice:
-    """Create the driver for the node's chips that `settings.kind` names.
+    """Create the driver of the kind `settings.kind`, which reads the node's chips.
 
-    The kind `auto` is a driver of real chips if `settings.library` is set or libdcmi is
-    found. Otherwise, it is the simulated driver, which reads a YAML file.
+    The kind `auto` means libdcmi if `settings.library` is set or libdcmi is found.
+    Otherwise `auto` means the simulated driver, which reads a YAML file.
 
     Args:
         wall_ms: Returns Unix milliseconds now.

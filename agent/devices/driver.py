@@ -3,8 +3,8 @@
     DriverError              the driver did not answer, or its answer made no sense
     └── DriverFileError      the file of a simulated driver is unusable
 
-A driver that cannot read anything raises `DriverError`. A reading without chips would
-instead say that all chips have vanished.
+A driver that cannot read anything must raise `DriverError`. It must not return a
+reading without chips, which would mean that all chips have vanished.
 """
 
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ CALM_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Latest successful reading of the chips, its time, and why parts of it are old."""
+    """Latest good reading of the chips, its time, and why some values in it are old."""
 
     #: The last good reading; None before the first.
     reading: Reading | None = None
@@ -50,9 +50,9 @@ class Poller:
 
         Args:
             driver: The driver to poll.
-            poll_s: Longest pause between two observations, if `deliver` (see `run`)
-                asked for another one soon. Otherwise the longest pause is 1 s, or
-                `poll_s` if `poll_s` is longer. Unit: seconds, above 0.
+            poll_s: Longest pause before the next observation if the `deliver` of `run`
+                returned True. If it returned False, the longest pause is 1 s, or
+                `poll_s` if that is longer. Unit: seconds, above 0.
             deadline_s: Longest wait for one call of the driver, before the latest
                 reading is marked as stale. Unit: seconds, above 0.
         """
@@ -72,7 +72,7 @@ class Poller:
 
         Args:
             deliver: Takes an observation. Returns whether it needs the next one within
-                `poll_s`, even if the chips do not change.
+                the constructor's `poll_s`, even if the chips do not change.
         """
         try:
             observation = await self.poll()

@@ -98,7 +98,7 @@ _LISTED: Mapping[Level, str] = {
 def codes_by_level() -> Mapping[Level, tuple[str, ...]]:
     """Return {level: fault codes} of the built-in lists.
 
-    A code keeps the leading zeros that it has there.
+    The codes have leading zeros as in the lists.
     """
     return {level: tuple(_codes(text)) for level, text in _LISTED.items()}
 

@@ -190,11 +190,12 @@ def step(
 ) -> tuple[Health, tuple[Transition, ...]]:
     """Apply one reading; return the health of all chips and the changes of conditions.
 
-    A chip counts as healthy before its first reading. A chip of the product that no
-    reading has ever shown is treated like a chip that stopped answering.
+    A chip of `event.reading.product` that is absent from the reading counts as a chip
+    that stopped answering, even if no earlier reading had the chip.
 
     Args:
-        state: Health before the reading; `Health()` at start.
+        state: Health before the reading; `Health()` at start. A chip that is not in it
+            counts as healthy before the reading.
         event: The reading, and the chips that pods use.
         now: Loop time of the reading. Unit: seconds; never decreases.
 
@@ -231,8 +232,8 @@ _STEADY = MappingProxyType(
 def is_stable(state: Health, reading: Reading) -> bool:
     """Whether the same reading, applied again later, would change no chip's condition.
 
-    False, too, if a fault takes its chip out of service only while no pod uses the chip
-    (PreSeparateNPU). Pods can start or end before the same reading is applied again.
+    The result is also False if the reading has a fault of level PreSeparateNPU. Such a
+    fault can take its chip out of service as soon as no pod uses the chip.
 
     Args:
         state: Health after the reading was applied.

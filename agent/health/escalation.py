@@ -9,7 +9,7 @@ two kinds:
                   the code has been gone for the recovery time
 
 A frequency rule may have no release window. Then the upgrade ends when a person removes
-the chip's name from `ManuallySeparateNPU` (`SeparationLifted`).
+the chip's name from the key `ManuallySeparateNPU` of the node's ConfigMap.
 
 Only codes with a rule are followed, and only on chips that answer. The faults of a chip
 that does not answer are unknown.
@@ -28,9 +28,10 @@ from agent.health.rules import FaultConfig
 
 
 class Kind(Enum):
-    """Reason for a raised fault level: the fault returned, it stayed, or people set it.
+    """Reason for a raised fault level.
 
-    The values are stored in the node's ConfigMap, under `UpgradeFaultReason`.
+    The fault returned too often, it stayed too long, or people separated the chip. The
+    values are stored in the node's ConfigMap, under `UpgradeFaultReason`.
     """
 
     FREQUENCY = "FaultFrequency"
@@ -58,7 +59,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeHistory:
-    """Whether a fault code is on a chip now, since when, and when it came before.
+    """Presence of a fault code on one chip: now or gone, since when, and past arrivals.
 
     All times are in seconds of the loop clock.
     """
@@ -104,8 +105,8 @@ class SeparationLifted:
     """Event: a person put a separated chip back into service.
 
     A separated chip is one that the node's ConfigMap keeps out of service by name. The
-    chip's upgrades to the level ManuallySeparateNPU end. Past arrivals of their fault
-    codes no longer count for a frequency rule.
+    event ends the chip's upgrades to the level ManuallySeparateNPU. Frequency rules no
+    longer count the past arrivals of the fault codes that had these upgrades.
     """
 
     chip: int
@@ -273,8 +274,8 @@ def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> b
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
     """Add to the state the fault levels that the previous agent process had raised.
 
-    Upgrades and histories that `state` has already stay as they are. A restored code
-    that has no history in `state` counts as gone since `now`.
+    Upgrades and histories that are already in `state` stay unchanged. A restored code
+    without a history in `state` counts as gone since `now`.
     """
     upgrade_by_name = {
         _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)
@@ -291,8 +292,8 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 def _lift_separation(state: State, chip: int) -> State:
     """End a chip's upgrades to ManuallySeparateNPU, because a person released the chip.
 
-    Past arrivals of their fault codes no longer count for a frequency rule. A code that
-    is on the chip now counts only when it has gone and come again.
+    Frequency rules no longer count the past arrivals of the fault codes that had these
+    upgrades.
     """
     keys = {
         (upgrade.chip, upgrade.code)

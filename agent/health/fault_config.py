@@ -118,8 +118,8 @@ class _Reader:
         Args:
             data: The data of the ConfigMap.
             key: Key of the JSON text.
-            read: Converts the JSON object, its second argument; the first is `key`.
-            otherwise: Built-in content of the key, already converted.
+            read: Takes `key` and the JSON object; returns the result of this method.
+            otherwise: The result for the built-in content of the key.
         """
         if key not in data:
             return otherwise

@@ -1,7 +1,8 @@
 """Give each fault of a reading its level, and add faults that the driver did not see.
 
-The driver reports fault codes. Lists give each code a level. An upgrade is a higher
-level that a code gets because it returns or stays. A fault is added in three cases:
+The driver reports fault codes. `agent.health.levels` finds the level of a code. An
+upgrade is a higher level that a code gets because it returns or stays. A fault is added
+in three cases:
 
     the driver's own check finds the network of a chip broken
     a fault code has gone from a chip, but its upgrade has not ended
@@ -41,9 +42,11 @@ def apply_levels(
 ) -> Reading:
     """Return the reading with a level for every fault, and with added faults.
 
-    A fault is added on the chip of each upgrade whose code has gone. Another is added
-    on each chip in `reading.unreachable` that has no network fault. Another is added on
-    each separated chip that has no fault of level ManuallySeparateNPU.
+    A fault is added on a chip in each of three cases:
+
+        `upgrades` has a fault code for the chip, but the chip no longer has the code
+        `reading.unreachable` has the chip, but the chip has no network fault
+        `separated` has the chip, but no fault of the chip has ManuallySeparateNPU
 
     Args:
         reading: Reading of the driver, in which faults may have no level.
@@ -91,9 +94,9 @@ def _apply_upgrade(
     """Return the faults after an upgrade has raised the level of its code on its chip.
 
     A fault whose level is already worse keeps that level. If the chip has no fault with
-    this code now, a fault is added. An upgrade to ManuallySeparateNPU takes the whole
-    chip out of service. So it leaves a network fault as it is, and adds a fault of the
-    chip.
+    this code now, a fault is added. An upgrade to ManuallySeparateNPU concerns the
+    whole chip. So for the code of a network fault, it adds a fault of the chip, and the
+    network fault stays unchanged.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE

@@ -26,7 +26,7 @@ _RESTARTS = frozenset(
 class Table:
     """Levels of fault codes of chips, from lists in a ConfigMap or built-in lists.
 
-    All keys are codes in upper case without leading zeros.
+    The keys of each mapping are codes in upper case without leading zeros.
     """
 
     chip: Mapping[str, Level]
@@ -47,11 +47,16 @@ class Table:
     def level(self, fault: ChipFault) -> Level:
         """Return the level of one fault.
 
-        The level that the driver gave the fault counts first, then the level of its
-        code in this table. A code that the table lacks has a default. It is
-        PreSeparateNPU for a network fault. For a fault of the chip it is NotHandleFault
-        at severity 0 or 1, else SeparateNPU. A network is not restarted: its fault has
-        NotHandleFault if the table gives its code a restart level (RestartNPU).
+        If the driver gave the fault a level, that level is returned. Otherwise, the
+        level of the fault's code in this table is returned. If the table lacks the
+        code, the default is:
+
+            network fault                      PreSeparateNPU
+            fault of the chip, severity 0, 1   NotHandleFault
+            any other fault of the chip        SeparateNPU
+
+        A network cannot be restarted. So a network fault gets NotHandleFault if the
+        table has a restart level (like RestartNPU) for its code.
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.

@@ -2,14 +2,15 @@
 
 Each write replaces the whole journal in four steps. It creates a temporary file in the
 same directory. It renames the old journal to `<name>.old`. It renames the temporary
-file to `<name>`. It removes `<name>.old`. At every moment `<name>` has the content of
-the last successful write or of a newer one. If there is no `<name>`, `<name>.old` has
-it.
+file to `<name>`. It removes `<name>.old`. At every moment, one file has the content of
+the last successful write or of a newer one. This file is `<name>`, or `<name>.old`
+while there is no `<name>`.
 
 A rename over the old journal would need one step only. But ext4 then starts to write
 the file out, which takes longer than all other steps together. There is no fsync: a
-journal need not survive the death of the machine, which ends the containers too. The
-file is one header line and a body:
+journal need not survive the death of the machine, which ends the containers too.
+
+The file is one header line and a body:
 
     ascend-affinity-journal <version> <CRC-32 of the body> <length of the body>
     {"node":…,"boot_id":…,"entries":[…]}
@@ -152,8 +153,9 @@ class Journal:
     def write(self, entries: Sequence[HoldEntry]) -> None:
         """Replace the journal's content by these entries.
 
-        A worker thread may call this, because a write can hang on a stalled disk. A
-        write gives up if another write has begun before its temporary file is complete.
+        Call it in a worker thread, because a write can hang on a stalled disk. If a
+        newer write begins before this one's temporary file is complete, this one is
+        dropped.
 
         Raises:
             JournalError: The disk refused the write; the journal is as before.

@@ -202,8 +202,8 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
 def is_of_line(written: HoldEntry, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
-    The prefix of the entry's device ids decides. If the entry has no ids, its chips
-    decide: a hold can have lost all ids while its reserved chips are still in use.
+    The prefix of the entry's device ids decides, like `Ascend910-`. An entry can have
+    lost all device ids. Then its chips and its reserved chips decide.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)

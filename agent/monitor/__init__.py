@@ -1,9 +1,9 @@
 """Watch the chips of a node and their fault configuration, and tell the ledgers.
 
 Here: the monitors of the driver's reports, of the processes that still use chips after
-their pod has ended, and of the cluster's fault configuration. When a value changes, its
-monitor tells the ledger, the announcer or a callback. Not here: reading a driver
-(`agent.devices`), the meaning of a fault (`agent.health`, pure), pods (`agent.pods`).
+their pod has ended, and of the cluster's fault configuration. Not here: reading a
+driver (`agent.devices`), the meaning of a fault (`agent.health`, pure), pods
+(`agent.pods`).
 
 Open `driver` first: it receives each result of reading the driver, and passes each
 product line's part to that line's monitor. `chips` then judges the chips of one product

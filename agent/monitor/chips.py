@@ -3,9 +3,9 @@
 Each fault in a report gets a level from the cluster's fault configuration. The levels
 decide each chip's health, and the ledger learns which chips are unhealthy.
 
-A separated chip is out of service in any case. People, or a rule about faults that
-return often, have separated it. The node's ConfigMap names the separated chips; both
-the agent and people write the names.
+A separated chip is one that people or a rule have taken out of service. It is out of
+service whatever the driver reports. The node's ConfigMap `mindx-dl-deviceinfo-<node>`
+names the separated chips.
 """
 
 from collections import deque
@@ -44,10 +44,10 @@ class Clocks:
 class ChipMonitor:
     """Monitor of one product line's chips, with their health and raised fault levels.
 
-    A separated chip is one that people or a rule have taken out of service. The rules
-    raise the level of a fault that returns often or stays long. The node's ConfigMap
-    stores the separated chips and the raised levels. After a restart, the agent reads
-    both from the ConfigMap.
+    A rule raises the level of a fault that returns often or stays long. A separated
+    chip is one that people or such a rule have taken out of service. The node's
+    ConfigMap stores the raised levels and the separated chips. The agent reads them
+    there after a restart.
     """
 
     def __init__(
@@ -124,9 +124,10 @@ class ChipMonitor:
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
         """Take chips out of service, or put them back, as the node's ConfigMap says.
 
-        The first call also restores the separated chips and raised fault levels that
-        the agent wrote into the ConfigMap before a restart. A later version with a chip
-        name that cannot be parsed changes nothing.
+        The ConfigMap is `mindx-dl-deviceinfo-<node>`. The first call also restores the
+        separated chips and raised fault levels that the agent wrote there before a
+        restart. A later version in which a chip's name cannot be parsed separates and
+        releases no chip.
 
         Args:
             data: Data of one version of the ConfigMap; None if there is no ConfigMap.
@@ -268,9 +269,8 @@ class ChipMonitor:
     def _step_escalation(self) -> None:
         """Apply the rules that raise the level of a fault that returns or stays.
 
-        The rules also end a raised level. A chip is taken out of service when a rule
-        raises one of its faults to ManuallySeparateNPU. The chip is put back when no
-        fault is raised to that level any more.
+        The rules also end raised levels. They take a chip out of service while one of
+        its faults is raised to ManuallySeparateNPU.
         """
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
@@ -316,16 +316,13 @@ class ChipMonitor:
             )
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
-        """Take over the separated chips and raised fault levels from the ConfigMap.
-
-        The agent wrote them there before it restarted. A separated chip is one that
-        people or a rule have taken out of service.
+        """Take over separated chips and raised fault levels from the node's ConfigMap.
 
         Args:
             data: Data of the ConfigMap.
             chips: Chips that the ConfigMap names as separated; None if one of the names
-                cannot be parsed. For None, the chips of all other names stay separated,
-                and so do all chips that a rule had separated.
+                cannot be parsed. If None, the chips with readable names stay separated,
+                and so do those that a rule had separated.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
@@ -359,10 +356,7 @@ class ChipMonitor:
 
 
 def _separates(upgrade: Upgrade) -> bool:
-    """Whether a raised fault level takes its chip out of service.
-
-    The ConfigMap lists such chips under `ManuallySeparateNPU`.
-    """
+    """Whether a raised fault level takes its chip out of service."""
     return upgrade.level is Level.MANUALLY_SEPARATE
 
 
@@ -377,10 +371,7 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Whether a fault level stored in the ConfigMap was raised by a rule of this agent.
-
-    False for an unknown level or rule, and for a chip that people took out of service.
-    """
+    """Whether a rule of this agent raised a fault level that the ConfigMap stores."""
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}
     return reason.level in levels and reason.type in kinds

@@ -27,8 +27,7 @@ STAYS_S = 3.0
 class StrayProcesses:
     """Monitor of processes without a pod that still use chips of one product line.
 
-    A releasing chip stays held until no such process uses it. The monitor stores these
-    processes for each chip, and since when the chip waits for their end.
+    A chip of an ended pod is not free until no such process uses it.
     """
 
     def __init__(
@@ -53,8 +52,7 @@ class StrayProcesses:
     async def run(self) -> NoReturn:
         """Check the releasing chips after each change of the ledger, until cancelled.
 
-        They are also checked when a chip has waited STAYS_S for the end of its
-        processes.
+        They are also checked when a chip has been releasing for STAYS_S.
         """
         while True:
             version = self._store.version
@@ -64,10 +62,10 @@ class StrayProcesses:
                     await self._store.changed(version)
 
     async def check(self) -> None:
-        """Find the processes on releasing chips; announce a chip that waits STAYS_S.
+        """Find the processes on releasing chips; announce the chips that stay in use.
 
-        A chip waits for the end of these processes. When an announced chip stops
-        releasing, a second announcement says that no process uses the chip any more.
+        A chip is announced when it has been releasing for STAYS_S. A second
+        announcement follows when the chip is not releasing any more.
         """
         ledger, reading = self._store.ledger, self._last_reading()
         now = clock.loop_s()

@@ -111,9 +111,8 @@ class Announcer:
         """Announce one effect of a ledger change by a counter, a log line or an event.
 
         `Counted` (how an Allocate's pod was identified) and `Refused` (an Allocate
-        fails) increase a counter. `Noted` (a warning) writes a log line. If a ledger
-        has the pod of the warning, `Noted` also writes a Kubernetes event. Other
-        effects are ignored.
+        fails) each increase a counter. `Noted` (a warning about a pod) writes a log
+        line, and a Kubernetes event if a ledger has the pod. Other effects are ignored.
         """
         match effect:
             case Counted(identity=identity):
@@ -188,9 +187,9 @@ class Announcer:
         """Set the metric `releasing` to the processes still running on releasing chips.
 
         Args:
-            chips: {chip: processes on it}. A chip whose processes are unknown has an
-                empty tuple and is shown as one process without pid and name. Chips that
-                are missing here are no longer shown for this resource.
+            chips: {chip: processes on it}, for all releasing chips of the resource. An
+                empty tuple means that the processes are unknown. The metric then shows
+                one process without pid and name.
             resource: Resource of the chips.
         """
         self._releasing[resource] = chips
@@ -319,12 +318,13 @@ class Announcer:
         )
 
     def separation_problem(self, problem: str) -> None:
-        """Announce that the ConfigMap's names of separated chips cannot be parsed.
+        """Announce that `ManuallySeparateNPU` in the node's ConfigMap cannot be parsed.
+
+        This key names the chips that people or a rule have taken out of service.
 
         Args:
-            problem: Key in the ConfigMap, and why its text cannot be parsed. Nothing is
-                announced for "" (the text can be parsed), or for the problem of the
-                previous call.
+            problem: Why the text cannot be parsed; "" if it can. Nothing is announced
+                for "", or for the problem of the previous call.
         """
         before, self._separation = self._separation, problem
         if problem and problem != before:
@@ -409,7 +409,7 @@ class Announcer:
         """Log that fault levels raised before the agent's restart cannot be restored.
 
         Args:
-            problem: Reason why their text in the node's ConfigMap cannot be parsed.
+            problem: Why the raised levels in the node's ConfigMap cannot be parsed.
         """
         log.warning("levels of faults not restored", extra={keys.REASON: problem})
 

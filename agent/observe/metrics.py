@@ -1,7 +1,7 @@
 """Prometheus metrics of the agent: their names, labels and units.
 
-All labels except those of `releasing` have a fixed set of values. The labels of
-`releasing` are cleared before each update, so that it shows only present processes.
+Labels have a fixed set of values, except those of the metric `releasing`. This metric
+is cleared before each update, so that it shows only present processes.
 """
 
 from typing import Final

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Observer of a device plugin that counts its registrations and times the gaps.
+    """Observer that counts the registrations of a device plugin and times the gaps.
 
     A gap is the time during which the plugin is not registered with the kubelet.
     """

@@ -6,11 +6,11 @@ the ledger. Not here: any decision about which pod gets which chip (`agent.claim
 reading chips (`agent.devices`).
 
 Open `servicer` first: it answers Allocate for whole chips. `server` registers the
-servicer, and again when the kubelet has restarted. `rivals` detects another plugin of
-the same resource. `pod_resources` asks the kubelet which pod has which device ids.
-`allocate_activity` keeps such a List call from running during an Allocate. `mounts`
-renders the answers to Allocate, which say how chips get into a container. `vnpu` serves
-parts of chips.
+servicer at the start and after each restart of the kubelet. `rivals` detects another
+plugin of the same resource. `pod_resources` asks the kubelet which pod has which device
+ids, by the calls Get and List. `allocate_activity` keeps List from running during an
+Allocate. `mounts` renders the answers to Allocate, which say how chips get into a
+container. `vnpu` serves parts of chips.
 
 Decision records in docs/adr: 7 (Get confirms, List only when idle), 8 (a kubelet's
 restart is noticed by checking), 9 (one agent for one kubelet, by a lock), 12 (a rival

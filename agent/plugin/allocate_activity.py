@@ -2,8 +2,8 @@
 
 List returns the device ids of all containers. During an Allocate, List can lack the
 container that is getting devices. A List during an Allocate can even make the kubelet
-give one device id to two pods. Each Allocate and List counts, whatever its resource. So
-all product lines of a node share one AllocateActivity.
+give one device id to two pods. This holds for Allocates of all resources. So all
+product lines of a node share one AllocateActivity.
 """
 
 import asyncio
@@ -58,10 +58,11 @@ class AllocateActivity:
         return self._count if self.is_quiet else -1
 
     def was_quiet_since(self, mark: int) -> bool:
-        """Whether no GetPreferredAllocation or Allocate came since a call of `mark`.
+        """Whether no GetPreferredAllocation or Allocate has come since a given moment.
 
         Args:
-            mark: Number that this call returned; -1 makes the result false.
+            mark: Number that the method `mark` returned at that moment; -1 makes the
+                result false.
         """
         return mark == self._count and self.is_quiet
 

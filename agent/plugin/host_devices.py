@@ -1,12 +1,12 @@
-"""Device files of the host that a container with chips needs, by type of chip.
+"""Device files of the host that a container with chips needs.
 
-    every chip         davinci_manager; hisi_hdc, devmm_svm and dvpp_cmdlist if the host
+    all types of chip  davinci_manager; hisi_hdc, devmm_svm and dvpp_cmdlist if the host
                        has them; all files in /dev/uburma and /dev/ummu
     310B               davinci_manager_docker in place of davinci_manager, if the host
-                       has it; also the files for media that the host has
-    200I SoC A1        also the files of this system on a chip
-    each chip          davinci<physical id>
-    part of a chip     vdavinci<number>, which the container sees as davinci<number>
+                       has it; also files for media (venc, hdmi) that the host has
+    Atlas 200I SoC A1  also the files of this system on a chip (vpc, log_drv)
+    a whole chip       davinci<physical id>
+    a part of a chip   vdavinci<number>, which the container sees as davinci<number>
 
 The files are looked up at each use, because a driver may be loaded after the agent has
 started.
@@ -69,7 +69,7 @@ class HostDevices:
     def of_chip(self, chip: int) -> DeviceNode:
         """Return the device file of a chip.
 
-        For a simulated chip, the path on the host is `stand_in`.
+        For a simulated chip, the path on the host is the attribute `stand_in`.
         """
         path = f"{DEV}/{CHIP}{chip}"
         return DeviceNode(self.stand_in or path, path)
@@ -78,7 +78,7 @@ class HostDevices:
         """Return the device file of a virtual device (a part of a chip).
 
         In the container it is named like the file of a whole chip (`davinci<number>`).
-        For a simulated chip, the path on the host is `stand_in`.
+        For a simulated chip, the path on the host is the attribute `stand_in`.
         """
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")

@@ -1,8 +1,7 @@
 """Base class of all device plugin servicers, which sends the kubelet the device list.
 
 The servicer sends the device list when the kubelet opens a stream, and again after each
-change of the list. It counts open streams and running requests for
-`agent.plugin.server`.
+change of the list.
 """
 
 import asyncio
@@ -39,8 +38,8 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
         """Construct the servicer of one resource; the kubelet has not connected yet.
 
         Args:
-            store: Ledger of the product line. After each change of it, a changed device
-                list is sent to the kubelet.
+            store: Ledger of the product line. After a change of the ledger, the device
+                list is sent to the kubelet if it differs.
             devices: Returns the device list as it is now.
             steers: Whether the kubelet shall call GetPreferredAllocation.
         """

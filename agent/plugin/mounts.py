@@ -14,7 +14,8 @@ three cases, else `native`:
     the chips are simulated
 
 `auto` never means `cdi`, because the agent cannot see whether the container runtime
-reads CDI specs. A container runtime that does not would refuse every pod with chips.
+reads CDI specs. A container runtime that does not read CDI specs would refuse every pod
+with chips.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -129,11 +130,10 @@ class Mounts:
         return None
 
     def _spec(self, devices: HostDevices) -> str:
-        """Return the node's CDI spec as JSON text, with the chips of all product lines.
+        """Return the node's CDI spec as JSON text, for the chips of all product lines.
 
         Args:
-            devices: Device files of this product line. The spec also gets the files
-                that all chips of another product line share.
+            devices: Device files of this product line.
         """
         lines = sorted(
             (self._last_reading(), *self._other_readings()),

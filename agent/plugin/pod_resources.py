@@ -166,10 +166,10 @@ class PodResourcesClient:
 
 
 def _message(answer: M | None) -> M:
-    """Return the answer of a gRPC call if it is a message.
+    """Return the answer of a gRPC call, which is None if grpc could not decode it.
 
     Raises:
-        ResourcesError: The answer is None: grpc could not decode its bytes.
+        ResourcesError: The answer is None.
     """
     if answer is None:
         raise ResourcesError("pod-resources: expected a message, found other bytes")

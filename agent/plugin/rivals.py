@@ -69,8 +69,8 @@ class PluginState:
 class Rivals:
     """Detector of other device plugins that serve the same resource as this plugin.
 
-    Different device ids at the kubelet are proof only in LOOKS checks in a row: the
-    kubelet may not have read this plugin's last device list yet.
+    The kubelet may not have read this plugin's last device list yet. So other device
+    ids at the kubelet prove a rival only if LOOKS checks in a row find them.
     """
 
     def __init__(
@@ -159,9 +159,8 @@ class Rivals:
         """Whether no other plugin serves the resource of this plugin any more.
 
         False if another program has replaced this plugin's socket file and accepts
-        connections there. Otherwise true in two cases. Either the kubelet has no device
-        ids of the resource. Or no program accepts connections at any other socket that
-        may serve the resource.
+        connections there. Otherwise true if the kubelet has no device ids of the
+        resource, or if no other socket that may serve it accepts connections.
         """
         is_replaced = inode_of(self._socket) not in (0, plugin.inode)
         if is_replaced and await listens(self._socket):
@@ -171,12 +170,7 @@ class Rivals:
         return not [path for path in self._other_sockets() if await listens(path)]
 
     def _is_calm(self) -> bool:
-        """Whether `find_while_registered` need not ask the kubelet for device ids now.
-
-        Three facts are required. The kubelet was asked less than CALM_LOOK_EACH_S ago.
-        Its ids then agreed with those that this plugin listed. No file was created in
-        the kubelet's directory during the last REGISTERS_WITHIN_S.
-        """
+        """Whether `find_while_registered` need not ask the kubelet for device ids."""
         now = clock.loop_s()
         folder = _folder_state(self._socket.parent)
         if folder != self._folder:
@@ -191,8 +185,8 @@ class Rivals:
         """Compare the kubelet's present device ids with those that `plugin` listed.
 
         Returns:
-            The difference, if the last LOOKS calls found it for the same listed ids.
-            Otherwise `Doubt.NONE`.
+            The difference, once LOOKS calls in a row have found it; until then
+            `Doubt.NONE`.
         """
         self._asked_at = clock.loop_s()
         allocatable_ids = await self._allocatable_ids()
@@ -239,10 +233,10 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Whether a socket belongs to a known plugin of another resource, by its file name.
+    """Whether the file name of a socket names another resource than this plugin's.
 
-    A known plugin is this agent's or MindCluster's. It names its socket after its
-    resource. The caller has already left out this plugin's own socket.
+    Plugins of this agent and of MindCluster name their sockets after their resource.
+    The caller has already left out this plugin's own socket.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 

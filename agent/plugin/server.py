@@ -141,9 +141,8 @@ class Server:
     def suspect(self, evidence: str) -> None:
         """Store evidence that another plugin serves the resource, for the next check.
 
-        The check accepts the evidence if the kubelet has sent this plugin neither
-        Allocate nor GetPreferredAllocation since this call. Such a request shows that
-        the kubelet still uses this plugin; the check then drops the evidence.
+        The check drops the evidence if the kubelet has sent this plugin an Allocate or
+        a GetPreferredAllocation since this call: the kubelet still uses this plugin.
 
         Args:
             evidence: A sentence about something that only another plugin can have done.
@@ -325,7 +324,7 @@ class Server:
             inode: Inode of the socket at which the servicer serves.
 
         Returns:
-            Why this plugin must register again; "" if it need not. Either the rival has
+            "" if this plugin need not register again, else the reason: the rival has
             gone, or the kubelet has forgotten this plugin's device ids.
         """
         plugin = PluginState(inode=inode, listed_ids=servicer.listed_ids)

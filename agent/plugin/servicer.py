@@ -181,10 +181,8 @@ class Servicer(ListAndWatchServicer):
     async def _decide(self, kubelet_ids: tuple[str, ...]) -> Hold | Refused:
         """Let the ledger give chips to one container; return the hold or the refusal.
 
-        If no claim fits yet, the method waits for one, at most CLAIM_WAIT_S. It does
-        not wait if a GetPreferredAllocation has just waited that long in vain. If still
-        no claim fits, the method reads the kubelet's list of pods into the ledger. It
-        then asks the ledger a last time.
+        If no claim fits yet, the method waits for one, at most CLAIM_WAIT_S. If still
+        none fits, it reads the kubelet's list of pods and asks the ledger a last time.
         """
         await self._read_stray_processes(kubelet_ids)
         # the preference of the same pod has already waited for the claim
@@ -209,14 +207,13 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Tell the ledger which processes of ended pods may still use these devices.
+        """Read into the ledger the processes of ended pods whose device ids are reused.
 
         A pod that was deleted by force may have running processes on its chips. The
         kubelet nevertheless gives the pod's device ids to another pod.
 
         Args:
-            kubelet_ids: Ids that the kubelet offers or gives out. Only pods with a hold
-                whose ids are all among these are checked.
+            kubelet_ids: Device ids that the kubelet offers or gives out.
         """
         uids = release.pods_to_check_for_processes(
             self._store.ledger, frozenset(kubelet_ids)

@@ -26,12 +26,12 @@ class ListedDevice(NamedTuple):
 
 
 def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-    """Return the list of devices, with health, that the kubelet gets for a ledger.
+    """Return the device list that the kubelet gets: the ids, health and NUMA nodes.
 
     Args:
         ledger: Ledger of one product line.
-        numa: NUMA node of each chip. Empty if the scheduler extender chooses the chips:
-            with NUMA nodes, the kubelet would choose other chips.
+        numa: NUMA node of each chip. Empty if the scheduler extender chooses the chips,
+            because NUMA nodes could make the kubelet choose others.
     """
     behind = occupancy.map_ids_to_chips(ledger) if numa else {}
     return tuple(
@@ -57,11 +57,7 @@ class DeviceList:
         self._listed: tuple[ListedDevice, ...] = ()
 
     def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-        """Return `devices_of(ledger, numa)`, from the cache if the inputs are equal.
-
-        The inputs compared are `numa` and the parts of the ledger that the device list
-        depends on.
-        """
+        """Return `devices_of(ledger, numa)`; compute it only when it may differ."""
         bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
         if basis != self._basis:

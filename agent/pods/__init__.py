@@ -5,7 +5,7 @@ sends events about pods to a ledger. The reconciler sends the ledger the answers
 pod-resources, the kubelet's API for device ids. The annotator patches pods until they
 match the ledger.
 
-Not here: the rules of pairing and confirmation (`agent.claims`, pure), calls to
+Not here: the rules that find the owner of a hold (`agent.claims`, pure), calls to
 pod-resources (`agent.plugin.pod_resources`), the node's ConfigMap (`agent.report`).
 
 Open `reconciler` first: it asks the kubelet which pod has which device ids.

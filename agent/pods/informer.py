@@ -46,8 +46,8 @@ class ProductLinePods:
     def is_expected(self, uid: str) -> bool:
         """Whether a pod must get its devices from the plugin of this agent.
 
-        True if two facts held when the agent first saw the pod. The pod was Pending.
-        Only this agent's plugin served the resource.
+        True if, when the agent first saw the pod, the pod was Pending and only this
+        agent's plugin served the resource.
         """
         return uid in self._expected
 
@@ -83,7 +83,10 @@ class ProductLinePods:
         self.store.apply(PodDeleted(uid))
 
     def _expect(self, pod: NpuPod) -> None:
-        """Store a new Pending pod's uid if only this agent serves the resource."""
+        """Expect a new Pending pod if only this agent serves its resource.
+
+        An expected pod is one for which `is_expected` is true.
+        """
         is_known = pod.uid in self.store.ledger.pods
         if not is_known and pod.phase == "Pending" and self._is_served():
             self._expected.add(pod.uid)
@@ -138,9 +141,9 @@ class PodInformer:
     async def wait_until_known(self) -> None:
         """Wait until the API server, or else the kubelet, has listed the node's pods.
 
-        Whenever FIRST_LIST_S have passed without the API server's list, the kubelet is
-        asked. Its answer ends the wait if it has a pod that asks for chips. An answer
-        without such a pod does not, because a failed request looks the same.
+        The kubelet is asked each time FIRST_LIST_S have passed without the API server's
+        list. Its answer ends the wait if a pod in it asks for chips. An answer without
+        such a pod does not end the wait, because a failed request looks the same.
         """
         while True:
             try:

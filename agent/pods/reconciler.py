@@ -1,15 +1,14 @@
 """Correct the ledger by the kubelet's answers (pod-resources) about pods' device ids.
 
 One round of questions is called a pass. Each pass asks about deleted and terminal pods
-that still own a hold. While any hold has no known owner, it also asks about some living
-pods: those with a container that owns no hold. A pass follows soon after each Allocate,
-and at least once in `period_s`. At its end the ledger confirms or releases holds.
+that still own a hold. While any hold has no known owner, a pass also asks about each
+living pod with a container that owns no hold. At the end of a pass, the ledger confirms
+or releases holds. A pass follows soon after each Allocate.
 
 A thorough pass asks about all living pods, and so finds devices that the kubelet has
-forgotten. At first it is made every `period_s`. If CALM_PASSES thorough passes repeat
-one result, the next follows only after CALM_PERIOD_S (one minute). An Allocate, a pod
-that comes or goes, or a new kubelet can change the result: then `period_s` applies
-again.
+forgotten. It is made every `period_s`. After CALM_PASSES thorough passes that changed
+nothing, it is made only every CALM_PERIOD_S (one minute). When the ledger has changed
+or the kubelet has restarted, it is made every `period_s` again.
 """
 
 import asyncio
@@ -128,10 +127,10 @@ class Reconciler:
     async def run(self) -> NoReturn:
         """Make passes until cancelled: ask pod-resources which pods have which ids.
 
-        While a hold has no known owner or waits for its release, the next pass follows
-        after AGAIN_S, later PATIENT_S. While the kubelet does not answer, it follows
-        after a back-off. Otherwise it follows a change of the ledger, at the latest
-        after `period_s`.
+        While the owner of a hold is unknown or has ended, the pause between two passes
+        is AGAIN_S, and after EAGER_PASSES passes PATIENT_S. While the kubelet does not
+        answer, the pause is a back-off. Otherwise the next pass follows the next change
+        of the ledger, at the latest after `period_s`.
         """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
@@ -171,7 +170,7 @@ class Reconciler:
 
         Args:
             before: Ledger before the last pass.
-            version: Version of the ledger store that `before` was read from.
+            version: Version of `before` in the ledger store.
             until: Latest end of the sleep. Unit: seconds, loop time.
         """
         with suppress(TimeoutError):
@@ -180,13 +179,11 @@ class Reconciler:
                     version = await self._store.changed(version)
 
     def _may_find_changes(self) -> bool:
-        """Whether a thorough pass, which is due now, may change the ledger.
+        """Whether the thorough pass that is due now may change the ledger.
 
-        A thorough pass asks pod-resources about all living pods. True in each of three
-        cases. A hold has no known owner, or its owner has ended. An admitted pod has a
-        container that owns no hold, or whose devices the kubelet has forgotten. The
-        ledger or the kubelet is not as the last thorough passes found it (see
-        `_Calm.lasts`).
+        A thorough pass asks pod-resources about all living pods. It is not needed if
+        each hold has a living owner, each container of each admitted pod owns a hold
+        that the kubelet has not lost, and `_Calm.lasts` is true.
         """
         ledger = self._store.ledger
         return (
@@ -313,7 +310,7 @@ def _needs_pass(now: Ledger, before: Ledger) -> bool:
     """Whether the ledger has changed so that pod-resources may answer something new.
 
     True in each of three cases. An Allocate has made a hold. A chip that had processes
-    has none now. A further admitted pod has a container without a confirmed hold.
+    has none now. The set `confirm.unconfirmed_pods` has a pod that it lacked before.
 
     Args:
         now: The present ledger.

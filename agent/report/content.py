@@ -122,10 +122,9 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 
 
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
-    """Join all product lines' names of separated chips into one text for the ConfigMap.
+    """Join the separated chips' names of all product lines into one ConfigMap text.
 
-    A separated chip is out of service because the ConfigMap names it. If no product
-    line wants to change the ConfigMap's text, that text is kept as it is.
+    The text that was read from the ConfigMap is kept if no product line changes it.
     """
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
@@ -150,8 +149,8 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
     """Return a fault for each UNHEALTHY chip for which the driver reports no fault.
 
-    The returned faults have no code, and the level SeparateNPU. A reported fault of a
-    chip's network does not count.
+    The returned faults have no code, and the level SeparateNPU. An UNHEALTHY chip also
+    gets one if all its reported faults are faults of its network.
     """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(
@@ -197,7 +196,7 @@ class NodeMarks:
 def node_marks(report: NodeReport) -> NodeMarks:
     """Return the labels and annotations that the Node object must have for a report.
 
-    Unknown values and texts that are no valid label value are left out.
+    A label is left out if its value is unknown or is not valid for a label.
 
     Source:
         MindCluster's device plugin, `pkg/server/manager.go` (at 22bb3d98).

@@ -130,9 +130,9 @@ class Reporter:
         return self._node.internal_ip if self._node is not None else ""
 
     def problem(self) -> str | None:
-        """Return why the ConfigMap is not this agent's node report; None if it is.
+        """Return why the ConfigMap does not have this agent's report; None if it does.
 
-        The reason is another writer, or that no write has succeeded yet.
+        Either another program writes the ConfigMap, or this agent has not written yet.
         """
         if self._state.rival:
             return self._rival_text(self._state.rival)
@@ -152,8 +152,7 @@ class Reporter:
     def _is_ours(self) -> bool:
         """Whether this agent may write the node's ConfigMap and Node object.
 
-        False while another program writes the ConfigMap, and after `set_silent` with
-        true.
+        False while another program writes the ConfigMap or `set_silent` forbids writes.
         """
         return not self._state.rival and not self._state.is_silent
 
@@ -169,8 +168,7 @@ class Reporter:
         """Remove this agent's name as writer from the ConfigMap.
 
         The node's next agent can then write at once. Otherwise it would wait until this
-        agent has missed SILENT_HEARTBEATS writes. A failure is only logged. Nothing is
-        done if this agent may not write the ConfigMap, or never did.
+        agent has missed SILENT_HEARTBEATS writes. A failure is only logged.
         """
         if not self._is_ours or self._state.published is None:
             return
@@ -218,9 +216,9 @@ class Reporter:
             return schedule.Tick()
 
     async def _handle(self, event: schedule.Event) -> None:
-        """Apply an event to the schedule of writes, and do what the schedule demands.
+        """Apply an event to the schedule of writes, and carry out the effects.
 
-        If that is a write of the ConfigMap, its result is applied as the next event.
+        If an effect is a write, the write's result is applied as the next event.
         """
         outcome: schedule.Event | None = event
         while outcome is not None:

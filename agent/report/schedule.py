@@ -1,22 +1,24 @@
 """Schedule of writes to the node's ConfigMap: a pure state machine.
 
-This agent writes when it has a new node report and when others have changed or deleted
-its keys. It also writes every `heartbeat_s`. Writes are at least SPACING_S apart, or
+This agent writes when it has a new node report, when others have changed or deleted
+this agent's keys, and every `heartbeat_s`. Writes are at least SPACING_S apart, or
 URGENT_SPACING_S if the condition of a chip has changed. Keys of other programs are
-neither compared nor written. People also edit `ManuallySeparateNPU`, the key with the
-names of separated chips. This agent writes that key only over a text that it has read.
+neither compared nor written.
 
-Each write puts the writer's name into an annotation. A different name after a write of
-this agent is that of a second agent, which started later on the same node. This agent
-then stops writing: two agents that correct each other would leave readers with no right
-report. It starts again when the second agent has removed its name, or has been silent
-for SILENT_HEARTBEATS heartbeats.
+The key `ManuallySeparateNPU` has the names of separated chips. People edit it, too. So
+this agent writes the key only while its text is the one that the agent has read.
 
-A device plugin of another make writes no name. It is told from a person by its report:
-the checksum CheckCode is right, and the report is not older than this agent's. People
-compute no CheckCode. More than MOST_EDITS changes of this agent's keys within
-EDITS_WITHIN_S also count as a program's. After fewer changes the agent restores its
-keys.
+Each agent writes its name into an annotation of the ConfigMap. If another name stands
+there after a write of this agent, a second agent has started on the node. This agent
+then stops writing, because two agents would overwrite each other for ever. It starts
+again when the second agent has removed its name, or has not written for
+SILENT_HEARTBEATS heartbeats.
+
+A device plugin of another make writes no name. It is recognized by the report that it
+writes: the checksum CheckCode is right, and the report is not older than this agent's.
+A person who edits a report does not compute CheckCode. More than MOST_EDITS changes of
+this agent's keys within EDITS_WITHIN_S also count as a program's. This agent restores
+its keys after a person's change, and stops writing after a program's.
 """
 
 from collections.abc import Mapping
@@ -309,12 +311,11 @@ def _on_configmap(
 
 
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Return the effect of a change of this agent's keys in the ConfigMap by others.
+    """Return state and effect after another writer's new version of the ConfigMap.
 
-    Up to MOST_EDITS changes within EDITS_WITHIN_S count as a person's: the effect is
-    `Restoring`. One more counts as another program's: the effect is `RivalAppeared`.
-    There is no effect if the keys are as written, or if the last write's result is
-    unknown.
+    There is no effect if this agent's keys are unchanged, or if the result of its last
+    write is unknown. If they have changed, the effect is `Restoring`. After more than
+    MOST_EDITS changes within EDITS_WITHIN_S it is `RivalAppeared`: people edit less.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -335,8 +336,8 @@ def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     `state.stored`. False while the result of this agent's last write is unknown.
 
     Args:
-        state: The state before `stored`.
-        stored: A version of the ConfigMap that this agent did not write.
+        state: State whose `stored` is still the previous version of the ConfigMap.
+        stored: New version of the ConfigMap, which this agent did not write.
     """
     if state.written is None or state.uncertain:
         return False
@@ -396,10 +397,10 @@ def _changed_keys(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    """Return the ConfigMap version over which `ManuallySeparateNPU` must be written.
+    """Return the ConfigMap version in which to replace `ManuallySeparateNPU`, or 0.
 
-    Return 0 if the key's text is already right, or if a person has changed it since the
-    report was made. Return 0 too without a report or a ConfigMap.
+    Return 0 if the key's text is already right. Return 0 also if its text has changed
+    since the report was made, because a write would undo a person's edit.
     """
     if state.stored is None or state.report is None:
         return 0

@@ -37,11 +37,11 @@ class Informers:
 
         Args:
             client: An open client.
-            learn: Called with each change of a node, pod, device ConfigMap or the
-                ConfigMap of leaf switches.
+            learn: Called with each change of a node, a pod, an agent's report or the
+                list of leaf switches.
             settings: Called with each change of the ConfigMap of settings.
-            synced: Called when a watch, except that of leaf switches, has received a
-                complete list.
+            synced: Called each time a watch has received a complete list. The watch of
+                leaf switches does not count.
         """
         self._learn = learn
         self._take_settings = settings

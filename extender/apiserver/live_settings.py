@@ -4,10 +4,9 @@ The keys are those of MindCluster's `init-params`, so that operators can copy th
 ConfigMap with an error changes nothing: the settings before it stay in force. An event
 on the ConfigMap lists the errors and the settings in force.
 
-Without a ConfigMap, the settings from flags, environment and file are in force. They
-are also in force if the ConfigMap has an error when an extender starts or begins to
-lead. That extender has never read a valid ConfigMap. A cluster that schedules by
-default settings is better than one without scheduling.
+The settings from flags, environment and file are in force without a ConfigMap. They are
+also in force until the extender has read a first ConfigMap without an error: a cluster
+that schedules by default settings is better than one without scheduling.
 """
 
 import logging
@@ -130,7 +129,7 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 
 
 class SettingsFollower:
-    """Owner of the dynamic settings in force, which follow a ConfigMap.
+    """Follower of a ConfigMap, which keeps the dynamic settings that are in force.
 
     Without the ConfigMap, the settings from the extender's start are in force.
     """

@@ -228,8 +228,8 @@ def _slices(
 ) -> Iterator[list[verify.Shown]]:
     """Yield a watch's objects as events, in lists of at most `_SLICE`.
 
-    An object is skipped if the watch has replaced or removed it after the first list
-    was yielded. The watch itself sends that change to the cache.
+    An object is left out if the watch has replaced or removed it since the iteration
+    began. The watch itself sends that change to the cache.
     """
     objects = watch.objects()
     for start in range(0, len(objects), _SLICE):

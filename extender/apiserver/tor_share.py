@@ -85,8 +85,8 @@ class TorShareWriter:
     def _jobs(self) -> dict[str, set[str]]:
         """Return {node: names of the jobs with pods there}; ended pods do not count.
 
-        A pod outside any job of several pods is listed by its owner's name. Without an
-        owner it is listed by its own name.
+        A pod that is a job by itself is listed by its owner's name. Without an owner
+        it is listed by its own name.
         """
         jobs_of_node: dict[str, set[str]] = {}
         for uid, pod in self._cache.pods.items():

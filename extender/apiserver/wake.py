@@ -2,13 +2,13 @@
 
 A scheduler retries refused pods when it sees a change of the cluster, such as the
 deletion of a pod. But at that moment the agent still holds the deleted pod's chips. The
-agent publishes their release in a ConfigMap, which schedulers do not watch. A confirmed
-claim can also make room on a node. It changes only an annotation of a bound pod, which
-makes no scheduler retry.
+agent publishes their release in a ConfigMap, which schedulers do not watch. A node can
+also take more pods when its agent confirms a claim. The agent then changes only an
+annotation of a bound pod, which makes no scheduler retry.
 
-So the extender annotates a node that has more room than before, if a pod was refused
-since the last annotation. Every scheduler watches nodes. The cache has the free chips
-before the annotation is written, so the retry finds them.
+So the extender annotates a node that can take more pods than before, if a pod was
+refused since the last annotation. Every scheduler watches nodes. The cache has the free
+chips before the annotation is written, so the retry finds them.
 """
 
 import asyncio
@@ -36,14 +36,15 @@ Mark = Callable[[str], Awaitable[None]]
 class SchedulerWaker:
     """Annotates nodes with more free chips, so that schedulers retry refused pods.
 
-    Owner of the set of nodes to annotate, and of the flag that some refused pod waits.
+    State: the names of the nodes to annotate, and whether a refused pod waits.
     """
 
     def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
         """Start with no refused pod recorded.
 
         Args:
-            mark: Sets the annotation on the node of this name.
+            mark: Takes the name of a node, and sets the annotation `ANNOTATION` on the
+                node.
             any_node: Returns the name of any node; "" if the cluster has none.
         """
         self._any_node = any_node
@@ -77,7 +78,7 @@ class SchedulerWaker:
             self.note_improved((name,))
 
     async def run(self) -> NoReturn:
-        """Annotate scheduled nodes until cancelled.
+        """Carry out scheduled annotations until cancelled.
 
         After a failure, wait for a growing pause, then try again.
         """
@@ -98,14 +99,14 @@ class SchedulerWaker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Annotate up to `MARKED_MOST` of the scheduled nodes, and drop the rest.
+        """Carry out up to `MARKED_MOST` scheduled annotations, and drop the others.
 
         Schedulers then retry all refused pods. So no pod counts as waiting until the
         next `note_refused`.
 
         Raises:
-            KubeError: A node was not annotated. This node and those not yet tried stay
-                scheduled, and a refused pod still counts as waiting.
+            KubeError: A node was not annotated. The annotations of this and the
+                following nodes stay scheduled. A refused pod still counts as waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

@@ -131,10 +131,7 @@ class KubeTorShare:
 
 
 class KubeJobs:
-    """Requests to the API server about jobs: read sizes, evict pods, record events.
-
-    It also makes schedulers retry refused pods.
-    """
+    """Requests about jobs: read sizes, evict pods, record events, wake schedulers."""
 
     def __init__(
         self, client: Client, recorder: Recorder, waker: SchedulerWaker
@@ -214,7 +211,7 @@ def pod_regarding(pod: NpuPod) -> Regarding:
 def watch_config_maps(
     client: Client, *, name: str = "", labels: Mapping[str, str] = MappingProxyType({})
 ) -> ListWatch[objects.ConfigMap]:
-    """Return a list-watch of ConfigMaps in the namespace of the agents' ConfigMaps.
+    """Return a list-watch of ConfigMaps in the namespace `kube-system`.
 
     Args:
         client: An open client.

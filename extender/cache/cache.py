@@ -33,7 +33,8 @@ AGENT_SILENT_S = 900.0
 class Cache:
     """The nodes, pods, jobs and reservations that the extender knows.
 
-    Nodes, pods and reservations are changed through `step` only.
+    Only `step` changes nodes, pods and reservations. Jobs are also changed by
+    `step_gang`.
     """
 
     def __init__(
@@ -144,9 +145,8 @@ class Cache:
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
-        The kubelet's Allocate call does not name its pod. On each of these nodes, a
-        similar pod has a reservation, or a claim whose chips Allocate has not given out
-        yet.
+        An Allocate call does not name its pod. The other pod has an unconfirmed claim
+        or a reservation on the node.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
@@ -171,16 +171,16 @@ class Cache:
         )
 
     def step_gang(self, event: gang_events.Event, now_s: float) -> None:
-        """Apply an event about a job of several pods to the jobs in `gangs`.
+        """Apply an event about a job of several pods to `gangs`.
 
-        The effects that `permit.step` returns are appended to `effects`.
+        Its effects are added to `effects`; the planner carries them out.
         """
         self.effects += permit.step(self.gangs, event, now_s, self.limits)
 
     def recompute(self, resource_state: ResourceState) -> None:
-        """Compute the free chips of one resource of a node again, and update `cluster`.
+        """Compute the free chips of one resource of a node again, and update the index.
 
-        If more pods may fit the node than before, its name is added to
+        If the node may take more pods than before, its name is added to
         `improved_nodes`. A state or node entry that became empty is removed from the
         cache.
         """
@@ -238,7 +238,7 @@ class Cache:
         ]
 
     def apply_report(self, resource_state: ResourceState, now_s: float) -> None:
-        """Parse the ConfigMap texts of a node for one of its resources.
+        """Update the state of one resource of a node from the node's ConfigMap texts.
 
         `superpods_version` grows by 1 if the SuperPoD of the node changed.
         """
@@ -285,7 +285,7 @@ def _step(
     | events.Unreserved
     | events.SelfMaintainSet,
 ) -> None:
-    """Apply an event for `step`. Its result does not depend on the time."""
+    """Apply an event to the cache, of a kind that does not depend on the time."""
     match change:
         case events.OtherPodUpdated():
             cache.requested_resources.put(change.uid, change.node, change.ask)
@@ -421,7 +421,7 @@ def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> Non
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
     """Remove a pod from its job.
 
-    `MemberRemoved` is applied first, because it finds the job through the pod.
+    The event `MemberRemoved` is applied before that, because it looks up the pod's job.
     """
     cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)
@@ -447,8 +447,8 @@ def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
     """Delete a pod's reservation, if any, and compute the free chips of its node again.
 
     Args:
-        computed: Name of a node whose chips the caller computes afterwards; "" if none.
-            Here they are not computed: the reserved chips would look free for a moment.
+        computed: Name of a node whose free chips the caller computes later; "" if none.
+            If they were computed here, the reserved chips would look free until then.
     """
     reservation = cache.reservations.pop(uid, None)
     if reservation is not None:

@@ -27,7 +27,7 @@ _REJECTION_PREFIX = "OutOf"
 def npu_pod(pod: objects.Pod) -> NpuPod | None:
     """Reduce a pod to an `NpuPod`; return None if it asks for no NPU of `RESOURCES`.
 
-    A pod that asks for several of these resources fits no node. It is stored under the
+    A pod that asks for several NPU resources fits no node. Its `NpuPod` has only the
     first of them in the order of `RESOURCES`.
     """
     limited: set[str] = set()
@@ -149,17 +149,14 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 
 
 def _products(node: objects.Node) -> list[Product]:
-    """Return the product row of each NPU resource that a node offers.
+    """Return the product rows of a node, at most one for each NPU resource.
 
-    Candidates are the product rows that fit the labels of the node. A candidate counts
-    as offered if the Node's capacity or allocatable names its resource. The first
-    offered row is always returned. Each further one needs a capacity above 0, or chips
-    in the agent's annotation on the Node. The capacity is 0 after a device plugin was
-    removed.
+    The Node's labels select the rows. Of these, the node offers the rows whose resource
+    is in its capacity or allocatable. From the second offered row on, a row also needs
+    a capacity above 0, or chips in the Node's annotation `baseDeviceInfos`. A removed
+    device plugin leaves a capacity of 0.
 
-    If the Node names no such resource yet, the candidates with chips in the annotation
-    are returned. If the annotation lists chips of none of them, the first candidate is
-    returned. Without the annotation, no row is returned.
+    If the node offers none of the rows yet, the annotation alone selects among them.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

@@ -3,15 +3,15 @@
 A node may have chips of several product lines. Each line is a resource of its own and
 has a `ResourceState`. Facts that all lines of a node share are in `NodeInfo`.
 
-A free chip is healthy and listed in the Node's annotation. No living pod claims it, and
-it is neither reserved, held nor releasing. Nor is it nominated: preemption frees
-nominated chips for one pod or job. Chips of a removed pod stay taken for a moment,
-until the agent's ConfigMap can show whether the agent still holds them.
+A free chip is healthy and listed in the Node's annotation `baseDeviceInfos`. No living
+pod claims it, and it is neither reserved, held, releasing nor nominated. Chips of a
+removed pod stay taken for a moment, until the agent's ConfigMap can show whether the
+agent still holds them.
 
 With `self-maintain-available-card: false` a free chip must also be in the agent's list
-of available chips. Even then claims are subtracted, however old they are. A list
-written before a bind still contains the chips of that bind. Clocks of two machines
-cannot tell whether the list or the bind is older.
+of available chips. Even then, claimed chips are not free. A list written before a bind
+still contains the chips of that bind. Clocks of two machines cannot tell whether the
+list or the bind is older.
 """
 
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ class ResourceState:
     def put_product(self, product: Product | None) -> None:
         """Set the product of the chips.
 
-        If the product changed, the claims of all pods on the node are parsed again.
+        If it changed, the claims of all pods in `tenants` are parsed again.
         """
         if product == self.product:
             return
@@ -166,10 +166,10 @@ class ResourceState:
     def remove_tenant(self, uid: str, now_s: float) -> None:
         """Remove a pod that failed, succeeded or was deleted.
 
-        The pod's chips that the agent's ConfigMap shows as held or releasing stay taken
-        for that reason. The agent may hold the others too, without having published it
-        yet. So they stay taken for `UNSHOWN_S` seconds, in `unshown`. If the agent
-        publishes no holds at all, no chips go to `unshown`.
+        Its chips that the agent's ConfigMap shows as neither held nor releasing go to
+        `unshown`. They stay taken for `UNSHOWN_S` seconds, because the agent may hold
+        them and not have published it yet. If the agent publishes no holds at all, no
+        chips go to `unshown`.
         """
         tenant = self.tenants.pop(uid, None)
         if tenant is None:
@@ -182,12 +182,12 @@ class ResourceState:
             self.unshown[uid] = (unshown, now_s + UNSHOWN_S)
 
     def expire_unshown(self, now_s: float) -> bool:
-        """Give up the `unshown` chips of pods removed at least `UNSHOWN_S` seconds ago.
+        """Delete each entry of `unshown` that is at least `UNSHOWN_S` seconds old.
 
-        By now the ConfigMap shows those chips that the agent still holds.
+        By then the agent's ConfigMap shows the chips that the agent still holds.
 
         Returns:
-            Whether any chips were given up.
+            Whether an entry was deleted.
         """
         expired_uids = [
             uid for uid, (_, until_s) in self.unshown.items() if now_s >= until_s
@@ -204,10 +204,9 @@ class ResourceState:
     def read_report(self) -> None:
         """Set `report` from the ConfigMap texts of the node.
 
-        A malformed text leaves `report` as it is and sets `report_unreadable`. If the
-        product is unknown, `report` becomes None. Without a ConfigMap it becomes None
-        too. But if the node may serve pods without an agent, `report` says that all
-        chips are healthy.
+        A malformed text leaves `report` as it is and sets `report_unreadable`. An
+        unknown product makes `report` None. So does a missing ConfigMap, except with
+        `--bare-nodes`: `report` then says that all chips are healthy.
         """
         self.report_unreadable = False
         node_info, product = self.node_info, self.product
@@ -226,11 +225,11 @@ class ResourceState:
             self.report_unreadable = True
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Set `report` from the node's ConfigMap, and when its agent last published.
+        """Set `report`, `alive_s` and `is_silent` from the node's ConfigMap.
 
-        That time is when the ConfigMap arrived, by our clock. So a wrong clock of a
-        node does not matter. For a ConfigMap that existed when the extender started, it
-        is the ConfigMap's timestamp plus `ahead_s`, but at most `now_s`.
+        `alive_s` is when the newest ConfigMap arrived, by our clock: a node's clock may
+        be wrong. For a ConfigMap that existed when the extender started, `alive_s` is
+        the ConfigMap's timestamp plus `ahead_s`, but at most `now_s`.
 
         Args:
             now_s: Seconds since the epoch.
@@ -279,13 +278,11 @@ class ResourceState:
         return not self.report.is_bare and now_s - self.alive_s > silent_s
 
     def _listed_chips(self, product: Product) -> int | None:
-        """Return the mask of all chips of the node; None if they are not known.
+        """Return the mask of the chips in the Node's annotation `baseDeviceInfos`.
 
-        These are the chips that the Node's annotation lists. None if the annotation is
-        unreadable. If there is no annotation, the mask is 0.
-
-        On a node without an agent, a missing annotation means all chips of the product.
-        There the mask is None if its number of chips is not the Node's allocatable.
+        0 without the annotation; None if it is unreadable. A bare node without the
+        annotation has all chips of the product. For a bare node, the mask is None if
+        its number of chips differs from the Node's allocatable.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -306,9 +303,7 @@ class ResourceState:
     def unconfirmed(self) -> frozenset[Shape]:
         """Return the shapes of pods with a reservation or an unconfirmed claim.
 
-        A claim is unconfirmed until the agent has given out its chips. A pod's shape,
-        such as the chip counts of its containers, decides which pods can be mixed up.
-        Empty for a node without an agent, where claims are never confirmed.
+        Empty for a bare node, where no agent confirms claims.
         """
         if self.report is not None and self.report.is_bare:
             return frozenset()
@@ -442,10 +437,10 @@ class ResourceState:
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
     """Return how many seconds ago the newest ConfigMap of all agents was written.
 
-    That is our clock minus the newest timestamp. The callers add this age to the
-    timestamp of each ConfigMap that existed at start-up, because the nodes' clocks may
-    differ from ours. The newest ConfigMap then counts as written just now: a living
-    agent writes at least every 5 min.
+    The age is our clock minus the ConfigMap's timestamp. It is added to the timestamps
+    of all agents' ConfigMaps that existed at start-up. The newest one then counts as
+    written just now, even if the nodes' clocks differ from ours. This is nearly true: a
+    living agent writes at least every 5 min.
 
     Args:
         resource_states: States of all resources of all nodes, once the watches have
@@ -502,10 +497,9 @@ def offers_more(before: NodeState | None, after: NodeState | None) -> bool:
 def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
     """Return the pod as a tenant of its node, with the chips its annotations claim.
 
-    If an annotation is malformed, the chips that it names still count as taken. To give
-    them to another pod would be worse. But a malformed claim does not count as
-    unconfirmed: the agent cannot read it, so Allocate does not mix it up with another
-    claim.
+    Chips named in a malformed annotation count as taken, so that no other pod gets
+    them. A malformed claim does not count as unconfirmed. The agent cannot read it, so
+    Allocate cannot mix it up with another claim.
 
     Args:
         product: Product of the chips of the node. If it is None, or of another resource
@@ -527,7 +521,7 @@ def tenant_of(pod: NpuPod, product: Product | None) -> Tenant:
 # Needed at each change of a node, but the text changes only when its agent starts.
 @lru_cache(maxsize=16_384)
 def _inventory(text: str, product_key: str) -> int | None:
-    """Return the mask of the chips that a Node's annotation lists in `text`.
+    """Return the mask of the chips in `text`, the Node's annotation `baseDeviceInfos`.
 
     0 if the text is "", None if it is unreadable.
     """

@@ -6,8 +6,8 @@ refuses its pods for some time: 10 s at first, twice as long with each further
 rejection, at most 5 min. The count starts again at one if the next rejection comes more
 than a minute after the end of that time.
 
-The cache keeps the counts. It sees rejections as phases of pods in the pod watch. A
-restart forgets the counts.
+The cache keeps the counts, and a restart forgets them. A rejection is recognised by the
+status of the pod in the pod watch.
 """
 
 from dataclasses import dataclass

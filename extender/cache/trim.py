@@ -1,9 +1,8 @@
-"""Remove fields of pods that the extender does not read, and share equal parts.
+"""Copy pods without the fields that the extender does not read, and share equal parts.
 
-Pods of a cluster come from few templates, so many pods have equal labels and
-containers. Such pods share one object in memory. Environment variables are removed,
-since the extender reads only one of them. With 40,000 pods, removing and sharing
-together save a third of the extender's memory.
+Many pods of a cluster come from the same template. Their equal labels, owners and
+containers are stored in memory only once. With 40,000 pods, leaving out fields and
+sharing together save a third of the extender's memory.
 """
 
 from collections.abc import Mapping
@@ -24,9 +23,9 @@ T = TypeVar("T")
 
 
 class _Once(Generic[T]):
-    """A table of distinct values, in which `of` looks up the object equal to a value.
+    """A table of distinct values; `of` returns the stored value equal to a given one.
 
-    A value not found is added. The table is emptied when it is full.
+    If there is none, the given value is stored. A full table is emptied before that.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,17 +42,17 @@ class _Once(Generic[T]):
 
 
 class PodTrimmer:
-    """Makes copies of pods without unread fields; the copies share their equal parts.
+    """Copies pods without the fields that the extender does not read.
 
-    The shared parts are labels, owners and containers; each kind has a table.
+    Equal labels, owners and containers of several copies are one object in memory.
     """
 
     def __init__(self, *, most: int = _MOST) -> None:
-        """Start with empty tables.
+        """Start with no labels, owners or containers stored.
 
         Args:
-            most: Largest number of values in each of the three tables. A full table is
-                emptied.
+            most: Largest number of stored values of each kind. When it is reached, all
+                values of the kind are removed.
         """
         self._labels: _Once[dict[str, str]] = _Once(most)
         self._owners: _Once[list[OwnerReference]] = _Once(most)
@@ -62,9 +61,9 @@ class PodTrimmer:
     def pod(self, pod: Pod) -> Pod:
         """Return a copy of the pod without the fields that the extender does not read.
 
-        These are the annotation of `kubectl apply`, and all environment variables but
-        `VISIBLE_DEVICES`. If an earlier pod had equal labels, owners or containers, the
-        copy refers to the earlier objects.
+        The copy lacks the annotation of `kubectl apply`. Its containers keep only the
+        environment variable `ASCEND_VISIBLE_DEVICES`. If an earlier pod had equal
+        labels, owners or containers, the copy refers to the earlier objects.
         """
         meta, spec = pod.metadata, pod.spec
         return replace(

@@ -1,8 +1,7 @@
 """Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
 
-The claim of a pod is unconfirmed until the agent has given out the claimed chips in the
-pod's Allocate calls. An Allocate call does not name its pod. The agent chooses among
-the pods with unconfirmed claims by the number of chips that the call asks for.
+An Allocate call does not name its pod. The agent chooses among the pods with
+unconfirmed claims by the number of chips that the call asks for.
 """
 
 from scheduler_core.wire import shapes
@@ -12,11 +11,9 @@ _NONE: frozenset[Shape] = frozenset()
 
 
 class UnconfirmedClaims:
-    """For each node, the shapes of pods whose chips Allocate has not given out yet.
+    """For each node, the shapes of pods with an unconfirmed claim or a reservation.
 
-    A shape (`Shape`) has what decides whether Allocate could mix up two pods, as the
-    chip counts of their containers. A pod with a reservation counts as one with a
-    claim. Invariant: `_nodes` and `_at` contain the same pairs of node and shape.
+    Invariant: `_nodes` and `_at` contain the same pairs of node and shape.
     """
 
     def __init__(self) -> None:
@@ -29,14 +26,16 @@ class UnconfirmedClaims:
         return len(self._nodes)
 
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
-        """Replace the stored shapes of one resource of a node by `now`.
-
-        Return whether a stored shape is not in `now`: more pods may then fit the node.
+        """Store the shapes of one resource of a node, in place of the earlier ones.
 
         Args:
             node: Name of the node.
             resource: Name of the resource.
-            now: Shapes of all pods there with a reservation or an unconfirmed claim.
+            now: Shapes of all pods of the node that ask for the resource, and have a
+                reservation or an unconfirmed claim.
+
+        Returns:
+            Whether an earlier shape is not in `now`. Then more pods may fit the node.
         """
         at = node, resource
         before = self._at.get(at, _NONE)

@@ -1,7 +1,7 @@
 """Compare the cache with the objects that the watches have stored.
 
-A watch stores an object and hands the event to the cache in the same turn of the event
-loop. So if that event is applied to the cache once more, nothing must change. If
+A watch stores an object and applies its event to the cache in the same turn of the
+event loop. So if the event of a stored object is applied again, nothing must change. If
 something would change, the cache is wrong.
 """
 
@@ -79,7 +79,7 @@ def find_strays(
 def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
     """Return UIDs of pods whose reservation would never end.
 
-    No plan of a job contains such a pod, and `known` does not either.
+    These pods are in no plan of a job, and not in `known`.
 
     Args:
         cache: Only read.

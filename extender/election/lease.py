@@ -54,9 +54,9 @@ class LeaseConfig:
 
     @property
     def stop_s(self) -> float:
-        """Seconds after a successful write in which its sender may place and bind pods.
+        """Seconds in which the Lease's holder may place and bind pods after a write.
 
-        They count from the time at which the write was sent.
+        They begin when the holder sends the write, and count only if it succeeds.
         """
         return self.lease_s * 2 / 3
 
@@ -94,7 +94,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Phase of this extender, the Lease as last seen, and deadlines by its clock."""
+    """Phase of this extender, the Lease as last read or written, and time limits."""
 
     phase: Phase = Phase.WAITING
     #: the lease as last read or written; None: it does not exist, or was never read
@@ -297,10 +297,10 @@ def _on_read_while_holding(
 ) -> _Next:
     """Return the state and effects after a SETTLING or LEADING extender read the Lease.
 
-    If this extender still holds the Lease, the Lease is renewed. The Lease is lost if
-    another extender holds it, or held it since this extender's last read or write. Then
-    this extender becomes WAITING, and stops leading if it was leading. A deleted Lease
-    is lost only if the last write is more than `stop_s` ago.
+    If this extender still holds the Lease, it renews the Lease. It becomes WAITING if
+    another extender holds the Lease, or held it since this extender's last read or
+    write. It also becomes WAITING if the Lease is deleted, and its own last write is
+    more than `stop_s` ago.
     """
     if lease is None:
         is_ours = (

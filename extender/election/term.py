@@ -1,11 +1,11 @@
-"""Terms of leading: the HTTP server stays, and each term has a new extender.
+"""Terms of leadership: the HTTP server stays, and each term has a new extender.
 
-An extender remembers its placements until the pod watch shows them. After another
-extender has led, these placements may be wrong. So each term begins with a new extender
-that reads the whole cluster. The HTTP server forwards each request to the extender of
-the current term.
+An extender remembers which chips it reserved for a pod until the pod watch shows the
+pod. After another extender has led, this memory may be wrong. So each term begins with
+a new extender that reads the whole cluster. The HTTP server forwards each request to
+the extender of the current term.
 
-"Replica" means the process, which lives through several terms.
+A replica is one process. It lives through several terms.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class LeadershipTerm(Protocol):
     def routes(self) -> Sequence[web.RouteDef]:
         """Return the HTTP routes of this extender.
 
-        All extenders have the same methods and paths.
+        The methods and paths are the same in every term.
         """
 
     def why_not_ready(self) -> str | None:
@@ -64,11 +64,7 @@ class Leadership:
         self._handlers = _handlers(self._term)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes of the HTTP server.
-
-        The methods and paths are those of every extender. The handlers forward each
-        request to the extender of the current term.
-        """
+        """Return HTTP routes that forward each request to the current extender."""
         return [
             web.RouteDef(
                 route.method,
@@ -106,8 +102,7 @@ class Leadership:
     async def _lead(self, election: Election) -> None:
         """Run the current extender until this replica stops leading; then replace it.
 
-        The new extender is created before the old one is cancelled. So the old one gets
-        no more requests.
+        New requests go to the new extender before the old one is cancelled.
         """
         async with asyncio.TaskGroup() as group:
             running = group.create_task(self._term.run(), name="term")

@@ -76,7 +76,7 @@ class BindArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindAbandoned:
-    """The event that a bind call ended: it is answered, or its client disconnected."""
+    """The event that a bind call waits no more: it is answered, or its client left."""
 
     uid: str
     call: int
@@ -91,7 +91,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindFailed:
-    """The event that a released bind failed, or ended without a known outcome."""
+    """The event that a bind failed, or has no known outcome, after `ReleaseBinds`."""
 
     uid: str
 
@@ -100,7 +100,7 @@ class BindFailed:
 class Allocated:
     """The event that Volcano allocated a pod to its planned node; the bind comes later.
 
-    Volcano itself holds back the binds of a job, so no bind call waits here.
+    Volcano itself holds back the binds of a job. So the extender does not hold them.
     """
 
     uid: str
@@ -165,7 +165,7 @@ Event = (
 class ReleaseBinds:
     """The effect that bind calls of a job stop waiting and are carried out.
 
-    `calls` is {UID of the pod: number of the call}.
+    `calls` is {UID of a pod: number of its bind call in `WaitingBinds`}.
     """
 
     job: str
@@ -182,14 +182,14 @@ class RefuseBind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreserve:
-    """The effect that the chips reserved for these pods become free."""
+    """The effect that the chips reserved for the pods `uids` become free."""
 
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmitEvent:
-    """The effect that a Kubernetes event is emitted on each of these pods of a job."""
+    """The effect that a Kubernetes event is emitted on each of the pods `uids`."""
 
     uids: tuple[str, ...]
     reason: str
@@ -198,7 +198,7 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictMembers:
-    """The effect that these bound pods of an incomplete job are evicted.
+    """The effect that the bound pods `uids` of an incomplete job are evicted.
 
     Their controller can then create them again, and the whole job is planned again.
     """

@@ -19,7 +19,7 @@ from scheduler_core.wire.pods import NpuPod
 class Phase(StrEnum):
     """How far a job is: waiting for a plan, planned, or being bound.
 
-    The values appear in answers to queries and in metrics.
+    Sentences for people show the value. Metrics show the name in lower case.
     """
 
     #: no chips are reserved
@@ -147,8 +147,8 @@ class Gang:
     def rank_key(self, uid: str) -> tuple[int, object, str]:
         """Return the sort key of a pod among the pods of its job.
 
-        Pods with a rank come first, by rank. The others follow, by role, by the indexes
-        in their labels or annotations (such as the completion index), and by name.
+        Pods with a rank come first, by rank. The others follow, by role (such as master
+        before worker), by the indexes in their labels or annotations, and by name.
         """
         member = self.members[uid]
         rank = member.membership.rank

@@ -72,7 +72,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A pod of a job, with the properties (besides chips) that planning reads."""
+    """A pod of a job: its name, place in the job, priority and kind of controller."""
 
     #: name of the pod
     name: str

@@ -90,8 +90,8 @@ def _volcano(spec: Object) -> Iterator[_Part]:
 def _job(spec: Object) -> Iterator[_Part]:
     """Yield the pod template of a Job, and how many of its pods are planned together.
 
-    In an Indexed Job whose pods all run at once, these are all pods. In any other Job,
-    each pod is a job by itself, so the number is 1.
+    An Indexed Job with equal `completions` and `parallelism` is planned as a whole. In
+    any other Job, each pod is a job by itself, so the number is 1.
     """
     pods = _number(spec, "parallelism", 1)
     is_one = (

@@ -12,7 +12,7 @@ from itertools import count
 from extender.gang.events import Caller
 
 #: Calls released in one turn of the event loop.
-_AT_ONCE = 20
+_BATCH = 20
 
 
 @dataclass(slots=True)
@@ -49,9 +49,9 @@ class WaitingBinds:
         return number
 
     async def wait(self, number: int) -> str | None:
-        """Wait until a bind call is answered, and return the answer.
+        """Wait until a bind call is answered; return None, or why the bind is refused.
 
-        None: the pod may be bound now. A sentence: why the bind is refused.
+        None means that the bind may be sent.
 
         Args:
             number: Number of the call.
@@ -83,12 +83,12 @@ class WaitingBinds:
             self.answer(number, text)
 
     async def release(self, numbers: Sequence[int]) -> None:
-        """Let these bind calls go on, `_AT_ONCE` in each turn of the event loop.
+        """Let these bind calls go on, `_BATCH` in each turn of the event loop.
 
-        If thousands of calls went on in one turn, the first bind request would be sent
-        only after all of them were processed. The API server would idle until then.
+        If thousands of calls went on in one turn, no bind request would be sent before
+        all of them were processed.
         """
-        for first in range(0, len(numbers), _AT_ONCE):
-            for number in numbers[first : first + _AT_ONCE]:
+        for first in range(0, len(numbers), _BATCH):
+            for number in numbers[first : first + _BATCH]:
                 self.answer(number, None)
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""HTTP handlers for schedulers' verbs (filter, bind); each request is answered by 200.
+"""HTTP handlers for schedulers' verbs (filter, bind); they answer with status 200.
 
 Schedulers drop the body of any other status. So a verb answers 200 and reports an error
 in the protocol's message format: a sentence, never a traceback.

@@ -1,7 +1,7 @@
 """Listeners on two addresses: one for schedulers, one for clients that only read.
 
-A client of the schedulers' address can have pods bound. So clients that only read
-(readers) get a second address, at which no request decides anything.
+Whoever reaches the schedulers' address can send bind requests. So clients that only
+read (readers) get a second address, which has no filter, preempt or bind.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable

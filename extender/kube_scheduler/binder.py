@@ -1,9 +1,9 @@
 """Bind a pod: one API call that sets its node and writes its claim.
 
-Chips are reserved before the first await, so two binds at once never share a chip. The
-API server may execute a bind even if the extender got no answer to it. Until the
-outcome is known, the chips stay reserved. Meanwhile a bind of the pod may be sent again
-only with the same node and chips.
+No await stands between the choice of chips and their reservation. So two concurrent
+binds never share a chip. The API server may execute a bind even if the extender got no
+answer to it. Until the outcome is known, the chips stay reserved. Meanwhile a bind of
+the pod may be sent again only with the same node and chips.
 """
 
 import asyncio
@@ -184,10 +184,9 @@ class Binder:
     async def bind(self, args: BindArgs, is_there: IsThere = lambda: True) -> str:
         """Bind a pod to a node. Return "" if it is bound, else why it is not.
 
-        A bind that was sent goes on when its caller disconnects, since a cancelled call
-        would have an unknown outcome. No bind is sent while the pod waits for the other
-        members of its job. A caller that disconnects during that wait counts as if it
-        had never called.
+        The pod first waits until its job permits the bind. If the caller disconnects
+        during this wait, the call counts as never made. After the wait, the bind goes
+        on without its caller: a cancelled API call would have an unknown outcome.
 
         Args:
             args: The pod and the node.
@@ -216,7 +215,7 @@ class Binder:
         API server no longer has the pod, the pod's reservation ends.
 
         Args:
-            after_s: Seconds from the bind or the latest read until a pod is read.
+            after_s: A pod is read this many seconds after its bind or its latest read.
         """
         now_s = asyncio.get_running_loop().time()
         for uid, (args, since_s) in list(self._unconfirmed.items()):
@@ -262,9 +261,9 @@ class Binder:
         """Refuse new binds, and wait up to `STOP_S` for the binds that were sent.
 
         Binds without an answer by then are cancelled, but the API server may still
-        execute them. So `is_quiet` stays False, and the election lease is left to
-        expire. Otherwise the next leader might give the chips of such a bind to another
-        pod.
+        execute them. So `is_quiet` stays False, and the election Lease is not released
+        but expires. Otherwise the next leader might give the chips of such a bind to
+        another pod.
         """
         self._is_stopping = True
         if self._binds:

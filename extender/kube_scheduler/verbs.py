@@ -1,7 +1,7 @@
 """Answer the four verbs of kube-scheduler over HTTP: filter, prioritize, preempt, bind.
 
-`http.endpoint` catches the errors of a verb. Each verb passes it a function that
-encodes an error as an answer of that verb.
+Each verb has a function that encodes an error as an answer of that verb.
+`http.endpoint` catches the errors and calls this function.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -59,8 +59,7 @@ class KubeSchedulerVerbs:
             metrics: Counts decisions and refusals.
             clock: Source of all times.
             why_not_ready: Returns why no verb may be answered now, or None. Called
-                before each verb. While the cache does not yet know all pods, used chips
-                may look free.
+                before each verb. For example, the cache does not know all pods yet.
             on_refused: Called when filter refuses a pod on all nodes.
             preemptor: Evicts for refused pods. If None, only kube-scheduler evicts.
         """
@@ -161,10 +160,11 @@ class KubeSchedulerVerbs:
         kube-scheduler proposes the victims on each node. For a pod with NPUs, the
         answer has no victims in these cases:
 
+        - The pod is refused on all nodes for one reason, such as owner back-off.
         - The extender has a preemptor, which evicts by itself. It is told which nodes
           lack chips, CPU, memory or pod slots for the pod.
-        - The pod is of a job of several pods. The whole job would still not fit.
-        - Every node refuses the pod for a reason of its own, for example a back-off.
+        - The pod is of a job of several pods. Victims for one pod do not make a whole
+          job fit.
         """
         args = protocol.preempt_args(body)
         pod = decode.npu_pod(args.pod)

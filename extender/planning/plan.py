@@ -296,10 +296,7 @@ def resource_of(cache: Cache, gang: Gang) -> str:
 
 @contextmanager
 def overlay_states(cache: Cache, states: Collection[NodeState]) -> Iterator[None]:
-    """Put node states into the cache, and restore the original states afterwards.
-
-    They are restored when the `with` block ends, also by an exception.
-    """
+    """Put node states into the cache until the `with` block ends."""
     cluster = cache.cluster
     original_states = [cluster.nodes(state.product)[state.name] for state in states]
     try:
@@ -316,8 +313,8 @@ def _overfull_nodes(
 ) -> dict[str, NodeState]:
     """Return {node: node state} of nodes where the planned pods do not fit together.
 
-    In each returned state the only free chips are those planned for pods that do fit
-    together.
+    In a returned state, the only free chips are those planned for a part of these pods.
+    This part fits the node together.
 
     Args:
         job: The job.
@@ -386,9 +383,9 @@ def _annotations(
     leaf: LeafMark | None,
     texts: dict[object, Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """Return the annotations that bind writes on a pod of a job, except those on chips.
+    """Return the annotations of a pod's place in its job; bind adds them to the claim.
 
-    Members whose annotations are equal share one mapping, which is stored in `texts`.
+    Pods with equal annotations share one mapping, which is stored in `texts`.
 
     Args:
         job: The planned job.
@@ -396,7 +393,7 @@ def _annotations(
         place: The planned node and chips of the pod.
         leaf: How the job uses the pod's leaf switch. If None, no annotation is about
             leaf switches.
-        texts: {annotated values: mapping} of members handled before. Changed.
+        texts: {rank, SuperPoD and leaf of a pod: its annotations}. Changed.
     """
     if job.is_one:
         resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)

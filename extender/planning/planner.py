@@ -1,4 +1,4 @@
-"""Plan jobs of several pods at filter, and hold their binds until all members arrive.
+"""Plan jobs of several pods at filter, and hold a job's binds until all have arrived.
 
 `plan` chooses nodes and chips. `gang.permit` decides when the bind calls of a job may
 go on. This module carries out both decisions. It reserves and unreserves chips in the
@@ -115,8 +115,8 @@ class Planner:
     def largest(self) -> int:
         """Return the largest number of pods that a job may bind at once.
 
-        A bind call is held for at most `gate_s`. In a larger job, the first call would
-        time out before kube-scheduler has sent the last.
+        A bind call is held for at most `Limits.gate_s`. In a larger job, the first call
+        would time out before kube-scheduler has sent the last.
         """
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
@@ -406,8 +406,8 @@ class Planner:
     def carry_out_effects(self) -> None:
         """Carry out the effects that changes of the cache have left in `cache.effects`.
 
-        Makes schedulers try refused pods again if members or size of a job changed. Has
-        to be called after each change of the cache by `step`.
+        If the members or the size of a job changed, schedulers are made to try refused
+        pods again. Call this after each `cache.step` that may affect a job.
         """
         if self._cache.gangs.changed:
             self._cache.gangs.changed.clear()
@@ -452,7 +452,7 @@ class Planner:
     # -- effects ---------------------------------------------------------------
 
     def apply_event(self, event: gang_events.Event) -> None:
-        """Apply an event to the jobs in the cache, and carry out the effects of it."""
+        """Apply an event to the jobs in the cache; carry out the resulting effects."""
         self._cache.step_gang(event, self._clock.now_s())
         self._carry_out()
 
@@ -491,8 +491,8 @@ class Planner:
     def _release_binds(self, job: str, numbers: Sequence[int]) -> None:
         """Let the waiting bind calls of a job go on, or refuse them all.
 
-        They are refused if one unbound pod can no longer get its reserved chips. The
-        job then loses its plan.
+        They are refused if an unbound pod among them can no longer get its reserved
+        chips. The job then loses its plan.
 
         Args:
             job: Key of the job.

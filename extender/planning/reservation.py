@@ -1,14 +1,12 @@
-"""Nodes reserved for a large job, which small jobs would otherwise keep from starting.
+"""Nodes reserved for a large job that small jobs would otherwise delay forever.
 
 Chips become free one by one and go to pods that need few. So a job that needs many
-whole nodes may wait forever. A job that has waited for `reserve_after_s` gets nodes
-reserved. Only one job for each resource has reserved nodes at a time. The reserved
-nodes are those that need the fewest chips freed until the job fits. Pods of other jobs
+whole nodes may wait forever. If a job has waited for `reserve_after_s`, nodes are
+reserved for it. The nodes with the fewest chips in use are chosen, as many as the job
+needs. Only one job for each resource has reserved nodes at a time. Pods of other jobs
 get no chips on these nodes, unless the pods have a higher priority than the job. A node
-reservation lasts `reserve_for_s`. After its end the job gets no new one for
-`reserve_for_s`.
-
-`choose_nodes` changes free chips in the cache, and restores them before it returns.
+reservation lasts at most `reserve_for_s`. After its end the job gets no new one for
+another `reserve_for_s`.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,9 +99,9 @@ class NodeReservations:
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
         """Reserve nodes for a job that does not fit and has waited `reserve_after_s`.
 
-        Does nothing for a one-pod job, or if the job's resource already has a node
-        reservation. Does nothing for `reserve_for_s` after the job's last node
-        reservation ended.
+        No nodes are reserved if the job has one pod, or if its resource already has a
+        node reservation. None are reserved if the job's last node reservation ended
+        less than `reserve_for_s` ago.
 
         Args:
             gang: The job.
@@ -133,8 +131,8 @@ class NodeReservations:
     def review(self, now_s: float) -> bool:
         """Remove node reservations that have expired or whose job no longer waits.
 
-        Returns whether a node reservation was removed. The job of a removed one gets no
-        new node reservation for `reserve_for_s`.
+        Returns whether any was removed. A job that loses its node reservation gets no
+        new one for `reserve_for_s`.
         """
         ended = [
             resource

@@ -65,8 +65,8 @@ class _Source:
 class NetworkTopology:
     """Source of the leaf switches, SuperPoDs and job rules that a plan reads.
 
-    It parses the leaf switches again only if the ConfigMap, a node's address or a
-    setting for leaf switches changed.
+    It parses the leaf switches again only if the ConfigMap `basic-tor-node-cm`, a
+    node's address or a setting for leaf switches changed.
     """
 
     def __init__(self, cache: Cache, rules: Rules) -> None:
@@ -118,7 +118,7 @@ class NetworkTopology:
     def network(self, gang: Gang | None) -> Network | None:
         """Return all leaf switches, and how jobs other than `gang` use them.
 
-        None if the ConfigMap with the switches is absent or malformed.
+        None if the ConfigMap `basic-tor-node-cm` is absent or malformed.
 
         Args:
             gang: The job that is planned. If None, the use by every job counts.
@@ -135,9 +135,9 @@ class NetworkTopology:
         return replace(network, leaves=leaves_in_use, tenants=tenants)
 
     def _read_leaves(self) -> Network | None:
-        """Return the leaf switches of the ConfigMap, without their use by jobs.
+        """Return the leaf switches, without their use by jobs.
 
-        None if the ConfigMap is absent or malformed.
+        None if the ConfigMap `basic-tor-node-cm` is absent or malformed.
         """
         node_infos = self._cache.nodes.values()
         nodes = {
@@ -195,9 +195,10 @@ class NetworkTopology:
 
 
 def _parse(source: _Source) -> Network | None:
-    """Return the leaf switches parsed from these inputs, without their use by jobs.
+    """Return the leaf switches parsed from `source`, without their use by jobs.
 
-    None if the ConfigMap is absent or malformed; a malformed one is logged.
+    None if the ConfigMap `basic-tor-node-cm` is absent or malformed. A malformed one is
+    logged.
     """
     info, level = source.texts
     if not info:

@@ -1,26 +1,27 @@
 """Phases of an attempt to free chips for a pod or a job by eviction.
 
 The pod or job that the chips are freed for is the owner of the attempt. During the
-attempt the chips are nominated: reserved for the owner. In phase ASKING the API server
-gets a dry run of each eviction. If it refuses none, phase LEAVING begins: the victims
-are evicted. In phase READY the chips are free and wait for the owner. A victim whose
-PodDisruptionBudget refuses is protected: for a while no attempt may evict it. An owner
-in back-off gets no attempt.
+attempt the chips are nominated: reserved for the owner. In phase ASKING a dry run of
+each eviction is sent to the API server. If all dry runs succeed, phase LEAVING begins:
+the victims are evicted. In phase READY the chips are free and wait for the owner. A
+victim whose PodDisruptionBudget refuses is protected: for a while no attempt may evict
+it. An owner in back-off gets no attempt.
 
     phase    event                              result
     -------  ---------------------------------  --------------------------------------
     -        AttemptStarted                     ASKING: chips nominated, dry run of each
                                                 eviction; LEAVING if all victims are
                                                 terminating already
-    ASKING   Answered YES or GONE, the last     LEAVING: all victims evicted
+    ASKING   all Answered YES or GONE           LEAVING: all victims evicted
     ASKING   Answered BUDGET                    ended; that victim is protected
     ASKING   Answered FAILED                    ended; short back-off
-    LEAVING  Answered YES                       event on the victim
+    LEAVING  Answered YES                       Kubernetes event on the victim
     LEAVING  Answered BUDGET or FAILED          evicted again after a short pause
     LEAVING  ChipsFree                          READY: schedulers retry refused pods
     any      AttemptEnded                       ended: the owner is placed or deleted
     ASKING   Ticked, after the limit            ended; short back-off
-    LEAVING  Ticked, after the limit            ended; long back-off, event on the owner
+    LEAVING  Ticked, after the limit            ended; long back-off, Kubernetes event
+                                                on the owner's unbound pods
     READY    Ticked, after the limit            ended; long back-off
 
 `step` changes the attempts and returns effects. `preemptor` carries the effects out.
@@ -213,14 +214,20 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """The effect that the owner's unbound pods get an event: evictions have begun."""
+    """The effect that the owner's unbound pods get Kubernetes events.
+
+    The events announce the evictions.
+    """
 
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyVictim:
-    """The effect that a victim gets an event: for which pod or job it is evicted."""
+    """The effect that a victim gets a Kubernetes event.
+
+    The event says for which pod or job the victim is evicted.
+    """
 
     attempt: Attempt
     victim: Victim
@@ -228,7 +235,10 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """The effect that the owner's unbound pods get an event: attempt timed out."""
+    """The effect that the owner's unbound pods get Kubernetes events.
+
+    The events say that the attempt timed out.
+    """
 
     attempt: Attempt
 
@@ -253,7 +263,7 @@ Effects = Iterator[Effect]
 def step(
     book: Attempts, event: Event, now_s: float, limits: Limits
 ) -> tuple[Effect, ...]:
-    """Apply an event to the attempts, and return the effects in the order to carry out.
+    """Apply an event to the attempts. Return the effects, to be carried out in order.
 
     Args:
         book: All attempts. Changed in place.

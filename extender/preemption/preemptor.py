@@ -92,7 +92,7 @@ class Preemptor:
         self._why_wait = why_wait
         self._limits = limits
         self._attempts = attempts.Attempts()
-        #: {owner refused since the last tick: nodes where only pods are in its way}
+        #: {owner refused since the last tick: nodes that may fit it after evictions}
         self._refused_nodes: dict[str, tuple[str, ...]] = {}
         #: {uid of a one-pod job: time until which its freed chips stay reserved}
         self._reserved_until_s: dict[str, float] = {}
@@ -115,10 +115,10 @@ class Preemptor:
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Let a pod or its job take the chips that evictions have freed for it.
 
-        Does nothing while the chips are not all free, or while the pod could not use
-        them. Else the attempt ends. The freed chips are then reserved here for a
-        one-pod job. A job of several pods is planned on them later in the same filter
-        call.
+        If all these chips are free and the pod can use them, the attempt that freed
+        them ends. For a one-pod job the chips are then reserved here. A job of several
+        pods is planned on them later in the same filter call. Otherwise nothing
+        changes.
 
         Args:
             pod: Pod of the present filter call.
@@ -167,8 +167,8 @@ class Preemptor:
     def reserved_uids(self) -> Collection[str]:
         """Return the UIDs of one-pod jobs whose freed chips are reserved for them.
 
-        Their binds have not begun. If none begins in time, the preemptor ends the
-        reservation.
+        No bind of these pods has begun. If a pod's bind does not begin in time, the
+        preemptor removes the pod's reservation.
         """
         return self._reserved_until_s.keys()
 
@@ -194,11 +194,7 @@ class Preemptor:
         }
 
     def _is_due(self, owner: str) -> bool:
-        """Return whether an attempt may start for the pod or job `owner`.
-
-        True if `owner` lacks a node, could use free chips, has no running attempt, and
-        is not in back-off.
-        """
+        """Return whether an attempt may start for the pod or job `owner`."""
         is_running = (
             owner in self._attempts.running or owner in self._attempts.backing_off
         )
@@ -238,11 +234,11 @@ class Preemptor:
         return gang if gang is not None and gang.is_several else None
 
     def _lacks_node(self, owner: str) -> bool:
-        """Return whether the pod or job `owner` is complete and still needs a node.
+        """Return whether the pod or job `owner` still needs a node.
 
-        A pod with a node or a reservation needs none. False for a job with missing pods
-        or of unknown size, and for a job that has a plan. False for a pod that has
-        ended, is terminating or is deleted.
+        A job needs one if all its pods exist, not all are bound, and it has no plan.
+        A pod needs one if it is alive, not terminating, not bound, and has no
+        reservation.
         """
         gang = self._gang(owner)
         if gang is not None:
@@ -254,9 +250,10 @@ class Preemptor:
         return owner not in self._cache.reservations and self.owner(owner) == owner
 
     def _is_blocked(self, owner: str) -> bool:
-        """Return whether the pod or job `owner` could not be placed even on free chips.
+        """Return whether `owner` would not be placed even if enough chips were free.
 
-        Example: its job waits after a failed bind, or one of its pods is terminating.
+        For example, the job waits after a failed bind, or one of its pods is
+        terminating.
         """
         gang = self._gang(owner)
         if gang is not None and self._why_wait(gang) is not None:
@@ -277,9 +274,9 @@ class Preemptor:
     def _expire_reservations(self, now_s: float) -> None:
         """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
 
-        A pod that has since joined a job of several pods keeps its chips if the job's
-        plan contains the pod. Else its chips are unreserved at once. For a pod that
-        loses chips, no attempt starts for `rest_s` seconds.
+        If such a pod has joined a job of several pods and is not in the job's plan, its
+        chips are unreserved at once. A pod that loses its chips gets no attempt for
+        `rest_s`.
         """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (

@@ -1,20 +1,22 @@
 """Choose pods to evict so that one pod, or a whole job, of higher priority fits.
 
-kube-scheduler chooses victims by the number of chips. `do_help` checks whether these
-victims free chips that form the rings a pod needs. `for_pod` and `for_job` choose
-victims themselves. `for_pod` ranks victims as `scheduler_core.preemption.victims` does.
-`for_job` chooses pods on as few nodes as possible, and leaves out pods that could stay.
+kube-scheduler chooses victims by the number of chips. `do_help` checks whether
+kube-scheduler's victims free chips that form the rings a pod needs. `for_pod` and
+`for_job` choose victims themselves. `for_pod` ranks victims as
+`scheduler_core.preemption.victims` does. `for_job` chooses pods on as few nodes as
+possible, and leaves out pods that could stay.
 
 These pods are never victims:
 
 - a pod of the same or a higher priority;
-- a pod whose chips the node agent has not confirmed, since it may have other chips;
+- a pod whose chips the node agent has not confirmed: the pod may have other chips
+  than its annotation says;
 - a pod of a job with a member that may not be evicted: that member would keep chips for
   an incomplete job.
 
 A job of several pods is evicted as a whole. A terminating pod may be chosen, but no
-eviction is sent for it. To try a choice, the functions change free chips and requests
-in the cache. They restore both before they return.
+eviction is sent for it. To try a choice, `for_pod` and `for_job` change the cache: free
+chips, and CPU, memory and pod slots in use. They restore the cache before they return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -129,7 +131,8 @@ def for_job(
     """Choose pods to evict so that all unbound pods of a job fit.
 
     Args:
-        cache: Free chips and requests are changed during the call and restored.
+        cache: Free chips, and CPU, memory and pod slots in use, are changed during the
+            call and restored.
         gang: The job. All its pods exist, and it has no plan.
         names: Nodes that refused pods of the job and may fit them after evictions.
         protected: UIDs of pods that may not be evicted.
@@ -181,8 +184,8 @@ class _JobTrial:
     def places(self, gone_uids: Collection[str]) -> dict[str, int] | None:
         """Return the chips that the job would get if these pods were evicted.
 
-        The result is {node: mask of chips}. One mask has the chips of all pods on the
-        node. None if the job would not fit.
+        The result is {node: mask of the chips of all the job's pods there}. None if the
+        job would not fit.
 
         Args:
             gone_uids: UIDs of the pods that count as evicted.
@@ -239,15 +242,14 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return `uids` without pods whose chips the plan does not need, and `places`.
+    """Return the UIDs of pods whose chips a plan needs, and `places` unchanged.
 
-    The UIDs include all bound pods of each job with a remaining pod, because a job is
-    evicted as a whole. `places` is returned unchanged.
+    All bound pods of their jobs are included, because a job is evicted as a whole.
 
     Args:
         cache: Read only.
         resource: Resource of the plan's chips.
-        uids: UIDs of pods. The plan fits if they are evicted.
+        uids: UIDs of pods to choose from. The plan fits if all of them are evicted.
         places: The plan, {node: mask of chips}.
     """
 
@@ -439,9 +441,10 @@ def _fit_requests(
 
 @contextmanager
 def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]:
-    """Change free chips and requests in the cache as if these pods were evicted.
+    """Change the cache, during a `with` block, as if these pods were evicted.
 
-    Both are restored when the `with` block ends.
+    The free chips, and the CPU, memory and pod slots in use, are changed. They are
+    restored when the block ends.
     """
     freed: dict[tuple[str, str], int] = {}
     for uid in gone_uids:

@@ -74,7 +74,7 @@ def explain(
 def _describe_last_decision(note: LastDecision | None, pod: NpuPod) -> dict[str, Any]:
     """Return the JSON fields of a pod's last decision; {} if `note` is None.
 
-    A refusal of all nodes is out of date once the pod is bound. {} is returned for it.
+    Also {} if the decision refused all nodes and the pod is bound by now.
     """
     if note is None or (note.counts and pod.node):
         return {}

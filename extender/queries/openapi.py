@@ -1,6 +1,6 @@
-"""OpenAPI 3.1 description of the read endpoints.
+"""OpenAPI 3.1 description of the extender's read endpoints under `/v1`.
 
-`docs/openapi.json` is a copy of it.
+`docs/openapi.json` is a copy of the description.
 """
 
 from typing import Any

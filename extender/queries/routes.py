@@ -1,8 +1,8 @@
 """Routes of the read endpoints: explain, plan, snapshot, OpenAPI.
 
-For plan and snapshot the event loop only copies the cluster; a thread computes the
-answer. So calls from the scheduler do not wait for a long answer. Only one answer is
-computed at a time.
+A request to the endpoint plan or snapshot may take long to answer. So the event loop
+only copies the cluster, and a thread computes the answer from the copy. Meanwhile the
+event loop serves the scheduler. Only one such answer is computed at a time.
 """
 
 import asyncio
@@ -43,16 +43,17 @@ class QueryRoutes:
         clock: Clock,
         waiting_most: int = _WAITING_MOST,
     ) -> None:
-        """Create handlers that read their arguments and change none of them.
+        """Create the handlers. They change nothing in the cluster or the cache.
 
         Args:
             cache: The current cluster.
             networks: Leaf switches, SuperPoDs, and the operator's settings for jobs.
-            why_not_ready: Called before plan and snapshot. A reason gives status 503.
+            why_not_ready: Returns why the extender is not ready; None if it is ready.
+                If it is not, the endpoints plan and snapshot answer with status 503.
             notes: The last decision for each pod, by UID.
             clock: Gives the current time.
-            waiting_most: Most requests for plan and snapshot that may be open at
-                the same time.
+            waiting_most: Most requests to the endpoints plan and snapshot that may be
+                open at the same time.
         """
         self._waiting_most = waiting_most
         self._cache = cache

@@ -133,13 +133,15 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
 
 def _resource(resource_state: ResourceState) -> str:
-    """Return a pod's resource name if its node has several resources, otherwise "".
+    """Return the resource name that a snapshot shows for a pod.
 
-    If the node no longer has the pod's resource, return the node's first resource. The
-    snapshot then shows the pod without chips.
+    It is "" if the pod's node has only one resource. If the node no longer has the
+    pod's resource, it is the node's first resource. The snapshot then shows the pod
+    without chips.
 
     Args:
-        resource_state: State of the pod's resource on the pod's node.
+        resource_state: State of the pod's resource on its node. Its product is None if
+            the node no longer has the resource.
     """
     known_resources = [
         line for line in resource_state.node_info.resources if line.product is not None

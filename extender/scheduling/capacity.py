@@ -1,8 +1,8 @@
 """CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
 
 kube-scheduler's filters check one pod at a time. So two pods of a job may each fit a
-node, but not both together. A node may have free chips for four pods of a job, and CPU
-for two. Planning then treats only the chips that these two would get as free. Pure:
+node, but not both together. For example, a node has free chips for four pods of a job,
+but CPU for two. Then only the chips for two pods count as free in the job's plan. Pure:
 reads the cache and changes nothing.
 """
 

@@ -3,7 +3,7 @@
 The configuration is a JSON text with the addresses of the pod's chips, which training
 operators read. The agent later overwrites the annotations of chips and configuration
 with what it mounted. For a pod that gets all chips of its node, bind already writes
-the same configuration. So the operator need not wait for the agent.
+the same configuration. So training operators need not wait for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -17,10 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations, without the chips, for a pod that is a job by itself.
+    """Return the annotations besides the chips for a pod that is a job by itself.
 
-    For example the rank, and the SuperPoD if the pod has the annotation `sp-block`.
-    `on_pod` adds the annotation of the chips.
+    They include the pod's rank. If the pod has the annotation `sp-block`, they include
+    the SuperPoD of its node.
 
     Args:
         resource_state: Chips of the pod's resource on the chosen node.

@@ -37,7 +37,7 @@ class LastDecisions:
     def put(self, uid: str, note: LastDecision) -> None:
         """Store the last decision for a pod.
 
-        If this makes more than `REMEMBERED` pods, the oldest decision is removed.
+        If more than `REMEMBERED` pods then have a decision, the oldest one is removed.
         """
         self._decisions.pop(uid, None)  # moves the key to the end of the dict
         self._decisions[uid] = note

@@ -173,7 +173,7 @@ def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
 
 
 def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
-    """Refuse nodes with `LEAVING` if preemption is freeing chips there for the pod.
+    """Refuse nodes with `LEAVING` if preemption is freeing chips there for `owner`.
 
     On these nodes `LEAVING` replaces the refusal in `result`. If any node fits,
     `result` is returned unchanged.

@@ -258,7 +258,7 @@ def compare_job(
     """Compare the nodes of a job with those of the extender's plan for the job.
 
     Args:
-        topology: Its network tells how many leaf switches the nodes need.
+        topology: Says which leaf switch each node is on.
         theirs: Names of the nodes of the job's pods.
         ours: Names of the plan's nodes, or the reason why the job did not fit.
 

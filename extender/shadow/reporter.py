@@ -20,7 +20,7 @@ _READ_PREFIX = "/v1/"
 
 
 class ShadowReporter:
-    """A `Shadow`, with metrics, log and HTTP endpoint for its comparisons."""
+    """Reporter of shadow mode's comparisons: metrics, log and HTTP endpoint."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ class MarkApi(Protocol):
 
 @dataclass(slots=True)
 class _Mark:
-    """A claim that may be on one pod: its annotation keys, and whether it may stay."""
+    """A claim that may be on one pod, with its annotation keys."""
 
     pod: NpuPod
     #: annotation keys written here, or whose write failed

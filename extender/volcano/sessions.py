@@ -1,11 +1,10 @@
 """Filter nodes for pods within one of Volcano's scheduling sessions.
 
-Equal pods belong to one job and make equal requests for chips. In a session Volcano
-sends one predicate for each pod and node, pod after pod. Once a node is refused for one
-pod, Volcano skips the node for all pods with the same task spec. So a pod of a planned
-job may go to any node that the plan has for an equal pod. Prioritize prefers the node
-planned for the pod itself. If Volcano picks the planned node of another equal pod, the
-two pods swap their reservations.
+In a session Volcano sends one predicate for each pod and node, pod after pod. Once a
+node is refused for one pod, Volcano skips the node for all pods with the same task
+spec. So a pod of a planned job may go to any node that the plan has for a pod of the
+same shape. Prioritize prefers the node planned for the pod itself. If Volcano picks the
+planned node of another pod of the same shape, the two pods swap their reservations.
 
 No request lists the nodes that Volcano offers to a job. They are collected from the
 job's predicates. A plan uses the nodes collected in the job's last complete session,
@@ -145,7 +144,7 @@ class Sessions:
         So does a predicate for another pod, once the first pod is bound or deleted.
 
         Args:
-            session: The last session of the job that is recorded.
+            session: The job's newest recorded session.
             uid: UID of the predicate's pod.
             node: Name of the predicate's node.
         """
@@ -168,9 +167,9 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the nodes where a job's plan has pods like `pod`, not allocated yet.
+        """Return the job's planned nodes of unallocated pods with the shape of `pod`.
 
-        Pods are alike if they make equal requests for chips. `pod` itself counts too.
+        `pod` itself counts too.
         """
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
@@ -286,10 +285,9 @@ class Sessions:
         self._planner.apply_event(gang_events.Returned(uid=uid))
 
     def _swap_reservations(self, gang: Gang, pod: NpuPod, node: str) -> None:
-        """Swap the reservations of `pod` and of an equal pod that is planned on `node`.
+        """Swap the reservations of `pod` and of a pod of equal shape planned on `node`.
 
-        Equal pods belong to one job and make equal requests for chips. Nothing changes
-        if no equal pod is planned on the node.
+        Nothing changes if the job has no such pod.
         """
         own_reservation = self._cache.reservations.get(pod.uid)
         for uid, place in gang.places.items():

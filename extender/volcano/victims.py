@@ -1,8 +1,8 @@
 """Choose the running pods that Volcano should evict to make room for a pending pod.
 
-Volcano evicts pods of the answer until enough chips are free. It does not look at which
-chips these are. So the answer has, for each node, only pods that all must go before
-the pending pod fits there. The pod with the lowest priority comes first.
+Volcano evicts pods of the answer until enough chips are free, whichever chips these
+are. So for each node, the answer has only pods that must all be evicted before the
+pending pod fits there. The pod with the lowest priority comes first.
 """
 
 from collections import defaultdict
@@ -15,10 +15,10 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
-    """Return the evictees whose eviction makes the evictor fit, node by node.
+    """Return, for each node, evictees whose eviction makes `evictor` fit there.
 
-    An evictee is left out if the evictor fits without its chips. Those with the highest
-    priority are left out first. If a node has enough free chips already, the evictor
+    An evictee is left out if `evictor` fits without its chips. Those with the highest
+    priority are left out first. If a node has enough free chips already, `evictor`
     lacks something else there, such as CPU. Then the node's evictees without NPUs are
     returned.
 

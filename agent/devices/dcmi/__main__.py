@@ -42,7 +42,7 @@ _NODES = Path("/sys/devices/system/node")
 
 
 class Worker:
-    """Main loop of the worker process, with the fault events reported by libdcmi."""
+    """Main loop of the worker process, and queue of the fault events from libdcmi."""
 
     def __init__(self, sock: socket.socket, progress: Progress) -> None:
         self._sock = sock

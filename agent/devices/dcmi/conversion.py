@@ -131,9 +131,9 @@ class Conversion:
     def _row_of(self, chip: Identity) -> Product | None:
         """Return the row of the product table that serves a chip; None if no row does.
 
-        If the chip's model is unknown and the server has one row, return that row,
-        provided that it has the chip's id. If the server has several rows, return the
-        row that the chip had in an earlier survey.
+        A row serves the chips of its product line if it contains their physical ids. A
+        chip of unknown model is served by the server's only row. If the server has
+        several rows, such a chip keeps its row of an earlier survey.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)
@@ -141,10 +141,10 @@ class Conversion:
         return next((row for row in rows if _is_of(row, chip)), None)
 
     def _late_chips(self, states: Mapping[int, ChipState]) -> Iterator[Unread]:
-        """Yield an `Unread` for each chip of a product line that is not served.
+        """Yield an `Unread` for each chip whose product line the agent does not serve.
 
         Such a product line (like "Ascend910") had no chip when the agent started. The
-        agent offers the chips to the kubelet only after a restart.
+        agent must be started again to serve it.
         """
         served_lines = {row.chip_prefix.rstrip("-") for row in self._products}
         for chip, look in sorted(states.items()):
@@ -166,7 +166,8 @@ class Conversion:
         state.
 
         Returns:
-            Every chip that was not read completely, with the reason, ascending by chip.
+            Every chip whose state or processes could not be read, with the reason,
+            ascending by chip.
         """
         reasons = {i: look.unread for i, look in states.items() if look.unread}
         for card, device, reason in survey.unidentified:
@@ -248,7 +249,7 @@ def _virtual_devices(chips: Iterable[Identity]) -> list[VirtualDevice]:
 
 
 def _complete(state: ChipState, last_state: ChipState) -> ChipState:
-    """Return `state`, with unread processes and virtual devices from `last_state`."""
+    """Return `state`; unread processes and virtual devices come from `last_state`."""
     if state.unread_pids:
         state = replace(state, pids=last_state.pids)
     if state.identity.virtual is None:

@@ -89,7 +89,7 @@ class DcmiDriver:
         return self._worker.pid if self._worker else None
 
     async def read(self) -> Reading:
-        """Return the worker's next reading; if none is new, the latest one again.
+        """Return the worker's next reading, or the last one again if none is new.
 
         If no worker process runs, one is started, and its first message is awaited.
 
@@ -130,8 +130,7 @@ class DcmiDriver:
     async def _get_worker(self) -> Worker:
         """Return the running worker process; start one if there is none.
 
-        A worker that hangs or has ended is killed and forgotten, and `DriverError` is
-        raised.
+        A worker that hangs is killed.
 
         Raises:
             DriverError: The worker hung or had ended. Or the pause before the next one

@@ -1,8 +1,8 @@
 """The C functions of libdcmi that the worker process calls, one method for each.
 
-A count or id outside the bounds of real hardware raises `CallError`. Otherwise a
-senseless count would make a loop run that often. A wrong value within the bounds cannot
-be detected here.
+A count or id outside the bounds of real hardware raises `CallError`. Without this
+check, a senseless count could make a loop nearly endless. A wrong value within the
+bounds cannot be detected here.
 
 Source:
     Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the error

@@ -63,8 +63,8 @@ class ChipReader:
         """Store a fault event, so that the next `read_chips` reports the fault.
 
         An event about the end of a fault is ignored: the fault ends when `read_chips`
-        no longer finds its code. Until then, `read_chips` reports the severity and time
-        of the event.
+        no longer finds its code. Until then, `read_chips` reports the fault with the
+        stored severity and time.
 
         Args:
             logic_id: Logic id of the chip.
@@ -226,8 +226,8 @@ class ChipReader:
     def _virtual(self, card: int, device: int) -> tuple[tuple[int, str], ...] | None:
         """Return (number, template name) of each virtual device of a chip.
 
-        A virtual device is a part of a chip. The result is None if libdcmi cannot tell
-        whether the chip has any. It is empty if libdcmi does not support them.
+        The result is None if libdcmi cannot tell whether the chip has virtual devices.
+        It is empty if libdcmi does not support virtual devices.
         """
         try:
             return self._library.virtual(card, device)
@@ -235,7 +235,7 @@ class ChipReader:
             return () if error.code in (NOT_SUPPORTED, NO_FUNCTION) else None
 
     def _numa(self, cpus: str) -> int | None:
-        """Return the NUMA node that has exactly `cpus`; None if no node has.
+        """Return the NUMA node with exactly these CPUs; None if there is no such node.
 
         Args:
             cpus: CPUs in the kernel's list format ("0-23"); "" if unknown.

@@ -78,7 +78,10 @@ class SuperPodInfo(ctypes.Structure):
 
 
 class ProcessInfo(ctypes.Structure):
-    """Process on a chip, and its memory in bytes (`struct dcmi_proc_mem_info`)."""
+    """Process on a chip, and the bytes of memory that the process uses.
+
+    In C, this is `struct dcmi_proc_mem_info`.
+    """
 
     _fields_ = (
         ("proc_id", ctypes.c_int),
@@ -110,7 +113,7 @@ class FaultEvent(ctypes.Structure):
 class EventUnion(ctypes.Union):
     """Content of an `Event`, here always a `FaultEvent`.
 
-    The worker subscribes to no other events.
+    The worker process subscribes to events of faults only.
     """
 
     _fields_ = (("dms_event", FaultEvent),)
@@ -192,7 +195,8 @@ MOST_VIRTUAL = 32
 class TotalResource(ctypes.Structure):
     """Resources of one chip (`struct dcmi_soc_total_resource`).
 
-    Only the count and the numbers of the chip's virtual devices are used.
+    The worker process reads only `vdev_num` and `vdev_id`: how many virtual devices the
+    chip has, and their numbers.
     """
 
     _fields_ = (

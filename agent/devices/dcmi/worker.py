@@ -64,8 +64,8 @@ class Worker:
         Args:
             library: Path of the library to load.
             environment: Environment variables of the process.
-            leave_out: (function, card, device, seconds) of each call that the worker
-                must skip for these seconds.
+            leave_out: (function, card, device, seconds) of each call of libdcmi that
+                the worker process must skip for these seconds after its start.
         """
         agent_socket, worker_socket = socket.socketpair()
         page = Progress.create()
@@ -110,9 +110,9 @@ class Worker:
     def problem(self, call_s: float) -> str:
         """Return why the worker process hangs or has ended; "" if it works.
 
-        The worker hangs if `Progress.beats` stays unchanged for longer than a limit.
-        The time between two calls of this method counts as 1 s at most. Otherwise a
-        pause of the agent itself would look like a hanging worker.
+        The worker process hangs if `Progress.beats`, its sign of life, stays unchanged
+        for longer than a limit. The time since the previous call of this method counts
+        as 1 s at most, because the agent itself may have paused.
 
         Args:
             call_s: The limit while the worker is in a call of libdcmi. At other times,
@@ -170,11 +170,7 @@ class Worker:
         return bytes(received)
 
     async def _describe_end(self) -> str:
-        """Return how the worker process ended, like "was ended by SIGSEGV".
-
-        The worker's socket closes just before the process ends. So the exit code is
-        awaited for up to `_END_S`.
-        """
+        """Return how the worker process ended, like "was ended by SIGSEGV"."""
         code = await self._exit_code()
         if code is None:
             return "has closed its socket"

@@ -1,10 +1,10 @@
 """Read simulated chips from a YAML file, which may be edited while the agent runs.
 
-Each check compares the file's stamp (device, inode, size and times) with that of the
-latest read. The file is read only if the stamp has changed, or was younger than 3 s at
-the latest read. The reason: two edits within one tick of the file system's clock can
-have the same stamp. The bytes are parsed only if they have changed. A check of an
-unedited file costs one system call.
+To find edits, the driver compares the file's stamp (device, inode, size and times) with
+the stamp at the latest read. It reads the file again if the stamp has changed. It also
+reads again if, at the latest read, the file had been edited less than 3 s before: a
+second edit soon after the first can leave the stamp unchanged. Checking an unedited
+file costs one system call.
 
 `wait_for_news` checks the file at its start, at its end, and when the kernel reports an
 edit. If the kernel cannot watch the file, `wait_for_news` checks each `poll_s` seconds.
@@ -194,9 +194,10 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _keys(reading: Reading) -> str:
-    """Return the keys of a reading's product rows, as text to compare two readings.
+    """Return the keys of a reading's product rows, as one text.
 
-    If there are several rows, the text also has the chip ids of each.
+    If there are several product rows, each key is followed by the row's chip ids. The
+    text must not change while the agent runs.
     """
     if not reading.other_lines:
         return reading.product.key
