@@ -3,7 +3,8 @@
 The kubelet decides when a pod gets chips and does not name the pod. The scheduler
 decides which chips. The agent hands out the chips of a claim and learns afterwards
 which pod got them. It makes three outputs agree with the mounted chips: the pods'
-annotations, the node's ConfigMap and the device list for the kubelet.
+annotations, the ConfigMap `mindx-dl-deviceinfo-<node>` and the device list for the
+kubelet.
 
     devices    readings of the driver: values, real and simulated drivers
     health     levels of faults and conditions of chips (pure)

@@ -85,8 +85,8 @@ class ApiClient:
         """Patch the annotations of a pod on the API server.
 
         Returns:
-            The patched pod. None if the pod with this uid is deleted, or if it asks for
-            no chips of the patch's resource.
+            The patched pod. None if the pod with the uid `patch.uid` is deleted, or if
+            the pod asks for no chips of `patch.resource`.
 
         Raises:
             PatchError: The request failed, so the annotations are perhaps not set. Try

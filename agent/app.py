@@ -125,8 +125,8 @@ class Agent:
             settings: Settings that `agent.settings.verify` has accepted.
             api: Open; owned by the caller.
             metrics: Metrics of this agent.
-            ready: Answers the readiness probe. Each part adds a check to it, or reports
-                in it what the agent still waits for.
+            ready: Answers the readiness probe. The agent's parts report in it why the
+                agent is not ready yet.
             reading: First reading of the driver; it shows the node's product lines.
         """
         self._settings = settings
@@ -260,7 +260,8 @@ class Agent:
         """Clean up when the agent stops.
 
         Remove the CDI spec file if no ledger has a hold. Remove this agent's name as
-        writer from the ConfigMap. Close the connections to the kubelet.
+        writer from its ConfigMap `mindx-dl-deviceinfo-<node>`. Close the connections to
+        the kubelet.
         """
         is_needed = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
@@ -289,12 +290,12 @@ class Agent:
             self._journal_writer.keep(unclaimed)
 
     async def _wait_for_separated(self) -> None:
-        """Wait until the reporter has read the node's ConfigMap, at most FIRST_LIST_S.
+        """Wait until the reporter has read the agent's ConfigMap, at most FIRST_LIST_S.
 
-        The ConfigMap lists separated chips, which were taken out of service. Without
-        the wait, the first device list could offer such a chip to the kubelet. The
-        method does not wait if the API server has not listed the pods: the API server
-        may be unreachable.
+        The ConfigMap `mindx-dl-deviceinfo-<node>` lists the separated chips. Without
+        the wait, the first device list could offer such a chip to the kubelet. If the
+        API server has not listed the pods, it may be unreachable, and the agent does
+        not wait.
         """
         if self._pods.is_listed:
             with suppress(TimeoutError):
@@ -310,11 +311,11 @@ class Agent:
             line.chip_monitor.apply_configmap(data)
 
     def _update_silence(self) -> None:
-        """Allow writes of the node's ConfigMap unless a product line has a rival.
+        """Let the reporter write to the API server unless a product line has a rival.
 
         A rival is another device plugin for the same resource. It would write the same
-        ConfigMap. A product line that has not looked for a rival yet is treated as if
-        it had one.
+        ConfigMap `mindx-dl-deviceinfo-<node>`. A product line that has not looked for a
+        rival yet is treated as if it had one.
         """
         is_ours = all(line.server.rival == "" for line in self._lines)
         self._reporter.set_silent(is_silent=not is_ours)

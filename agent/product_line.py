@@ -226,10 +226,10 @@ class ProductLine:
         await self._resources.close()
 
     def _on_effect(self, effect: Effect) -> None:
-        """Announce a ledger effect; report another plugin if a pod has foreign devices.
+        """Announce a ledger effect; suspect a rival if the effect is evidence of one.
 
-        A pod's devices are foreign if this agent never gave them out, although only its
-        plugin served the resource when the pod came.
+        Evidence is that a pod has devices that this agent never gave out, although only
+        this agent's plugin served the resource when the pod came.
         """
         self._services.announcer.ledger_effect(effect)
         if not isinstance(effect, Noted) or not self._pods.is_expected(effect.uid):

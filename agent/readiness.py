@@ -10,11 +10,11 @@ class Readiness:
     """Reasons why the agent is not ready, and checks that can find more reasons."""
 
     def __init__(self, **reasons: str) -> None:
-        """Begin as not ready, for the given reasons.
+        """Begin with the given reasons; without any, the agent is ready at once.
 
         Args:
-            reasons: {key of a missing thing: sentence that says what the agent
-                waits for}.
+            reasons: {key, as for `set_ready`: sentence that says what the agent waits
+                for}.
         """
         self._reasons = dict(reasons)
         self._checks: list[Callable[[], str | None]] = []
@@ -22,8 +22,8 @@ class Readiness:
     def __call__(self) -> str | None:
         """Return a sentence that says what the agent waits for; None if it is ready.
 
-        Of several reasons, the one whose key was added first is returned. Checks run
-        only if no reason is left.
+        Of the stored reasons, the one whose key was stored first is returned. If none
+        is stored, the first problem that a check finds is returned.
         """
         for reason in self._reasons.values():
             return reason
@@ -31,7 +31,9 @@ class Readiness:
         return next((problem for problem in problems if problem), None)
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Add a check, which `/readyz` runs only if no reason for waiting is stored.
+        """Add a check, which runs at `/readyz` if no reason for waiting is stored.
+
+        Reasons are stored by `set_waiting` and by the constructor.
 
         Args:
             check: Returns a sentence that says why a part of the agent is not ready;
@@ -49,5 +51,5 @@ class Readiness:
         self._reasons[key] = reason
 
     def set_ready(self, key: str) -> None:
-        """Remove the reason stored under `key`, if there is one."""
+        """Remove the reason for waiting that is stored under `key`, if there is one."""
         self._reasons.pop(key, None)

@@ -277,10 +277,9 @@ class Extender:
             await self._binder.audit()
 
     def _reserved_uids(self) -> set[str]:
-        """Return UIDs of pods with reservations by binder, Volcano verbs or preemptor.
+        """Return UIDs of pods whose reservations the resync must leave alone.
 
-        These parts end their reservations themselves. Reservations of a job's plan are
-        left out.
+        The binder, the Volcano verbs or the preemptor will end these reservations.
         """
         preemptor = self._preemptor
         nominated = preemptor.reserved_uids if preemptor is not None else ()
@@ -299,12 +298,12 @@ class Extender:
         self._recorder.record(config_map, reason=reason, message=text, type=kind)
 
     def _synced(self) -> None:
-        """Finish the extender's start when its watches have complete lists.
+        """Finish the extender's start, once the lists of all watches are complete.
 
-        Calls before and after that do nothing. Unless in shadow mode, reserve the chips
-        that Volcano has allocated to unbound pods. Then exclude the listed objects from
-        garbage collection. Each walk of the collector over them would delay a filter
-        request by tens of milliseconds.
+        Without complete lists, or when the start is already finished, do nothing.
+        Otherwise reserve the chips that Volcano has allocated to unbound pods, unless
+        in shadow mode. Then exclude all objects in memory from Python's garbage
+        collection, which would delay filter requests by tens of milliseconds.
         """
         if not self._is_frozen and not self._informers.name_unsynced():
             self._is_frozen = True
@@ -346,10 +345,9 @@ class Extender:
         )
 
     def _record_refused_job(self, job: Job, pod: NpuPod | None, text: str) -> None:
-        """Log why a Volcano job does not fit, and record the reason as events.
+        """Log why a job of Volcano does not fit, and emit events with the reason.
 
-        The events are on the PodGroup and on `pod`. Volcano's protocol has no field for
-        the reason.
+        One event is on the PodGroup, and one on `pod`.
 
         Args:
             job: The refused job.
@@ -373,8 +371,8 @@ async def main(settings: Settings) -> None:
     """Run the extender until cancelled, with a new `Extender` for each term as leader.
 
     Raises:
-        SettingsError: An address or certificate cannot be used, or the settings do not
-            lead to an API server.
+        SettingsError: An address to serve, or its certificate, cannot be used.
+            Or the settings give no usable address or credentials of an API server.
     """
     registry = CollectorRegistry()
     metrics = Metrics(registry)

@@ -15,10 +15,9 @@ from service import clock
 class Clock:
     """Two clocks: a monotonic one for durations, and the wall clock for timestamps.
 
-    Both give the time since the epoch, so that timestamps of reports can be compared
-    with the monotonic clock. Later changes of the wall clock do not affect the
-    monotonic clock. Otherwise a jump ahead would make all agents seem silent, and a
-    jump back would delay everything that expires.
+    Both give seconds since the epoch, so a report's timestamp can be compared with
+    either. If the wall clock is set while the extender runs, the monotonic clock does
+    not jump. A jump ahead would make all agents seem silent.
     """
 
     #: monotonic clock; seconds since the epoch, without later steps of the wall clock

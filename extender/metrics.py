@@ -107,7 +107,7 @@ class Metrics(Collector):
         registry.register(self)
 
     def watch_cache(self, cache: Cache) -> None:
-        """Let gauges show the sizes of `cache` instead of those of an earlier cache."""
+        """Let the gauges of the cache count the contents of `cache` from now on."""
         self._cache = cache
         self._show(
             "assumed_binds",
@@ -175,7 +175,7 @@ class Metrics(Collector):
         yield from pools.values()
 
     def _pools(self) -> dict[str, list[int]]:
-        """Return {kind of server: its sums}, with one sum for each key of `_POOLS`."""
+        """Return {kind of server: its values of the metrics in `_POOLS`, in order}."""
         pools: dict[str, list[int]] = {}
         for node in self._cache.cluster:
             sums = pools.setdefault(node.product.key, [0] * len(_POOLS))
@@ -186,7 +186,7 @@ class Metrics(Collector):
         return pools
 
     def watch_settings(self, is_unusable: Callable[[], bool]) -> None:
-        """Let a gauge show 1 while the ConfigMap of settings is invalid and ignored.
+        """Let a gauge show 1 while ConfigMap `ascend-extender-settings` is invalid.
 
         Args:
             is_unusable: Returns whether the ConfigMap is invalid; called at each
@@ -231,14 +231,14 @@ class Metrics(Collector):
         self.api_requests.labels(verb, resource, str(code)).inc()
 
     def _show(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """Create a gauge that shows `value`, which is called at each scrape.
+        """Create a gauge that calls `value` at each scrape and shows the result.
 
-        A gauge that already has this name shows the new value from now on.
+        A gauge that already has this name calls the new `value` from now on.
 
         Args:
             name: Name of the metric without prefix.
             text: Help text of the metric.
-            value: Returns the value.
+            value: Returns the number to show.
         """
         gauge = self._gauges.get(name)
         if gauge is None:

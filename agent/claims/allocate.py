@@ -1,14 +1,14 @@
 """Answer Allocate and GetPreferredAllocation: find the claim to serve, choose chips.
 
-If several claims fit the requested number of chips, the first in this order is served:
+If several claims fit the requested number of chips, the first in this order is chosen:
 
 1. A claim of a pod whose init containers had some of the ids in the call.
 2. A claim of a pod that is being admitted: an earlier container already has chips.
 3. The claim with the smallest predicate-time. The scheduler writes this annotation when
    it chooses the chips.
 
-If chips of the served claim are unusable, the agent chooses other chips for its pod. If
-too few other chips are free, it serves the claim of another pod of the same shape.
+If chips of the chosen claim are unusable, the agent chooses other chips for its pod. If
+too few other chips are free, the claim of another pod of the same shape is served.
 
 Source: seed 000, `Field Description` 3 (the smallest predicate-time).
 """
@@ -44,13 +44,13 @@ from scheduler_core.node import chips as chip_sets
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots whose next container needs `count` chips, the best match first.
 
-    The order is: slots proven by `ids`, slots of pods whose admission has begun, slots
-    of waiting pods, slots of running pods. Slots of equal rank are sorted by
-    predicate-time.
+    A slot is proven if `ids` contain ids of its pod's init containers. The kubelet
+    gives these ids to the pod's next container before all other ids. So if `ids` lack
+    some that the kubelet would have given, the slot is left out.
 
-    `ids` prove a slot if they contain ids of the pod's init containers. The kubelet
-    gives these ids to the pod's next container before all other ids. If the init
-    containers have ids and `ids` lack them, the slot is left out.
+    The order is: proven slots, slots of pods whose admission has begun, slots of
+    waiting pods, slots of running pods. Slots of the same kind are sorted by
+    predicate-time.
 
     Args:
         ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
@@ -87,11 +87,11 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
 
 
 def _is_begun(holds: Sequence[Hold], need: int) -> bool:
-    """Whether the kubelet may be in the middle of admitting a slot's pod.
+    """Return whether the kubelet may be in the middle of admitting a slot's pod.
 
-    True if the newest hold without a known owner serves the container with the index
-    `need` - 1. False if the kubelet has since offered the ids of this hold to another
-    container.
+    It may be if two things are true of the slot's newest hold without a known owner.
+    The hold serves the container with the index `need` - 1. The kubelet has not offered
+    the ids of the hold to another container since.
 
     Args:
         holds: The holds of one slot, oldest first.
@@ -146,9 +146,10 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
 
     The answer is in the returned effects (`Granted`, `AwaitClaim`, `Refused`). If no
-    claim fits, the plugin waits and calls again. If `event.last_call` is set, the wait
-    is over. Chips then go to a running container that lost its ids or, in standalone
-    mode, to a pod that the ledger does not have yet. Else the call is refused.
+    claim fits, the plugin waits and calls again, in the end with `event.last_call` set.
+    If no claim fits in this last call, a running container that lost its ids gets
+    chips. In standalone mode, a pod that the ledger does not have yet may get them.
+    If neither gets chips, the call is refused.
     """
     ids = tuple(
         sorted(
@@ -220,8 +221,8 @@ def _assign_chips(
     """Assign a chip of `pick.pool` to each device id of an Allocate.
 
     An id gets the chip that it stands for, if the pool has that chip. If not, it gets
-    the lowest unassigned chip of the pool. The chips in `pick.reused` (from the pod's
-    init containers) are assigned after all others.
+    the lowest unassigned chip of the pool. For such ids, chips of the pod's init
+    containers (`pick.reused`) come last.
 
     Returns:
         The chips, parallel to `ids`; and whether each id got the chip that it stands
@@ -297,7 +298,7 @@ def _pick_for_unknown_pod(
     """Choose chips for a container whose pod is not in the ledger yet.
 
     The result is a text, the reason of the refusal, if too few chips are free. Used in
-    standalone mode only, on a node without an Ascend scheduler.
+    standalone mode only, in which no scheduler writes claims.
 
     Args:
         count: Number of chips that the container needs.
@@ -315,12 +316,13 @@ def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | No
     """Choose other chips for a claim with unusable chips, or else another pod's claim.
 
     Another pod's claim is tried only if too few other chips are free and both pods have
-    the same shape. It is not tried if an older slot has some chips of `oldest`. After
-    the swap of the two slots, the other pod would claim these chips.
+    the same shape. It is not tried if an older slot also has some chips of `oldest`.
+    Serving it would swap the two slots, so the other pod would claim the older slot's
+    chips.
 
     The result is None if neither way works. It is also None if a container takes
-    ASCEND_VISIBLE_DEVICES from its pod's annotation: it would mount the annotated chips
-    whatever Allocate answers.
+    ASCEND_VISIBLE_DEVICES from its pod's annotation. Such a container mounts the
+    annotated chips whatever Allocate answers.
 
     Args:
         oldest: Slot of the claim with unusable chips, the best of those that fit.

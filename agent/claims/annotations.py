@@ -32,7 +32,7 @@ Basis = tuple[NpuPod | None, Slot | None, tuple[Hold, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Annotations to set on the pod with this uid."""
+    """Annotations to set on one pod."""
 
     uid: str
     namespace: str
@@ -114,11 +114,11 @@ def is_up_to_date(
 
 
 def make_affinity(ledger: Ledger) -> Affinity:
-    """Return the held, releasing and lost chips, for the Ascend scheduler to read.
+    """Return the held, releasing and lost chips, for the agent's report of its node.
 
-    The scheduler cannot see these facts in pod annotations. A chip is lost if a
-    container has it, but the kubelet no longer knows this. The slot chips of a pod in
-    `ledger.bare` are lost too: it runs although the kubelet gave it no devices.
+    The scheduler extender reads them there, because pod annotations do not show them. A
+    chip is lost if a container has it and the kubelet has forgotten this. The slot
+    chips of a pod that runs without its devices (`ledger.bare`) are lost too.
     """
     lost_chips = 0
     for hold in ledger.holds.values():
@@ -183,12 +183,10 @@ def _mounted_keys(
 def _claim_keys(ledger: Ledger, pod: NpuPod) -> dict[str, str]:
     """Return {annotation key: text} of the annotations with a pod's claim.
 
-    If all app containers and sidecars of the pod own holds, the claim has the chips of
-    these holds, and the predicate-time is `SERVED`.
-
-    A pod that waits for Allocate claims the chips of its slot. The result is empty for
-    a pod that has no slot, or a slot whose chips the agent chooses itself. It is also
-    empty if the slot and holds do not have as many chips as the pod needs.
+    If each app container and sidecar of the pod owns a hold, the claim has the chips of
+    the pod's holds. Its predicate-time is then `SERVED`. Otherwise the claim has the
+    chips of the pod's slot, if a scheduler chose them. If none did, the result is
+    empty.
     """
     holds = values.holds_of_pod(ledger, pod.uid)
     resource = ledger.product.resource
@@ -229,11 +227,10 @@ def _make_patch(pod: NpuPod, keys: Mapping[str, str]) -> Patch:
 def _is_safe(
     ledger: Ledger, patch: Patch, batch: Iterable[Patch], unsure: Collection[str]
 ) -> bool:
-    """Whether each chip that other pods need stays in some annotation after a patch.
+    """Whether `patch` leaves no chip of another living pod without an annotation.
 
-    A pod needs the chips that it holds or has in its slot; only living pods count. If
-    the patch removes such a chip from its own pod, another pod's annotation must name
-    it. This must be true whichever patches of `batch` the API server has applied.
+    The chips of a pod are those that it holds or has in its slot. Annotations count
+    only if they name the chip both before and after the patches of `batch`.
 
     Args:
         batch: Patches that may be sent together with this patch.
@@ -284,8 +281,8 @@ def _chips_of_others(ledger: Ledger, pod: NpuPod) -> int:
 def _can_be_of_living_pod(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod owns a hold, or can still turn out to own it.
 
-    A pod can turn out to own a hold that has no known owner. It can also turn out to
-    own a hold of a deleted pod with the same name.
+    If the known owner is in a deleted or terminal pod, only a living pod of the same
+    name can turn out to own the hold.
     """
     owner = hold.owner
     if owner is not None and values.is_alive(ledger, owner.uid):

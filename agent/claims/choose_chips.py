@@ -1,11 +1,8 @@
 """Choose the chips for the container that a slot serves next.
 
-If an Ascend scheduler has claimed chips for the pod, `pick_from_claim` takes the
-container's chips from the claim.
-
-This module chooses chips itself in two cases. `choose_again` replaces a claim whose
-chips cannot be used. `pick_standalone` serves a pod whose chips no scheduler has
-chosen.
+If a scheduler has claimed chips for the pod, `pick_from_claim` takes the container's
+chips from the claim. `choose_again` replaces a claim whose chips cannot be used.
+`pick_standalone` serves a pod whose chips no scheduler has chosen.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,9 +41,9 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
     The result is None if all containers are served. The kubelet admits a pod's
     containers in order, so the result is the first container without a hold.
 
-    A hold with no known owner does not count if the kubelet has offered its ids to
-    another container since. Once an app container or sidecar owns a hold, no init
-    container asks for chips.
+    A hold without a known owner does not count if the kubelet has since offered the
+    hold's ids to another container. If an app container or sidecar owns a hold, init
+    containers are passed over.
 
     Args:
         holds: The holds of the slot, oldest first.
@@ -69,11 +66,11 @@ def next_need_of(slot: Slot, holds: Sequence[Hold]) -> int | None:
 
 
 def chips_given_out(ledger: Ledger, slot: Slot) -> tuple[int, int]:
-    """Return the masks of the chips that a slot's lasting and init containers hold.
+    """Return the chips that containers of a slot hold, as (lasting mask, init mask).
 
-    Lasting containers are app containers and sidecars; their mask comes first. A hold
-    with no known owner does not count if the kubelet has offered its ids to another
-    container since.
+    The lasting mask has the chips of app containers and sidecars. The init mask has the
+    chips of init containers. A hold without a known owner does not count if the kubelet
+    has since offered the hold's ids to another container.
     """
     lasting = reusable = 0
     for hold in values.holds_of_slot(ledger, slot.uid):
@@ -112,19 +109,16 @@ def pick_standalone(
 ) -> Pick | None:
     """Return a `Pick` with chips for a pod whose chips no scheduler has chosen.
 
-    The chips are for the container that the slot serves next. With `offered`, only
-    chips that these ids stand for are chosen. Without it, the chips that `ids` stand
-    for are preferred.
-
-    The result is None if all containers are served or too few chips are free. It is
-    also None if a container takes ASCEND_VISIBLE_DEVICES from the pod's annotation,
-    because no scheduler writes this annotation.
+    The chips are for the container that the slot serves next. The result is None if all
+    containers are served or too few chips are free. It is also None if a container
+    takes ASCEND_VISIBLE_DEVICES from the pod's annotation, because no scheduler writes
+    this annotation.
 
     Args:
-        ids: For Allocate, all ids of the call. For GetPreferredAllocation, the ids that
-            the kubelet must include.
-        offered: For GetPreferredAllocation, the free ids to choose from, besides `ids`.
-            Empty for Allocate.
+        ids: For Allocate, all ids of the call; their chips are preferred. For
+            GetPreferredAllocation, the ids that the kubelet must include.
+        offered: For GetPreferredAllocation, the free ids besides `ids`; new chips are
+            chosen only from theirs. Empty for Allocate.
     """
     need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:
@@ -160,10 +154,10 @@ def _union(masks: Iterable[int]) -> int:
 def choose_again(ledger: Ledger, slot: Slot) -> Pick | None:
     """Return a `Pick` with new chips for a slot, in place of its unusable chips.
 
-    The new chips are unclaimed. Chips that the slot's containers hold stay in the slot.
-    Unhealthy chips of init containers do not stay, because the pod's next container
-    would get them. The result is None if all containers are served, or if unclaimed
-    chips cannot complete the slot.
+    The new chips are unclaimed. Chips that the slot's containers hold stay in the slot,
+    except unhealthy chips of init containers: the pod's next container would get them.
+    The result is None if all containers are served, or if unclaimed chips cannot
+    complete the slot.
     """
     need = next_need(ledger, slot)
     if need is None:

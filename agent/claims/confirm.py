@@ -3,9 +3,9 @@
 pod-resources shows the device ids of each container. A container owns the newest hold
 that has its ids and was made before the answer.
 
-An answer can show a container without ids: the kubelet does not know its devices. This
-is believed only if no Allocate was under way during the call. Such an answer alone
-releases no chips.
+If an answer shows a container without ids, the kubelet has forgotten its devices. The
+agent believes this only if no Allocate was under way while pod-resources answered. The
+agent never releases chips because of such an answer alone.
 """
 
 from collections.abc import Mapping
@@ -41,11 +41,11 @@ class _ShownIds:
 
 
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
-    """Return the pods about which the reconciler must ask pod-resources in a pass.
+    """Return the pods about which the reconciler must now ask pod-resources.
 
-    A pass is one round of questions about several pods. The result has all deleted or
-    terminal pods that still own a hold. While any hold has no known owner, it also has
-    the living pods with an app container or sidecar that owns no hold.
+    They are all deleted or terminal pods that own a hold. While any hold has no known
+    owner, they are also the living pods with an app container or sidecar that owns no
+    hold.
 
     Args:
         thorough: Add all living pods, to check whether the kubelet still knows their
@@ -100,7 +100,7 @@ def take_in_reading(
 
     pod-resources is asked by the pod's name, so the answer can be about a deleted pod
     of the same name. No owner is therefore set before the kubelet has admitted the pod
-    with this uid.
+    with uid `event.uid`.
     """
     evidence = Evidence(
         containers=event.containers, as_of=event.as_of, quiet=event.quiet
@@ -128,14 +128,14 @@ def take_in_reading(
 def _confirm(
     ledger: Ledger, pod: NpuPod, container: str, shown: _ShownIds
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Make a container the owner of the hold that has the ids in `shown`.
+    """Make a container the owner of the hold whose ids pod-resources showed for it.
 
-    pod-resources showed these ids for the container. If the hold's chips came from the
-    slot of another pod, the two slots exchange chips. The pod's init containers become
-    owners of their holds too. If no hold has the shown ids, a new hold is made.
+    If the hold's chips came from another pod's slot, `swap.exchange` changes the slots.
+    If no hold has the ids, `_restore_hold` adds one.
 
     Args:
         container: Name of the container in `pod`.
+        shown: The ids that pod-resources showed for the container.
     """
     owner = values.make_owner(pod, container)
     old_hold = _newest_hold_of(ledger, owner)
@@ -188,13 +188,12 @@ def _is_recreated(
 ) -> bool:
     """Whether the container that owns `hold` was recreated while its pod ran.
 
-    True if the kubelet had lost the ids of the container's previous hold. True also if
-    Allocate guessed so (`hold.recreated`) and the guess fits the pod. It fits if the
-    hold has chips of the pod's own slot, or if the pod is in `ledger.bare` (runs
-    without its devices).
+    This is certain if the kubelet had lost the ids of `old_hold`. Otherwise Allocate
+    must have guessed it (`hold.recreated`). The guess is believed if `hold` has chips
+    of the pod's own slot, or if the pod ran without its devices (`ledger.bare`).
 
     Args:
-        old_hold: The container's previous hold.
+        old_hold: The container's previous hold; None if there is none.
     """
     if old_hold is not None and old_hold.lost:
         return True
@@ -206,10 +205,10 @@ def _count_swap(*, swapped: bool) -> tuple[Effect, ...]:
 
 
 def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
-    """Return an event if a standalone pod has chips on more rings or cards than needed.
+    """Return a Kubernetes event if a pod's chips are on needlessly many rings or cards.
 
-    The agent chose the chips on this node only: no scheduler compared nodes. The result
-    is empty while an app container or sidecar of the pod owns no hold.
+    The result is empty except in standalone mode. It is also empty while an app
+    container or sidecar of the pod owns no hold.
     """
     is_served = ledger.standalone and values.is_confirmed(ledger, pod)
     if not is_served or not standalone.has_scattered_chips(ledger, pod):
@@ -222,9 +221,9 @@ def _note_scattered_chips(ledger: Ledger, pod: NpuPod) -> tuple[Effect, ...]:
 
 
 def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
-    """Remove the owner from the old hold of a container that now has a new hold.
+    """Remove the owner from `old`, the previous hold of a container with a new hold.
 
-    Older holds of the pod's init containers lose their owner too.
+    Holds of the pod's init containers that are older than `old` lose their owner too.
     """
     ledger = init_containers.unassign_init_holds(
         ledger, pod, before_sequence=old.sequence
@@ -233,12 +232,10 @@ def _detach_hold(ledger: Ledger, pod: NpuPod, old: Hold) -> Ledger:
 
 
 def _find_hold(ledger: Ledger, pod: NpuPod, shown: _ShownIds) -> Hold | None:
-    """Return the newest ownerless hold that has exactly the shown ids.
+    """Return the newest ownerless hold whose ids are exactly `shown.ids`, or None.
 
-    The result is None if there is no such hold. A hold of a deleted pod with the same
-    name as `pod` counts as ownerless. If two holds have the ids, the kubelet has
-    forgotten the older one. A hold made after the answer of pod-resources does not
-    count.
+    A hold of a deleted or terminal pod with the name of `pod` counts as ownerless. A
+    hold made after the answer of pod-resources is left out.
     """
     matches = [
         hold
@@ -262,15 +259,14 @@ def _newest_hold_of(ledger: Ledger, owner: Owner) -> Hold | None:
 def _restore_hold(
     ledger: Ledger, owner: Owner, ids: frozenset[str]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Add a hold for a container whose shown ids belong to no hold of the ledger.
+    """Add a hold for a container whose ids from pod-resources are in no hold.
 
-    The journal does not have this hold either, so the mounted chips are not certain.
-    The hold reserves the chips of its ids and the chips of the pod's annotations. The
-    chips are certain only if the pod has the annotation AscendReal and a single app
-    container or sidecar.
+    The journal has no such hold either, so the mounted chips must be inferred. The
+    annotation AscendReal names them if the pod has a single app container or sidecar.
+    Otherwise the hold reserves all chips that may be mounted: those with the numbers of
+    its ids, and those in the pod's annotations.
 
-    If another hold has some of the ids, the ledger stays as it is until the next answer
-    of pod-resources.
+    If another hold has some of the ids, the ledger stays as it is.
 
     Args:
         ids: Ids that pod-resources shows for the container `owner`.
@@ -330,11 +326,11 @@ def _parse_ascend_real(ledger: Ledger, pod: NpuPod) -> tuple[int, ...]:
 def _note_missing_devices(
     ledger: Ledger, pod: NpuPod, containers: Mapping[str, frozenset[str]]
 ) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Mark devices that pod-resources no longer shows for a living pod; return events.
+    """Mark a living pod or its holds if pod-resources shows no devices; return events.
 
     A hold is marked as lost if its container is shown without devices. A running pod is
-    marked as bare (running without its devices) if a container was never shown with
-    devices. Terminating pods are left out.
+    marked as bare (running without its devices) if one of its containers was never
+    shown with devices. Init containers and terminating pods are left out.
 
     Args:
         containers: {container name: device ids} as pod-resources showed them while no

@@ -1,8 +1,8 @@
 """Events that change the ledger, and the effects that follow from a change.
 
 Events are facts that the caller has already parsed. The plugin, the reconciler and the
-metrics carry out the effects. There are no effects for journal, device list, ConfigMap
-and annotations: the agent computes these from the ledger after each event
+metrics carry out the effects. No effect asks for a new device list, ConfigMap or pod
+annotation. The agent computes these from the ledger after each event
 (`occupancy.list_devices`, `annotations`) and writes those that have changed.
 """
 

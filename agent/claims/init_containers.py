@@ -13,21 +13,19 @@ def assign_init_holds(
 ) -> Ledger:
     """Make the init containers of a pod the owners of their holds.
 
-    pod-resources shows sidecars, but no init containers. The kubelet gives the ids of
-    init containers to the pod's later containers. The hold of an init container
-    therefore shares an id with a hold of an app container or sidecar.
+    pod-resources shows no init containers. But the kubelet gives the ids of a pod's
+    init containers to its later containers. So the hold of an init container shares an
+    id with a hold of an app container or sidecar.
 
-    Two holds can match: a hold of the pod's own slot, and the newest earlier hold of
-    any slot. `ids_first` decides between them.
-
-    If an app container or sidecar was recreated while the pod ran, the ledger stays as
-    it is. The kubelet has then forgotten the ids of the init containers.
+    If an app container or sidecar was recreated while the pod ran, nothing is assigned.
+    The kubelet has then forgotten the ids of the init containers.
 
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
         since: Only holds whose sequence is higher than this are assigned.
-        ids_first: True prefers the newest earlier hold. False prefers the hold of the
-            pod's own slot.
+        ids_first: Decides if two holds match one init container. True: the newest hold
+            before those of the app containers and sidecars, from any slot. False: the
+            hold that came from the pod's own slot.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {
@@ -79,11 +77,10 @@ def _is_open(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _holds_before(ledger: Ledger, first: Hold, inits: int) -> list[Hold]:
-    """Return the holds that the init containers of a pod can own, from any slot.
+    """Return the newest holds before `first` that share an id with it, oldest first.
 
-    They are the newest holds before `first` that share an id with it, oldest first. The
-    kubelet gives the ids of a pod's init containers to the pod's first app container or
-    sidecar. Until then it gives these ids to no other pod.
+    They can be holds of the pod's init containers. The kubelet gives the ids of a pod's
+    init containers to the pod's first app container or sidecar.
 
     Args:
         first: Oldest hold of the pod's app containers and sidecars.

@@ -1,8 +1,8 @@
 """Apply one event to a ledger: return the next ledger and the effects to carry out.
 
-Rules 1, 2, 4 (the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15 of
-docs/pairing-rules.md are implemented in this package and in no other. No function here
-depends on time: the plugin decides how long to wait for a claim.
+No package but `agent.claims` implements these rules of docs/pairing-rules.md: 1, 2, 4
+(the agent's half), 5, 7, 8 (the order of a swap), 10, 13 and 15. No function of this
+module depends on time: the plugin decides how long to wait for a claim.
 """
 
 from collections.abc import Iterable
@@ -86,9 +86,8 @@ def resume(ledger: Ledger) -> Ledger:
 
     Call it once, after `restore` and after all pods of the node were stored.
 
-    After a cut-off exchange, the holds of a slot have chips that are not in the slot.
-    The slot gets these chips. If another slot has them, it gets the first slot's old
-    chips.
+    An exchange was cut off if a slot lacks chips that its holds have. That slot gets
+    these chips, in place of others.
     """
     for uid in sorted(ledger.slots):
         slot = ledger.slots[uid]
@@ -104,10 +103,9 @@ def _slots_after_exchange(
 ) -> dict[str, Slot]:
     """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    If a slot of equal shape without holds contains all `given_chips`, the two slots
-    exchange chips. Otherwise the agent stopped while several slots exchanged chips in a
-    circle. `slot` then gets `given_chips`. If its old chips are free, they go to a slot
-    whose own chips another pod holds.
+    If another slot of equal shape without holds contains all `given_chips`, `slot` and
+    that other slot exchange chips. Otherwise more than two slots were exchanging chips.
+    `slot` then gets `given_chips`, and another slot may get the old chips of `slot`.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -142,8 +140,8 @@ def _slots_after_exchange(
 def _complete_chips(ledger: Ledger, slot: Slot, given_chips: int) -> int:
     """Return `given_chips` plus other chips, so that `slot` keeps its number of chips.
 
-    The added chips are unclaimed, and the product's rules allow the whole set for one
-    pod. If there is no such set, the lowest other chips of `slot` are added.
+    The other chips are unclaimed, if the product's rules allow any such set. Otherwise
+    they are the lowest of the slot's remaining chips.
     """
     rest_count = slot.chips.bit_count() - given_chips.bit_count()
     free = occupancy.unclaimed_chips(ledger, but=[slot.uid])
@@ -160,11 +158,8 @@ def _take_in_pod(
     """Store a pod from the API server or from the kubelet's list; update its slot.
 
     The kubelet's list can be older than the pod watch. It therefore never overwrites a
-    pod that the API server has shown.
-
-    The list can also be newer. Of two pods with the same name, the ledger has only the
-    one created later. A pod known only from the list stays until the API server shows a
-    newer pod with this name, or the kubelet no longer has it.
+    pod that the API server has shown. Of two pods with the same name, the ledger keeps
+    only the one created later.
     """
     pod = event.pod
     namesakes = [
@@ -203,11 +198,10 @@ def _is_late(ledger: Ledger, event: PodUpdated, other: NpuPod) -> bool:
 
 
 def _read(ledger: Ledger, event: ResourcesRead) -> tuple[Ledger, tuple[Effect, ...]]:
-    """Store an answer of pod-resources and set the owners of holds that follow from it.
+    """Store an answer of pod-resources, and the owners of holds that the answer shows.
 
-    If the kubelet no longer has the pod, and the pod is known only from the kubelet's
-    list, the pod is dropped. It stays if an Allocate was under way during the call to
-    pod-resources.
+    A pod that is known only from the kubelet's list is dropped if pod-resources does
+    not know it. It stays if an Allocate was under way during the call to pod-resources.
     """
     if event.uid in ledger.kubelet_only and event.quiet and event.containers is None:
         ledger = _drop_pod(ledger, event.uid)
@@ -265,12 +259,10 @@ def _with_claim(
 ) -> Ledger:
     """Return the ledger with a slot for a pod's claim.
 
-    If the pod has a slot, a new one replaces it only if the claim has changed and no
-    hold has chips of the old slot.
-
-    If the pod has no slot, it gets none in two cases. One is a claim with the
-    predicate-time `SERVED`: the pod already has its chips. The other is a pod that was
-    in the ledger before and owns holds.
+    A claim with the predicate-time `SERVED` changes nothing: the pod has its chips. A
+    slot that the pod already has stays if the claim is unchanged, or if a hold has
+    chips of that slot. A pod without a slot gets none if it was in the ledger before
+    and owns holds.
 
     If `claim` is None, `_with_open_slot` decides.
 

@@ -3,7 +3,8 @@
 The kubelet counts ids and knows no chips. It need not give out the ids that the agent
 prefers, so the chip mounted for an id can have another number than the id. An id in use
 stands for the chips that were mounted for it. An unused id stands for the chip with its
-number, if that chip is not mounted. Otherwise it stands for the lowest remaining chip.
+number, if that chip is not mounted. Otherwise the unused id stands for the lowest chip
+that no other id stands for.
 
 So the kubelet always has as many usable ids as there are usable chips. An unused id is
 as healthy as its chip.
@@ -52,10 +53,10 @@ def _chips_by_id(prefix: str, chips: int) -> Mapping[str, int]:
 def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
     """Return the mask of chips that a pod's annotations name.
 
-    Two annotations count. The Ascend scheduler writes one, whose key is the name of the
-    resource. The agent writes the other, AscendReal. While the agent patches the two,
-    each chip of the pod is in at least one of them. An unreadable annotation names no
-    chips.
+    Two annotations count. A scheduler writes the one whose key is the resource's name,
+    like huawei.com/Ascend910. The agent writes the other, AscendReal. While the agent
+    patches the two, each chip of the pod is in at least one of them. An unreadable
+    annotation names no chips.
     """
     mask = 0
     for key in (ledger.product.resource, annotations.ASCEND_REAL):
@@ -105,11 +106,10 @@ def chips_claimed_before(ledger: Ledger, slot: Slot) -> int:
 def _chips_kept_by(ledger: Ledger, slot: Slot) -> int:
     """Return the mask of the chips of a slot that no other pod may get.
 
-    Usually these are all chips of the slot. They are only the chips of the pod's holds
-    if two things are true. A container was recreated while the pod ran, and all app
-    containers and sidecars of the pod own holds. The pod's annotations then do not name
-    the chips of its init containers. The Ascend scheduler may give these chips to other
-    pods.
+    They are all chips of the slot, with one exception. If a container was recreated
+    while the pod ran, they are the chips of the pod's holds, as soon as each app
+    container and sidecar owns one. The pod's annotations then do not name the chips of
+    its init containers, so a scheduler may give these chips to other pods.
     """
     pod = ledger.pods.get(slot.uid)
     holds = values.holds_of_pod(ledger, slot.uid)
@@ -179,7 +179,7 @@ def map_ids_to_chips(ledger: Ledger) -> dict[str, int]:
 
 
 def list_devices(ledger: Ledger) -> tuple[tuple[str, bool], ...]:
-    """Return (device id, is healthy) for every device id of the node.
+    """Return (device id, is healthy) for every device id of the product line.
 
     The plugin sends this list to the kubelet. The list has the same ids at all times.
     An id is healthy if it stands for at least one chip, and all its chips are healthy

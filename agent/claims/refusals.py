@@ -61,8 +61,8 @@ def list_unreadable_claims(ledger: Ledger, count: int) -> list[str]:
     """Return "namespace/name: problem" of living pods whose claim is unreadable.
 
     The result is sorted. Each of these pods may be the one for which the kubelet calls
-    Allocate. In standalone mode (on a node without an Ascend scheduler), a pod is left
-    out if its containers need chips, but none needs `count` chips.
+    Allocate. In standalone mode, a pod is left out if its containers need chips, but
+    none needs `count` chips.
     """
     return sorted(
         f"{pod.namespace}/{pod.name}: {ledger.problems[uid]}"
@@ -99,12 +99,12 @@ def render_too_few(slot: Slot) -> str:
 
 
 def render_unusable(ledger: Ledger, slot: Slot) -> str:
-    """Return the text that refuses an Allocate whose claim has unusable chips.
+    """Return the text that refuses an Allocate because claimed chips are unusable.
 
     The text names these chips and says why they are unusable.
 
     Args:
-        slot: The slot of the claim.
+        slot: The slot with the claimed chips.
     """
     lasting, reusable = choose_chips.chips_given_out(ledger, slot)
     pool = slot.chips & ~lasting

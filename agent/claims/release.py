@@ -52,16 +52,15 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 
 
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
-    """Count a pass in which no living pod could own a hold; release it after several.
+    """Update `hold.misses`, and release the hold after `MISSES_TO_RELEASE` misses.
 
-    A pass in which a living pod could own the hold sets the count to 0. While a process
-    is on the hold's chips, nothing changes. The hold is released only if none of its
-    ids is in `in_use`.
+    A miss is a pass in which no living pod could own the hold. Any other pass sets
+    `misses` to 0. While a process is on the hold's chips, nothing changes.
 
     Args:
         hold: Has no known owner.
-        in_use: Result of `_unexplained_ids`. None: pod-resources did not list all pods,
-            and the hold is not released.
+        in_use: Result of `_unexplained_ids`. If `in_use` is None or has an id of the
+            hold, the hold is not released.
     """
     if _is_in_use(ledger, hold):
         return ledger
@@ -76,9 +75,9 @@ def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Le
 def _narrow_to_used_chips(ledger: Ledger, hold: Hold) -> Ledger:
     """Reduce the hold of an ended pod to the chips that processes still use.
 
-    An ended pod is deleted or terminal. One stuck process must not keep the pod's other
-    chips from new pods. The hold stays whole if the kernel shows processes that the pod
-    left behind: they may open any chip of the hold again.
+    An ended pod is deleted or terminal. The pod's other chips become free for new pods.
+    If the kernel shows processes that the pod left behind, the hold is not reduced:
+    they may open any chip of the hold again.
     """
     has_processes = hold.owner is not None and hold.owner.uid in ledger.stray_processes
     if has_processes or len(hold.kubelet_ids) != len(hold.chips):
@@ -113,16 +112,16 @@ def take_in_stray_processes(ledger: Ledger, event: StrayProcessesRead) -> Ledger
 def pods_to_check_for_processes(
     ledger: Ledger, ids: frozenset[str] | None = None
 ) -> frozenset[str]:
-    """Return uids of ended pods whose holds can be released unless processes remain.
+    """Return uids of ended pods whose holds can be released once no process remains.
 
     An ended pod is deleted or terminal. The caller looks for processes of these pods on
     the node before it ends a pass, and before it handles an Allocate or a
     GetPreferredAllocation.
 
     Args:
-        ids: Ids that the kubelet offers or gives out. A pod is returned if one of its
-            holds has only such ids. None: a pod is returned if `end_pass` would release
-            one of its holds.
+        ids: Device ids that the kubelet offers or gives out. The result has each ended
+            pod with a hold whose ids are all among them. None: the result has each
+            ended pod with a hold whose ids pod-resources no longer shows.
     """
     return frozenset(
         hold.owner.uid
@@ -138,14 +137,14 @@ def pods_to_check_for_processes(
 
 
 def needs_full_list(ledger: Ledger) -> bool:
-    """Whether the reconciler must list all pods at pod-resources in this pass.
+    """Whether the reconciler must call List of pod-resources in this pass.
 
-    It must in two cases. In the first, pod-resources shows ids of a hold although the
-    owner's pod is deleted or terminal. The list makes the kubelet forget these ids.
+    First case: pod-resources shows ids of a hold although the owner's pod is deleted or
+    terminal. The call makes the kubelet forget these ids.
 
-    In the second, `end_pass` is about to release a hold without a known owner. The hold
-    may belong to a pod that the pod watch has not shown yet. The list proves that no
-    pod has the hold's ids.
+    Second case: `end_pass` is about to release a hold without a known owner. The hold
+    may belong to a pod that the pod watch has not shown yet. The call shows whether
+    any container has the hold's ids.
     """
     return any(
         _is_abandoned(ledger, hold)
@@ -212,10 +211,10 @@ def _is_in_use(ledger: Ledger, hold: Hold) -> bool:
 
 
 def _unexplained_ids(ledger: Ledger, in_use: InUse | None) -> frozenset[str] | None:
-    """Return the ids that pod-resources lists, but no hold of their container has.
+    """Return the ids that pod-resources lists for a container whose holds lack them.
 
-    Holds of other containers do not count, because the kubelet can give one id to two
-    containers.
+    A hold of another container does not count, because the kubelet can give one id to
+    two containers.
 
     Args:
         in_use: {container: its device ids} as pod-resources listed them. None: the
@@ -244,7 +243,7 @@ def _has_owner_released(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 
 
 def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
-    """Whether the newest answer of pod-resources about the owner shows ids of the hold.
+    """Whether pod-resources' newest answer about the owner's pod shows an id of `hold`.
 
     Ids that also belong to a newer hold do not count: a newer pod of the same name may
     have them.
@@ -266,14 +265,13 @@ def _is_shown_for_owner(ledger: Ledger, hold: Hold, owner: Owner) -> bool:
 def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     """Whether a living pod may be the owner of a hold whose owner is not known.
 
-    First case: pod-resources shows an id of the hold for a living pod, and no hold of
-    this pod has the id.
+    First case: pod-resources shows an id of the hold for the pod, and no hold of the
+    pod has this id.
 
-    Second case: an app container or sidecar of a living pod owns no hold yet, and a
-    container of the pod needs as many chips as the hold has ids. It is an init
-    container if the hold was given to one. An answer of pod-resources can rule such a
-    pod out (`_is_proven_not_owner`). It proves nothing about the init containers of a
-    pod in admission, because pod-resources does not show them.
+    Second case: an app container or sidecar of the pod owns no hold yet, and the hold
+    fits one of the pod's containers by number of chips and by kind (init or not).
+    `_is_proven_not_owner` can rule this case out. It cannot if the hold is of an init
+    container and the pod may be in admission: pod-resources shows no init containers.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -308,10 +306,9 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether the newest answer of pod-resources rules out that `pod` owns `hold`.
 
     The caller has checked that the answer shows no id of `hold` for the pod, except ids
-    of the pod's own holds. An answer counts only if it is newer than `hold` and the
-    kubelet knows the pod. No Allocate may have been under way while pod-resources
-    answered. A running pod is never ruled out: the kubelet may have forgotten the pod's
-    devices.
+    of the pod's own holds. The answer must show the pod and be newer than `hold`. No
+    Allocate may have been under way while pod-resources answered. A running pod is
+    never ruled out: the kubelet may have forgotten the pod's devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (
@@ -324,9 +321,9 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
 
 
 def _is_shown_unexplained(ledger: Ledger, hold: Hold) -> bool:
-    """Whether a living pod has an id of `hold` that no hold of the pod has.
+    """Whether pod-resources shows an id of `hold` for a living pod whose holds lack it.
 
-    pod-resources shows the ids of each pod. Such a pod may be the owner of `hold`.
+    Such a pod may be the owner of `hold`.
     """
     for uid, evidence in ledger.evidence.items():
         if not values.is_alive(ledger, uid):
@@ -357,10 +354,10 @@ def drop_idle_slots(ledger: Ledger) -> Ledger:
 
 
 def _drop_old_evidence(ledger: Ledger) -> Ledger:
-    """Drop the answers of pod-resources about pods that no longer matter.
+    """Drop the answers and stray processes of pods that no longer matter.
 
-    A pod matters while it is in the ledger or owns a hold. Reports of left-over
-    processes are also dropped for living pods.
+    An answer of pod-resources is kept if its pod is in the ledger or owns a hold. Stray
+    processes are kept if, in addition, the pod is deleted or terminal.
     """
     needed = ledger.pods.keys() | {
         hold.owner.uid for hold in ledger.holds.values() if hold.owner is not None

@@ -67,10 +67,11 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
         ids: Device ids of the Allocate.
 
     Returns:
-        A `Pick` with the chips. A text, the reason of a refusal, if no unclaimed chips
-        can be given: too few are free, or a container that may be asking takes
-        ASCEND_VISIBLE_DEVICES from its pod's annotation. None if no running container
-        can be asking, or if a living pod without a claim can be.
+        None if no running container can be asking, or if a living pod without a claim
+        can be. Otherwise a `Pick` with the chips; or a text, why Allocate is refused,
+        if the container would need unclaimed chips and cannot get them. Then too few
+        are free, or a container that may be asking takes ASCEND_VISIBLE_DEVICES from
+        its pod's annotation.
     """
     picks = find_picks(ledger, len(ids))
     if not picks or _has_claimless_pod(ledger, len(ids)):

@@ -1,8 +1,8 @@
-"""Choose chips on a node without an Ascend scheduler, by the rules of `scheduler_core`.
+"""Choose chips in standalone mode, by the rules of `scheduler_core`.
 
-At first, the slot of a pod on such a node has no chips. At the pod's first Allocate the
-agent chooses from the free chips, for the whole pod where possible, else for one
-container. Afterwards the slot is like one that a scheduler has filled.
+In this mode, the slot of a pod has no chips at first. At the pod's first Allocate the
+agent chooses from the free chips. It chooses for the whole pod if possible, else for
+one container. Afterwards the slot is like one that a scheduler has filled.
 """
 
 from collections.abc import Iterator
@@ -86,10 +86,10 @@ def split_wish(slot: Slot, count: int, lasting: int, reusable: int) -> Wish:
     Args:
         slot: The slot that serves the pod.
         count: Number of chips that the next container asks for.
-        lasting: Mask of the chips of the pod's app containers and sidecars.
-        reusable: Mask of the chips of the pod's init containers. The next container
-            gets these chips, except those in `lasting`: the kubelet gives out the ids
-            of init containers first.
+        lasting: Mask of the chips that the pod's app containers and sidecars have.
+        reusable: Mask of the chips that the pod's init containers had. The next
+            container gets those that are not in `lasting`, because the kubelet gives
+            out the ids of init containers first.
     """
     chips_held = lasting | reusable
     count_now = max(0, count - (reusable & ~lasting).bit_count())

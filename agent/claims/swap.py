@@ -15,12 +15,11 @@ from scheduler_core.wire.pods import NpuPod
 def exchange(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, replaced_hold: Hold | None
 ) -> Ledger:
-    """Exchange chips between a pod's slot and the slot that the pod was served from.
+    """Move the chips of `hold` from the slot of another pod to the slot of its owner.
 
-    If the slots have equal shapes, they exchange chips. If the shapes differ, each pod
-    keeps the chips that it holds. A slot that then lacks chips gets new ones at its
-    next Allocate. With schedulers that follow docs/pairing-rules.md, shapes never
-    differ.
+    If the two slots have equal shapes, the other slot gets chips of the owner's slot in
+    return. A slot that lacks chips afterwards gets new ones at its next Allocate. With
+    schedulers that follow docs/pairing-rules.md, shapes never differ.
 
     A container that takes ASCEND_VISIBLE_DEVICES from its pod's annotation mounts the
     annotated chips, whatever Allocate answered. For such a pod, nothing is exchanged:
@@ -116,12 +115,11 @@ def _copy_slot(
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
-    """Move holds of a vanished slot to the slot of the pod that was served from it.
+    """Move holds of a vanished slot to `own_slot`, the slot of the pod served from it.
 
-    `confirmed` moves. So does each container's newest hold from the vanished slot, if
-    it has no known owner and fits `own_slot`. `own_slot` gets the chips of the moved
-    holds, and keeps old chips up to its former number of chips. Its previous holds go
-    to the vanished slot.
+    The moved holds are `confirmed`, and the newest hold of each other container if it
+    has no known owner and fits `own_slot`. `own_slot` gets their chips in place of as
+    many of its own. The previous holds of `own_slot` get the uid of the vanished slot.
 
     Args:
         own_slot: The slot of the pod.
@@ -187,13 +185,13 @@ def _chips_given_up(
     """Return the mask of chips that a pod's slot gives up for the chips of `hold`.
 
     They are the chips of `replaced_hold`. If this is None, they are chips of `own_slot`
-    without a known owner, at most as many as `hold` has. Chips without a hold come
-    first.
+    that no hold with a known owner has, at most as many as `hold` has. Chips without
+    any hold come first.
 
     Args:
         own_slot: The slot of the pod.
-        hold: The hold of the container, from another slot.
-        replaced_hold: The previous hold of the same container; None if there is none.
+        hold: Hold of a container of the pod, with chips of another slot.
+        replaced_hold: The previous hold of that container; None if there is none.
     """
     if replaced_hold is not None:
         return chip_sets.mask_of(replaced_hold.chips)

@@ -137,8 +137,8 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
     """Whether the kubelet has admitted this pod.
 
-    The admission of an older pod with the same name does not count. The proof is the
-    pod's status, its phase Running, or the kubelet's list of pods.
+    It has if the pod's status says so, if the pod's phase is Running, or if only the
+    kubelet's list has shown the pod. An older pod with the same name does not count.
     """
     return pod.admitted or pod.phase == "Running" or pod.uid in ledger.kubelet_only
 
@@ -182,8 +182,7 @@ def holds_of_pod(ledger: Ledger, uid: str) -> tuple[Hold, ...]:
 def held_chips(ledger: Ledger) -> int:
     """Return the mask of the chips of all holds.
 
-    A hold that was restored without the journal also has chips that are only perhaps
-    mounted. The mask includes them.
+    Chips that are only perhaps mounted (`Hold.reserved`) are included.
     """
     mask = 0
     for hold in ledger.holds.values():
@@ -194,14 +193,15 @@ def held_chips(ledger: Ledger) -> int:
 def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process that no living pod explains.
 
-    Such a chip is free only when the process has ended (seed 004, "Concurrency
-    Considerations", 2). The driver sees the process on the chip, or the kernel shows it
-    as left over from a deleted pod whose hold has the chip. A left-over process can
-    open the chip again.
+    Such a chip is free only when the process has ended. Either the driver sees the
+    process on the chip, or a deleted pod with a hold of the chip has left it behind. A
+    left-over process can open the chip again.
 
-    Chips of a hold without a known owner are left out, because a living pod may own the
-    hold. Also left out are the chips in slots of pods that run without their devices
-    (`ledger.bare`).
+    Two kinds of chips are left out. One is chips of a hold without a known owner,
+    because a living pod may own the hold. The other is chips in slots of pods that run
+    without their devices (`ledger.bare`).
+
+    Source: seed 004, "Concurrency Considerations", 2.
     """
     explained, busy_chips = 0, ledger.busy
     for hold in ledger.holds.values():

@@ -46,7 +46,7 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One error in a file of simulated chips or of the fault configuration."""
+    """One error in the fault configuration or in a file of simulated chips."""
 
     #: Path inside the document ("faults[1].chip"); "" for the document itself.
     at: str

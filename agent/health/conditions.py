@@ -37,9 +37,9 @@ class Condition(Enum):
 
 
 class Finding(Enum):
-    """State of one chip as one reading of the driver shows it.
+    """What the driver's readings show of one chip, and whether that has lasted.
 
-    A STEADY member means that the chip has had this state for at least
+    A member with STEADY means that all readings have shown the same for at least
     `ReadingTaken.recover_s` seconds.
     """
 
@@ -190,12 +190,12 @@ def step(
 ) -> tuple[Health, tuple[Transition, ...]]:
     """Apply one reading; return the health of all chips and the changes of conditions.
 
-    A chip of `event.reading.product` that is absent from the reading counts as a chip
-    that stopped answering, even if no earlier reading had the chip.
+    A chip in `state` or in `event.reading.product.all_chips` becomes UNHEALTHY if the
+    reading lacks it.
 
     Args:
-        state: Health before the reading; `Health()` at start. A chip that is not in it
-            counts as healthy before the reading.
+        state: Health before the reading; `Health()` at start. A chip that is not in
+            `state` counts as healthy before the reading.
         event: The reading, and the chips that pods use.
         now: Loop time of the reading. Unit: seconds; never decreases.
 

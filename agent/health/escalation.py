@@ -9,7 +9,8 @@ two kinds:
                   the code has been gone for the recovery time
 
 A frequency rule may have no release window. Then the upgrade ends when a person removes
-the chip's name from the key `ManuallySeparateNPU` of the node's ConfigMap.
+the chip's name from the key `ManuallySeparateNPU` of `mindx-dl-deviceinfo-<node>`, the
+node's ConfigMap.
 
 Only codes with a rule are followed, and only on chips that answer. The faults of a chip
 that does not answer are unknown.
@@ -31,7 +32,8 @@ class Kind(Enum):
     """Reason for a raised fault level.
 
     The fault returned too often, it stayed too long, or people separated the chip. The
-    values are stored in the node's ConfigMap, under `UpgradeFaultReason`.
+    values are stored in the ConfigMap `mindx-dl-deviceinfo-<node>`, under the key
+    `UpgradeFaultReason`.
     """
 
     FREQUENCY = "FaultFrequency"
@@ -104,9 +106,10 @@ class UpgradesRestored:
 class SeparationLifted:
     """Event: a person put a separated chip back into service.
 
-    A separated chip is one that the node's ConfigMap keeps out of service by name. The
-    event ends the chip's upgrades to the level ManuallySeparateNPU. Frequency rules no
-    longer count the past arrivals of the fault codes that had these upgrades.
+    A separated chip is one that `mindx-dl-deviceinfo-<node>`, the node's ConfigMap,
+    keeps out of service by name. The event ends the chip's upgrades to the level
+    ManuallySeparateNPU. Frequency rules no longer count the past arrivals of the fault
+    codes that had these upgrades.
     """
 
     chip: int
@@ -219,8 +222,8 @@ def _met_upgrades(
 
     Args:
         key: Chip and canonical code.
-        history: History of the code on the chip, including the reading `read`.
-        read: The reading, with the rules.
+        history: History of the code on the chip, including the reading in `read`.
+        read: Event that has the newest reading, and the rules.
         now: Loop time. Unit: seconds.
     """
     chip, code = key

@@ -110,16 +110,15 @@ class _Reader:
         read: Callable[[str, Mapping[str, object]], T],
         otherwise: T,
     ) -> T:
-        """Parse the JSON text under one key of the ConfigMap, and convert it by `read`.
+        """Parse the JSON text in `data[key]`, and convert it by `read`.
 
-        Return `otherwise` if the key is absent or its text is no JSON object. Errors in
-        the text are added to `flaws`.
+        Errors in the text are added to `flaws`.
 
         Args:
-            data: The data of the ConfigMap.
+            data: Data of the ConfigMap `mindx-dl-fault-config`.
             key: Key of the JSON text.
             read: Takes `key` and the JSON object; returns the result of this method.
-            otherwise: The result for the built-in content of the key.
+            otherwise: Result if the key is absent or its text is no JSON object.
         """
         if key not in data:
             return otherwise

@@ -14,10 +14,10 @@ MOST_CHANGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparatedNames:
-    """Names of the separated chips, as text for the node's ConfigMap.
+    """Text that names the separated chips, for the key `ManuallySeparateNPU`.
 
-    The text belongs under the key `ManuallySeparateNPU`. A separated chip is one that a
-    person or a rule has taken out of service.
+    The key belongs to the ConfigMap `mindx-dl-deviceinfo-<node>`. A separated chip is
+    one that a person or a rule has taken out of service.
     """
 
     text: str = ""

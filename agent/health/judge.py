@@ -1,12 +1,12 @@
-"""Give each fault of a reading its level, and add faults that the driver did not see.
+"""Give each fault of a reading its level, and add faults that the reading lacks.
 
 The driver reports fault codes. `agent.health.levels` finds the level of a code. An
 upgrade is a higher level that a code gets because it returns or stays. A fault is added
 in three cases:
 
-    the driver's own check finds the network of a chip broken
+    the driver's own check finds the network of a chip broken, but reports no code
     a fault code has gone from a chip, but its upgrade has not ended
-    a chip is separated: taken out of service by its name in the node's ConfigMap
+    a chip is separated: people or a rule have taken it out of service
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,9 +19,10 @@ from agent.health.levels import Table
 
 
 def keys_under_rules(reading: Reading) -> frozenset[Key]:
-    """Return (chip, canonical code) of each fault to which the driver gave no level.
+    """Return (chip, fault code) of each fault to which the driver gave no level.
 
-    Frequency and duration rules may raise only the levels of these faults.
+    Frequency and duration rules may raise only the levels of these faults. The codes
+    are in upper case and have no leading zeros.
 
     Args:
         reading: Reading of the driver, before `apply_levels`.
@@ -91,12 +92,11 @@ def _network_faults(reading: Reading, table: Table) -> Iterator[ChipFault]:
 def _apply_upgrade(
     faults: list[ChipFault], upgrade: Upgrade, table: Table
 ) -> list[ChipFault]:
-    """Return the faults after an upgrade has raised the level of its code on its chip.
+    """Return the faults after `upgrade` has raised the level of its code on its chip.
 
     A fault whose level is already worse keeps that level. If the chip has no fault with
-    this code now, a fault is added. An upgrade to ManuallySeparateNPU concerns the
-    whole chip. So for the code of a network fault, it adds a fault of the chip, and the
-    network fault stays unchanged.
+    this code, one is added. ManuallySeparateNPU concerns the whole chip: it leaves
+    network faults unchanged.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE

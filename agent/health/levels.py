@@ -26,7 +26,8 @@ _RESTARTS = frozenset(
 class Table:
     """Levels of fault codes of chips, from lists in a ConfigMap or built-in lists.
 
-    The keys of each mapping are codes in upper case without leading zeros.
+    The ConfigMap is `mindx-dl-fault-config`. The keys of each mapping are codes in
+    upper case without leading zeros.
     """
 
     chip: Mapping[str, Level]
@@ -47,16 +48,15 @@ class Table:
     def level(self, fault: ChipFault) -> Level:
         """Return the level of one fault.
 
-        If the driver gave the fault a level, that level is returned. Otherwise, the
-        level of the fault's code in this table is returned. If the table lacks the
+        A level that the driver gave the fault is returned as it is. Otherwise, the
+        level of the fault's code in this table is returned, with one exception. If that
+        is a restart level (like RestartNPU) and the fault is a network fault, the
+        result is NotHandleFault: a network cannot be restarted. If the table lacks the
         code, the default is:
 
             network fault                      PreSeparateNPU
             fault of the chip, severity 0, 1   NotHandleFault
             any other fault of the chip        SeparateNPU
-
-        A network cannot be restarted. So a network fault gets NotHandleFault if the
-        table has a restart level (like RestartNPU) for its code.
 
         Source:
             `pkg/common/fault_code.go`: severity decides for codes in no list.

@@ -1,10 +1,10 @@
 """Chips that people or rules have separated by name: a pure state machine.
 
-A separated chip is out of service. The key `ManuallySeparateNPU` of the node's
-ConfigMap names such chips, and two sides write it. A person adds a name to separate a
-chip and removes it to release the chip. The agent adds the name of a chip whose fault
-code returns too often (frequency rule). It removes this name when the code has been
-gone for long enough, or when the rule was removed.
+A separated chip is out of service. The ConfigMap `mindx-dl-deviceinfo-<node>` names
+such chips under the key `ManuallySeparateNPU`, and two sides write this key. A person
+adds a name to separate a chip and removes it to release the chip. The agent adds the
+name of a chip whose fault code returns too often (frequency rule). It removes this name
+when the code has been gone for long enough, or when the rule was removed.
 
 So a missing name releases a chip only if the ConfigMap had that name before. And the
 agent never replaces a text of this key that it has not read.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Chips that are separated now, and those of them that the ConfigMap has named."""
+    """Separated chips, and those of them that `ManuallySeparateNPU` has named."""
 
     #: Separated now.
     separated: frozenset[int] = frozenset()
@@ -31,16 +31,20 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class NamesRead:
-    """Event: the node's ConfigMap was read; its `ManuallySeparateNPU` names `chips`."""
+    """Event: the agent read `ManuallySeparateNPU`, and it names `chips`.
+
+    It is a key of the ConfigMap `mindx-dl-deviceinfo-<node>`.
+    """
 
     chips: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class NamesAbsent:
-    """Event: the node's ConfigMap, or its key `ManuallySeparateNPU`, is missing.
+    """Event: the key `ManuallySeparateNPU`, or its whole ConfigMap, is missing.
 
-    This event separates or releases no chip.
+    This event separates or releases no chip. The ConfigMap is
+    `mindx-dl-deviceinfo-<node>`.
     """
 
 
@@ -67,14 +71,14 @@ Event = NamesRead | NamesAbsent | RuleSeparated | RuleReleased
 
 @dataclass(frozen=True, slots=True)
 class ChipsSeparated:
-    """Effect: a person separated these chips by adding names to the ConfigMap."""
+    """Effect: a person separated chips by adding names to `ManuallySeparateNPU`."""
 
     chips: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChipsReleased:
-    """Effect: a person released these chips by removing names from the ConfigMap."""
+    """Effect: a person released chips by removing names from `ManuallySeparateNPU`."""
 
     chips: tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Fault level of a SuperPoD node: that of the worst fault of the node's switches.
+"""Fault level of a SuperPoD node, from the faults of the node's switches.
 
 The code of a switch fault is a text like `[0x00f1fef5,155913,cpu,na]`. Its four parts
 are the event, the alarm, the peer of the port, and the port.
@@ -80,7 +80,7 @@ BUILT_IN = make_table({level_of: text.split() for level_of, text in _LISTED.item
 
 
 def level_of(fault: SwitchFault, levels: Mapping[str, SwitchLevel]) -> SwitchLevel:
-    """Return the level of a switch fault's code; NOT_HANDLED if no list has the code.
+    """Return the level of a switch fault's code; NOT_HANDLED if `levels` lacks it.
 
     Args:
         fault: Only its code counts.

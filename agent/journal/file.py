@@ -236,7 +236,7 @@ class Journal:
         )
 
     def not_read(self, reason: str) -> JournalProblem:
-        """Return the problem of a journal that the disk did not let the agent read.
+        """Return a problem of kind UNREADABLE: the disk did not return the journal.
 
         Args:
             reason: Error of the disk, for people.
@@ -290,7 +290,7 @@ _DECODER = msgspec.json.Decoder(_Body)
 
 
 def encode(entries: Sequence[HoldEntry], *, boot_id: str, node: str) -> bytes:
-    """Return the content of a journal file (header line, JSON body) with entries."""
+    """Return the content of a journal file: header line, and `entries` as JSON."""
     body = _ENCODER.encode(_Body(node, boot_id, tuple(entries)))
     header = f"{_MAGIC} {_VERSION} {zlib.crc32(body):08x} {len(body)}\n"
     return header.encode() + body

@@ -202,8 +202,9 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
 def is_of_line(written: HoldEntry, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
-    The prefix of the entry's device ids decides, like `Ascend910-`. An entry can have
-    lost all device ids. Then its chips and its reserved chips decide.
+    An entry with device ids belongs to the line whose prefix they have, like
+    `Ascend910-`. An entry without ids belongs to the line if the line has one of its
+    chips, mounted or only reserved.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)

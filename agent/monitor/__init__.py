@@ -1,4 +1,4 @@
-"""Watch the chips of a node and their fault configuration, and tell the ledgers.
+"""Watch a node's chips and the fault configuration; put changes into the ledgers.
 
 Here: the monitors of the driver's reports, of the processes that still use chips after
 their pod has ended, and of the cluster's fault configuration. Not here: reading a

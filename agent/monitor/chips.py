@@ -45,9 +45,9 @@ class ChipMonitor:
     """Monitor of one product line's chips, with their health and raised fault levels.
 
     A rule raises the level of a fault that returns often or stays long. A separated
-    chip is one that people or such a rule have taken out of service. The node's
-    ConfigMap stores the raised levels and the separated chips. The agent reads them
-    there after a restart.
+    chip is one that people or such a rule have taken out of service. The ConfigMap
+    `mindx-dl-deviceinfo-<node>` stores the raised levels and the separated chips. The
+    agent reads them there after a restart.
     """
 
     def __init__(
@@ -70,8 +70,9 @@ class ChipMonitor:
             announcer: Writes events and logs when a chip's health changes, a fault
                 rises in level, or a chip is separated (taken out of service).
             clocks: Sources of time.
-            other_products: The node's other product lines. The ConfigMap names
-                separated chips of all product lines in one text.
+            other_products: The node's other product lines. The ConfigMap
+                `mindx-dl-deviceinfo-<node>` names separated chips of all product lines
+                in one text.
         """
         self.product = reading.product
         self._other_products = tuple(other_products)
@@ -100,14 +101,14 @@ class ChipMonitor:
     # Inputs
 
     def observe(self, observation: Observation) -> bool:
-        """Judge the health of this product line's chips by a new result of the driver.
+        """Judge the health of this product line's chips by a new observation.
 
-        A result is not judged if it is stale or lacks the product line. An unchanged
-        result is not judged either, unless time alone can change the health.
+        An observation is not judged if it is stale or has no reading. An unchanged
+        reading is not judged either, unless time alone can change the health.
 
         Returns:
-            Whether another result is needed soon, even if the driver reports no change.
-            With time, chips recover and faults rise in level.
+            Whether another observation is needed soon, even if the driver reports no
+            change. With time, chips recover and faults rise in level.
         """
         if observation.reading is None or observation.is_stale:
             return True
@@ -122,12 +123,11 @@ class ChipMonitor:
         self.judge_again()
 
     def apply_configmap(self, data: Mapping[str, str] | None) -> None:
-        """Take chips out of service, or put them back, as the node's ConfigMap says.
+        """Separate and release chips by the ConfigMap `mindx-dl-deviceinfo-<node>`.
 
-        The ConfigMap is `mindx-dl-deviceinfo-<node>`. The first call also restores the
-        separated chips and raised fault levels that the agent wrote there before a
-        restart. A later version in which a chip's name cannot be parsed separates and
-        releases no chip.
+        A separated chip is out of service. The first call also restores the raised
+        fault levels that the agent wrote to this ConfigMap before a restart. In a later
+        call, if a chip's name cannot be parsed, no chip is separated or released.
 
         Args:
             data: Data of one version of the ConfigMap; None if there is no ConfigMap.
@@ -223,9 +223,9 @@ class ChipMonitor:
         )
 
     def _separated_names(self) -> SeparatedNames:
-        """Return the names of the chips taken out of service, for the node's ConfigMap.
+        """Return the names of the separated chips, for `mindx-dl-deviceinfo-<node>`.
 
-        If the ConfigMap already names exactly these chips, its text is returned
+        If that ConfigMap already names exactly these chips, its text is returned
         unchanged.
         """
         chips, text = self._named.separated, self._separated_text
@@ -267,11 +267,7 @@ class ChipMonitor:
     # Steps of the state machines
 
     def _step_escalation(self) -> None:
-        """Apply the rules that raise the level of a fault that returns or stays.
-
-        The rules also end raised levels. They take a chip out of service while one of
-        its faults is raised to ManuallySeparateNPU.
-        """
+        """Raise and lower fault levels by the rules, and separate or release chips."""
         faults_read = escalation.FaultsRead(
             chips=frozenset(self._raw.chips),
             present=keys_under_rules(self._raw),
@@ -316,13 +312,13 @@ class ChipMonitor:
             )
 
     def _restore(self, data: Mapping[str, str], chips: frozenset[int] | None) -> None:
-        """Take over separated chips and raised fault levels from the node's ConfigMap.
+        """Restore separated chips and raised levels from `mindx-dl-deviceinfo-<node>`.
 
         Args:
-            data: Data of the ConfigMap.
-            chips: Chips that the ConfigMap names as separated; None if one of the names
-                cannot be parsed. If None, the chips with readable names stay separated,
-                and so do those that a rule had separated.
+            data: Data of that ConfigMap.
+            chips: Chips that `data` names as separated. None if a name cannot be
+                parsed: then chips with readable names and chips that a rule had
+                separated stay separated.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:
@@ -371,7 +367,7 @@ def _by_hand(chip: int, at_ms: int) -> UpgradeReason:
 
 
 def _is_ours(reason: UpgradeReason) -> bool:
-    """Whether a rule of this agent raised a fault level that the ConfigMap stores."""
+    """Whether a frequency or duration rule raised this fault level."""
     levels = {level.value for level in Level}
     kinds = {Kind.FREQUENCY.value, Kind.DURATION.value}
     return reason.level in levels and reason.type in kinds

@@ -30,7 +30,7 @@ class DriverMonitor:
         self.problem = ""
 
     def observe(self, observation: Observation) -> bool:
-        """Count one result of reading the driver, and pass it to the chip monitors.
+        """Pass one result of reading the driver to the metrics and the chip monitors.
 
         Each chip monitor gets only the chips of the product line that it monitors.
 

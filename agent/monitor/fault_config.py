@@ -25,7 +25,7 @@ _LONGEST_WATCH_S = 3600
 
 
 class FaultConfigWatch:
-    """Watch of the ConfigMap with the cluster's fault configuration.
+    """Watch of the cluster's fault configuration, ConfigMap `mindx-dl-fault-config`.
 
     The fault configuration says how serious each fault is.
     """
@@ -38,14 +38,14 @@ class FaultConfigWatch:
         apply: Callable[[FaultConfig], None],
         on_problem: Callable[[str], None],
     ) -> None:
-        """Create the watch of the fault configuration without starting it.
+        """Create the watch of `mindx-dl-fault-config` without starting it.
 
         Args:
             client: Open client, owned by the caller.
-            namespace: Namespace of the ConfigMap.
+            namespace: Namespace of this ConfigMap.
             apply: Called with each usable fault configuration.
-            on_problem: Called with a sentence why the ConfigMap cannot be used; with ""
-                when it can.
+            on_problem: Called with a sentence why a version of this ConfigMap cannot be
+                used. Called with "" when a version can be used.
         """
         self._apply = apply
         self._on_problem = on_problem
@@ -59,11 +59,11 @@ class FaultConfigWatch:
         )
 
     async def run(self) -> NoReturn:
-        """Watch the ConfigMap of the fault configuration until this task is cancelled.
+        """Watch the ConfigMap `mindx-dl-fault-config` until this task is cancelled.
 
-        Each usable version is passed to `apply`. The built-in configuration is passed
-        when the ConfigMap is deleted. `on_problem` is called with "" in both cases, and
-        with a sentence for a version that cannot be used.
+        For each usable version, call `apply` with it and `on_problem` with "". For any
+        other version, call `on_problem` with a sentence. After the ConfigMap is
+        deleted, the built-in configuration counts as a usable version.
         """
         await self.watch.run(self._changed)
 

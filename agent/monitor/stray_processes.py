@@ -1,8 +1,7 @@
 """Find stray processes: processes without a pod that keep a chip from being free.
 
-The driver shows the processes of an ended pod a moment longer than the API server shows
-the pod. So the processes of a chip are announced, by event and log, only when the chip
-has waited STAYS_S for their end.
+After a pod has ended, the driver shows its processes for a moment longer. So they are
+announced, by event and log, only when their chip has been releasing for STAYS_S.
 """
 
 import asyncio
@@ -115,7 +114,7 @@ class StrayProcesses:
 
 
 def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
-    """Return the ascending pids of processes whose ended pod has a hold on a chip."""
+    """Return the sorted pids of the processes that a chip's ended pods left behind."""
     pids = {
         pid
         for hold in ledger.holds.values()
@@ -126,10 +125,7 @@ def _pids_of_ended_pods(ledger: Ledger, chip: int) -> tuple[int, ...]:
 
 
 def _last_owner(ledger: Ledger, chip: int) -> str:
-    """Return the owner of the latest hold on a chip, as `namespace/pod`.
-
-    Holds without a known owner are left out; "" if no hold remains.
-    """
+    """Return the newest known owner of a hold on a chip, as `namespace/pod`, or ""."""
     owners = [
         f"{hold.owner.namespace}/{hold.owner.pod}"
         for hold in ledger.holds.values()

@@ -318,9 +318,10 @@ class Announcer:
         )
 
     def separation_problem(self, problem: str) -> None:
-        """Announce that `ManuallySeparateNPU` in the node's ConfigMap cannot be parsed.
+        """Announce that the names of separated chips cannot be parsed.
 
-        This key names the chips that people or a rule have taken out of service.
+        The names are the key `ManuallySeparateNPU` of the node's ConfigMap
+        `mindx-dl-deviceinfo-<node>`. A person or a rule has put them there.
 
         Args:
             problem: Why the text cannot be parsed; "" if it can. Nothing is announced
@@ -341,8 +342,8 @@ class Announcer:
     def chips_separated(self, chips: Iterable[int]) -> None:
         """Announce in log and Node events that a person took chips out of service.
 
-        The person has added their names to `ManuallySeparateNPU` in the node's
-        ConfigMap.
+        The person has added the chips' names to `ManuallySeparateNPU` in the node's
+        ConfigMap `mindx-dl-deviceinfo-<node>`.
         """
         for chip in chips:
             log.warning("chip separated by hand", extra={keys.CHIP: chip})
@@ -359,8 +360,8 @@ class Announcer:
     def chips_released(self, chips: Iterable[int]) -> None:
         """Announce in log and Node events that a person put chips back into service.
 
-        The person has removed their names from `ManuallySeparateNPU` in the node's
-        ConfigMap.
+        The person has removed the chips' names from `ManuallySeparateNPU` in the node's
+        ConfigMap `mindx-dl-deviceinfo-<node>`.
         """
         for chip in chips:
             log.info("chip released by hand", extra={keys.CHIP: chip})

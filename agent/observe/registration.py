@@ -67,13 +67,13 @@ class NoObserver:
         """Do nothing, because the plugin's gRPC server has logged the registration."""
 
     def unregistered(self) -> None:
-        """Do nothing; the plugin's gRPC server has logged why it is unregistered."""
+        """Do nothing, because the plugin's gRPC server has logged the reason."""
 
     @property
     def rival(self) -> Callable[[str], None]:
         """Function that logs a sentence about another plugin for the same resource.
 
-        It ignores "", which means that there is no such plugin.
+        The function ignores "", which means that there is no such plugin.
         """
         return self._rival
 

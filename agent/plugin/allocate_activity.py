@@ -20,11 +20,7 @@ LISTING_WAIT_S = 0.25
 
 
 class AllocateActivity:
-    """Record of the Allocate calls and pod-resources List calls that run now.
-
-    The kubelet calls Allocate, mostly after GetPreferredAllocation. The agent calls
-    List.
-    """
+    """Record of the Allocate calls and pod-resources List calls that run now."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Start with no Allocate and no List call running.
@@ -53,7 +49,7 @@ class AllocateActivity:
     def mark(self) -> int:
         """Return a number for this moment, to pass to `was_quiet_since` later.
 
-        The number is -1 if an Allocate runs or is expected now.
+        The number is -1 if `is_quiet` is false.
         """
         return self._count if self.is_quiet else -1
 

@@ -39,7 +39,7 @@ class ListAndWatchServicer(api_pb2_grpc.DevicePluginServicer):
 
         Args:
             store: Ledger of the product line. After a change of the ledger, the device
-                list is sent to the kubelet if it differs.
+                list is sent to the kubelet if it differs from the list sent last.
             devices: Returns the device list as it is now.
             steers: Whether the kubelet shall call GetPreferredAllocation.
         """

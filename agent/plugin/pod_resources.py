@@ -166,10 +166,10 @@ class PodResourcesClient:
 
 
 def _message(answer: M | None) -> M:
-    """Return the answer of a gRPC call, which is None if grpc could not decode it.
+    """Return the answer of a gRPC call after checking that grpc could decode it.
 
     Raises:
-        ResourcesError: The answer is None.
+        ResourcesError: The answer is None, because grpc could not decode it.
     """
     if answer is None:
         raise ResourcesError("pod-resources: expected a message, found other bytes")

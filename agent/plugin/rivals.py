@@ -69,8 +69,9 @@ class PluginState:
 class Rivals:
     """Detector of other device plugins that serve the same resource as this plugin.
 
-    The kubelet may not have read this plugin's last device list yet. So other device
-    ids at the kubelet prove a rival only if LOOKS checks in a row find them.
+    The kubelet may not have read this plugin's last device list yet. So a difference
+    between the kubelet's device ids and that list proves a rival only if LOOKS checks
+    in a row find it.
     """
 
     def __init__(
@@ -233,10 +234,10 @@ def inode_of(path: Path) -> int:
 
 
 def _is_of_another_resource(path: Path) -> bool:
-    """Whether the file name of a socket names another resource than this plugin's.
+    """Whether a socket's name shows that its plugin serves another resource.
 
-    Plugins of this agent and of MindCluster name their sockets after their resource.
-    The caller has already left out this plugin's own socket.
+    Plugins of this agent and of MindCluster name their sockets after the resource. The
+    caller has already left out the socket of the plugin that looks for rivals.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 

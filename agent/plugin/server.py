@@ -139,10 +139,11 @@ class Server:
         return self._servicer is not None and self._servicer.is_followed
 
     def suspect(self, evidence: str) -> None:
-        """Store evidence that another plugin serves the resource, for the next check.
+        """Store evidence that another plugin serves the resource.
 
-        The check drops the evidence if the kubelet has sent this plugin an Allocate or
-        a GetPreferredAllocation since this call: the kubelet still uses this plugin.
+        The next check for rivals drops the evidence if the kubelet has sent this plugin
+        an Allocate or a GetPreferredAllocation since this call. Such a request shows
+        that the kubelet still uses this plugin.
 
         Args:
             evidence: A sentence about something that only another plugin can have done.

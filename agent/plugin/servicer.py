@@ -207,10 +207,10 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Read into the ledger the processes of ended pods whose device ids are reused.
+        """Find running processes of ended pods that had one of these device ids.
 
-        A pod that was deleted by force may have running processes on its chips. The
-        kubelet nevertheless gives the pod's device ids to another pod.
+        The ledger learns the processes. A pod that was deleted by force may leave them
+        on its chips, although the kubelet gives the pod's device ids to another pod.
 
         Args:
             kubelet_ids: Device ids that the kubelet offers or gives out.

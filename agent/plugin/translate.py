@@ -26,7 +26,7 @@ class ListedDevice(NamedTuple):
 
 
 def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-    """Return the device list that the kubelet gets: the ids, health and NUMA nodes.
+    """Return the device list for the kubelet: each id with its health and NUMA nodes.
 
     Args:
         ledger: Ledger of one product line.
@@ -45,7 +45,7 @@ def devices_of(ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
 
 
 class DeviceList:
-    """Cache of one product line's device list, computed again only when it may differ.
+    """Cache of one product line's device list, computed again only when necessary.
 
     A ledger changes ten times while one pod starts. Only two of these ten changes
     concern the device list.
@@ -57,7 +57,7 @@ class DeviceList:
         self._listed: tuple[ListedDevice, ...] = ()
 
     def of(self, ledger: Ledger, numa: Sequence[int]) -> tuple[ListedDevice, ...]:
-        """Return `devices_of(ledger, numa)`; compute it only when it may differ."""
+        """Return `devices_of(ledger, numa)`, from the cache if it is up to date."""
         bad = ledger.unhealthy | values.releasing_chips(ledger)
         basis = ledger.product, ledger.holds, bad, tuple(numa)
         if basis != self._basis:

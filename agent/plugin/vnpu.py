@@ -68,8 +68,8 @@ class VirtualServicer(ListAndWatchServicer):
         """Construct the servicer of one kind of virtual device.
 
         Args:
-            store: Ledger of the product line. After a change of the ledger, the device
-                list is sent to the kubelet if it differs.
+            store: Ledger of the product line. After a change of the ledger, the kubelet
+                gets the list of devices again if the list has changed too.
             row: Product row that names the resource of this kind.
             virtual_devices: Returns the virtual devices as last read, and the chips in
                 service.

@@ -64,10 +64,10 @@ class Annotator:
 
         Args:
             store: Ledger of the product line.
-            send: Sends one patch to the API server.
+            send: Sends one patch of a pod's annotations to the API server.
             host_ip: Returns the node's InternalIP; "" while it is not known.
-            is_silent: Returns whether another device plugin serves the product line and
-                annotates the line's pods; then no patch is sent.
+            is_silent: Returns whether another device plugin serves this product line
+                and annotates its pods. While the result is true, no patch is sent.
             addresses: Returns the addresses of node and chips that the driver has
                 reported.
             new_backoff: Returns the back-off for a pod whose first patch has failed.
@@ -88,9 +88,10 @@ class Annotator:
         self._correct: dict[str, Basis] = {}
 
     async def run(self) -> NoReturn:
-        """Send patches whenever the ledger changes or a back-off ends, until cancelled.
+        """Patch pods' annotations after each change of the ledger, until cancelled.
 
-        No patch is sent while another device plugin serves the product line.
+        A failed patch is sent again when the pod's back-off has ended. No patch is sent
+        while another device plugin serves the product line.
         """
         while True:
             version = self._store.version
@@ -106,7 +107,7 @@ class Annotator:
                     await self._store.changed(version)
 
     async def run_once(self) -> int:
-        """Send the patches of at most AT_ONCE pods; return the number of patches sent.
+        """Patch the annotations of at most AT_ONCE pods; return the number of patches.
 
         A pod whose last patch failed is patched again when its back-off has ended.
         """

@@ -66,7 +66,8 @@ class ProductLinePods:
     async def of_kubelet(self) -> Iterable[NpuPod]:
         """Ask the kubelet for its pods; return those that ask for this line's chips.
 
-        The result is empty without `kubelet_url`, or if the kubelet does not answer.
+        The result is empty if the setting `kubelet_url` is empty, or if the kubelet
+        does not answer.
         """
         return await self._node_pods.of_kubelet(self._resource)
 
@@ -83,10 +84,7 @@ class ProductLinePods:
         self.store.apply(PodDeleted(uid))
 
     def _expect(self, pod: NpuPod) -> None:
-        """Expect a new Pending pod if only this agent serves its resource.
-
-        An expected pod is one for which `is_expected` is true.
-        """
+        """Remember for `is_expected` a new Pending pod that only this agent serves."""
         is_known = pod.uid in self.store.ledger.pods
         if not is_known and pod.phase == "Pending" and self._is_served():
             self._expected.add(pod.uid)
@@ -141,9 +139,9 @@ class PodInformer:
     async def wait_until_known(self) -> None:
         """Wait until the API server, or else the kubelet, has listed the node's pods.
 
-        The kubelet is asked each time FIRST_LIST_S have passed without the API server's
-        list. Its answer ends the wait if a pod in it asks for chips. An answer without
-        such a pod does not end the wait, because a failed request looks the same.
+        The kubelet is asked every FIRST_LIST_S until the API server has answered. The
+        kubelet's answer ends the wait only if it has a pod that asks for chips. An
+        answer without such a pod looks the same as a failed request.
         """
         while True:
             try:
@@ -179,7 +177,8 @@ class PodInformer:
     async def of_kubelet(self, resource: str) -> Iterable[NpuPod]:
         """Ask the kubelet for its pods, and return those that ask for `resource`.
 
-        The result is empty without `kubelet_url`, or if the kubelet does not answer.
+        The result is empty if the setting `kubelet_url` is empty, or if the kubelet
+        does not answer.
         """
         try:
             return await self._api.kubelet_pods(self._node, resource)

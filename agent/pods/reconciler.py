@@ -127,10 +127,13 @@ class Reconciler:
     async def run(self) -> NoReturn:
         """Make passes until cancelled: ask pod-resources which pods have which ids.
 
-        While the owner of a hold is unknown or has ended, the pause between two passes
-        is AGAIN_S, and after EAGER_PASSES passes PATIENT_S. While the kubelet does not
-        answer, the pause is a back-off. Otherwise the next pass follows the next change
-        of the ledger, at the latest after `period_s`.
+        The first case that applies decides the longest pause after a pass:
+
+            the kubelet did not answer           a back-off
+            a hold's owner is unknown or ended   AGAIN_S, or PATIENT_S if EAGER_PASSES
+                                                 passes have brought no new hold
+            otherwise                            until the next change of the ledger,
+                                                 or until `period_s` has passed
         """
         eager, known_sequence = EAGER_PASSES, -1
         thorough_at = clock.loop_s()
@@ -179,11 +182,9 @@ class Reconciler:
                     version = await self._store.changed(version)
 
     def _may_find_changes(self) -> bool:
-        """Whether the thorough pass that is due now may change the ledger.
+        """Whether a thorough pass may change the ledger now.
 
-        A thorough pass asks pod-resources about all living pods. It is not needed if
-        each hold has a living owner, each container of each admitted pod owns a hold
-        that the kubelet has not lost, and `_Calm.lasts` is true.
+        A thorough pass asks pod-resources about all living pods.
         """
         ledger = self._store.ledger
         return (
@@ -310,7 +311,8 @@ def _needs_pass(now: Ledger, before: Ledger) -> bool:
     """Whether the ledger has changed so that pod-resources may answer something new.
 
     True in each of three cases. An Allocate has made a hold. A chip that had processes
-    has none now. The set `confirm.unconfirmed_pods` has a pod that it lacked before.
+    has none now. A pod is in `confirm.unconfirmed_pods(now)` but was not in
+    `confirm.unconfirmed_pods(before)`.
 
     Args:
         now: The present ledger.

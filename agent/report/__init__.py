@@ -1,4 +1,6 @@
-"""Publish a node's chips: its ConfigMap, and labels and annotations of its Node.
+"""Publish a node's chips in its ConfigMap, and in labels and annotations of its Node.
+
+The ConfigMap is `mindx-dl-deviceinfo-<node>`.
 
 Here: the node report as a value (`content`, pure), the state machine that decides when
 it is written (`schedule`, pure), and the writer (`reporter`). Not here: annotations of

@@ -1,7 +1,7 @@
-"""Content of a node's ConfigMap and of its Node object, computed without I/O.
+"""Content of the ConfigMap `mindx-dl-deviceinfo-<node>` and of the Node, without I/O.
 
 A `NodeReport` has everything that both objects say about the chips of a node, except
-the time of the write. Two equal reports need no second write.
+the time of the write.
 """
 
 import re
@@ -29,7 +29,7 @@ MANUAL_KEY = faults.SEPARATED_KEY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """Everything that the ConfigMap and the Node object say about a node's chips."""
+    """All that the Node and `mindx-dl-deviceinfo-<node>` say about a node's chips."""
 
     product: Product
     #: Physical ids of all chips that the driver ever showed, ascending.
@@ -68,18 +68,17 @@ def node_report(
 ) -> NodeReport:
     """Return the node report of one product line.
 
-    A chip is available if it is in service and not in `taken`. A chip with a faulty
-    network and no other fault stays available, as in MindCluster.
+    A chip is available if it is HEALTHY or NETWORK_UNHEALTHY, and not in `taken`.
 
     Args:
         reading: Last successful reading of the driver.
         health: Conditions of the chips after that reading.
         taken: Chips in use, in any order. They are in a slot or claim of a living pod,
             held, releasing, or cut into virtual devices.
-        affinity: Held, releasing and lost chips, for the scheduler extender. Lost chips
-            are held under device ids that the kubelet has forgotten.
-        findings: Chips that the ConfigMap puts out of service, faults with a raised
-            level, and faults of the node's switches.
+        affinity: Chips that no claim names and that are not free. They become the text
+            of the key `AscendAffinity` of `mindx-dl-deviceinfo-<node>`.
+        findings: Names of separated chips, faults with a raised level, and faults of
+            the node's switches.
     """
     info = DeviceInfo(
         available=tuple(chip for chip in health.in_service if chip not in taken),
@@ -122,10 +121,7 @@ def merge_lines(lines: Sequence[NodeReport]) -> NodeReport:
 
 
 def _separated(lines: Sequence[SeparatedNames]) -> SeparatedNames:
-    """Join the separated chips' names of all product lines into one ConfigMap text.
-
-    The text that was read from the ConfigMap is kept if no product line changes it.
-    """
+    """Join the separated chips' names of all product lines into one ConfigMap text."""
     read = lines[0].read
     if read is not None and all(line.text == read for line in lines):
         return SeparatedNames(text=read, read=read)
@@ -147,10 +143,10 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """Return a fault for each UNHEALTHY chip for which the driver reports no fault.
+    """Return a fault for each UNHEALTHY chip that has no reported fault of its own.
 
-    The returned faults have no code, and the level SeparateNPU. An UNHEALTHY chip also
-    gets one if all its reported faults are faults of its network.
+    Faults of a chip's network do not count. The returned faults have no code and the
+    level SeparateNPU.
     """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(
@@ -161,7 +157,7 @@ def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
 
 
 def configmap_data(report: NodeReport, *, update_time: int) -> dict[str, str]:
-    """Return the data that this agent writes into the node's ConfigMap.
+    """Return the data to write into the ConfigMap `mindx-dl-deviceinfo-<node>`.
 
     Args:
         report: Report of the whole node; see `merge_lines`.
@@ -194,7 +190,7 @@ class NodeMarks:
 
 
 def node_marks(report: NodeReport) -> NodeMarks:
-    """Return the labels and annotations that the Node object must have for a report.
+    """Return the labels and annotations with which a Node shows its node report.
 
     A label is left out if its value is unknown or is not valid for a label.
 

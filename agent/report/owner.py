@@ -1,8 +1,8 @@
 """Find the owner of the node's ConfigMap: the DaemonSet that controls the agent's pod.
 
-When the owner is deleted, Kubernetes deletes the ConfigMap. The owner must be in the
-ConfigMap's namespace: if it were in another, Kubernetes would delete the ConfigMap at
-once.
+The ConfigMap is `mindx-dl-deviceinfo-<node>`. When its owner is deleted, Kubernetes
+deletes the ConfigMap. The owner must be in the ConfigMap's namespace: if it were in
+another, Kubernetes would delete the ConfigMap at once.
 """
 
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Owner:
-    """Finder of the owner of the node's ConfigMap: the agent pod's controller."""
+    """Finder of the owner of ConfigMap `mindx-dl-deviceinfo-<node>`: a DaemonSet."""
 
     def __init__(
         self, client: Client, *, pod: str, namespace: str, configmap_namespace: str
@@ -38,7 +38,7 @@ class Owner:
         self._reference: OwnerReference | None = None
 
     async def reference(self) -> OwnerReference | None:
-        """Return the owner reference for the ConfigMap; None if it can have no owner.
+        """Return the owner reference for the node's ConfigMap; None if it has no owner.
 
         The first successful call reads the agent's pod. Later calls return the same
         result.

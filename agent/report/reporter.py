@@ -1,8 +1,8 @@
-"""Write the node report into the node's ConfigMap and onto the Node object.
+"""Write the node report into `mindx-dl-deviceinfo-<node>` and onto the Node object.
 
-`agent.report.schedule` decides when. The reporter watches both objects, so that it sees
-an edit or a deletion at once. It waits longer after each failed write. Each write has
-the latest report. Reports between two writes are skipped.
+`agent.report.schedule` decides when the ConfigMap is written. The reporter watches both
+objects, so that it sees an edit or a deletion at once. It waits longer after each
+failed write. Each write has the latest report; older reports are not written later.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ _FAREWELL_S = 1.0
 
 
 class Reporter:
-    """Writer of one node's ConfigMap, and of labels and annotations of its Node."""
+    """Writer of a node's ConfigMap `mindx-dl-deviceinfo-<node>` and of its Node object.
+
+    On the Node it writes the labels and annotations that describe the chips.
+    """
 
     def __init__(  # noqa: PLR0913  # each comes from somewhere else
         self,
@@ -50,17 +53,20 @@ class Reporter:
     ) -> None:
         """Construct without a request to the API server.
 
+        "The ConfigMap" is `mindx-dl-deviceinfo-<node>`.
+
         Args:
-            client: Open; owned by the caller.
+            client: An open client; the caller closes it.
             node: Name of the node.
-            writer: Name of this process, for the ConfigMap; unique in the cluster, not
-                empty.
+            writer: Name of this process, which it writes into an annotation of the
+                ConfigMap; unique in the cluster, not empty.
             heartbeat_s: Longest time between two writes. Unit: seconds.
             metrics: Metrics of the agent, which count the writes.
             wall_s: Returns Unix seconds, for the ConfigMap's update time.
             on_rival: Called with a sentence when another program writes the ConfigMap;
                 called with "" when that program has gone.
-            owner: Returns the owner of the ConfigMap; may raise KubeError.
+            owner: Returns the ConfigMap's owner reference, or None for no owner; may
+                raise KubeError.
             on_configmap: Called with the data of each version of the ConfigMap, oldest
                 first; called with None when there is no ConfigMap.
             namespace: Namespace of the ConfigMap.
@@ -100,9 +106,9 @@ class Reporter:
         self._report: NodeReport | None = None
 
     def publish(self, report: NodeReport) -> None:
-        """Set the report that ConfigMap and Node must show; `run` writes it.
+        """Set the report to write into `mindx-dl-deviceinfo-<node>` and onto the Node.
 
-        Cheap if the report equals that of the previous call.
+        `run` writes it. Cheap if the report equals that of the previous call.
         """
         before, self._report = self._report, report
         if report == before:
@@ -130,7 +136,7 @@ class Reporter:
         return self._node.internal_ip if self._node is not None else ""
 
     def problem(self) -> str | None:
-        """Return why the ConfigMap does not have this agent's report; None if it does.
+        """Return why `mindx-dl-deviceinfo-<node>` lacks this agent's report, or None.
 
         Either another program writes the ConfigMap, or this agent has not written yet.
         """
@@ -165,10 +171,10 @@ class Reporter:
             tasks.create_task(self._keep_node())
 
     async def release_configmap(self) -> None:
-        """Remove this agent's name as writer from the ConfigMap.
+        """Remove this agent's name as writer from `mindx-dl-deviceinfo-<node>`.
 
-        The node's next agent can then write at once. Otherwise it would wait until this
-        agent has missed SILENT_HEARTBEATS writes. A failure is only logged.
+        The agent that starts next on this node can then write at once. Otherwise it
+        would wait for SILENT_HEARTBEATS heartbeats. A failure is only logged.
         """
         if not self._is_ours or self._state.published is None:
             return
@@ -340,10 +346,7 @@ class Reporter:
                 self._node_woken.set()
 
     async def _mark_node(self) -> None:
-        """Patch the Node's labels and annotations that differ from those of the report.
-
-        Nothing is done before Node and report are known, or if `_is_ours` is false.
-        """
+        """Patch the Node if its labels or annotations differ from the latest report."""
         if self._node is None or self._report is None or not self._is_ours:
             return
         patch = content.node_patch(self._node, content.node_marks(self._report))

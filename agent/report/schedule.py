@@ -1,9 +1,9 @@
 """Schedule of writes to the node's ConfigMap: a pure state machine.
 
-This agent writes when it has a new node report, when others have changed or deleted
-this agent's keys, and every `heartbeat_s`. Writes are at least SPACING_S apart, or
-URGENT_SPACING_S if the condition of a chip has changed. Keys of other programs are
-neither compared nor written.
+The ConfigMap is `mindx-dl-deviceinfo-<node>`. This agent writes when it has a new node
+report, when others have changed or deleted this agent's keys, and every `heartbeat_s`.
+Writes are at least SPACING_S apart, or URGENT_SPACING_S if the condition of a chip has
+changed. Keys of other programs are neither compared nor written.
 
 The key `ManuallySeparateNPU` has the names of separated chips. People edit it, too. So
 this agent writes the key only while its text is the one that the agent has read.
@@ -232,11 +232,7 @@ def due_at(state: State) -> float | None:
 
 
 def _pause_s(state: State) -> float:
-    """Return the seconds between the last successful write and the next due one.
-
-    `heartbeat_s` if the ConfigMap is up to date. Otherwise URGENT_SPACING_S if a chip's
-    condition has changed, and SPACING_S if none has.
-    """
+    """Return the seconds between the last successful write and the next due one."""
     if not _is_outdated(state):
         return state.heartbeat_s
     return URGENT_SPACING_S if _is_health_new(state) else SPACING_S
@@ -311,11 +307,11 @@ def _on_configmap(
 
 
 def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Return state and effect after another writer's new version of the ConfigMap.
+    """Return state and effect after a new ConfigMap version that no known rival wrote.
 
-    There is no effect if this agent's keys are unchanged, or if the result of its last
-    write is unknown. If they have changed, the effect is `Restoring`. After more than
-    MOST_EDITS changes within EDITS_WITHIN_S it is `RivalAppeared`: people edit less.
+    There is no effect if this agent's keys are unchanged, or if `state.uncertain`.
+    Otherwise, the effect is `Restoring` if there were at most MOST_EDITS changes within
+    EDITS_WITHIN_S. After more changes it is `RivalAppeared`: people edit less.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -331,9 +327,9 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     """Whether another program, not a person, wrote `DeviceInfoCfg` in `stored`.
 
-    True if the text of this key has a right CheckCode and is not older than this
-    agent's text. It must also differ from this agent's text and from the text in
-    `state.stored`. False while the result of this agent's last write is unknown.
+    False if this agent has not written, or if the result of its last write is unknown.
+    Otherwise, True if the text of this key has a right CheckCode, is not older than
+    this agent's text, and is neither this agent's nor that of `state.stored`.
 
     Args:
         state: State whose `stored` is still the previous version of the ConfigMap.
@@ -377,11 +373,11 @@ def _is_outdated(state: State) -> bool:
 
 
 def _changed_keys(state: State) -> str:
-    """Return the names of this agent's entries in the ConfigMap that others changed.
+    """Return the names, joined by commas, of this agent's entries that others changed.
 
-    Entries are data keys, labels and the annotation with the writer's name. They are
-    compared with this agent's last write. The names are joined by commas. The result is
-    "" if all agree, if there was no write, or if there is no ConfigMap.
+    Entries are data keys, labels and the annotation with the writer's name, all of the
+    node's ConfigMap. They are compared with this agent's last write. The result is ""
+    without such a write, or without a ConfigMap.
     """
     if state.written is None or state.stored is None:
         return ""
@@ -397,10 +393,10 @@ def _changed_keys(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    """Return the ConfigMap version in which to replace `ManuallySeparateNPU`, or 0.
+    """Return the resourceVersion that a write of `ManuallySeparateNPU` replaces, or 0.
 
-    Return 0 if the key's text is already right. Return 0 also if its text has changed
-    since the report was made, because a write would undo a person's edit.
+    0 means that the key is not written: there is no ConfigMap or no report, its text is
+    right, or somebody has changed it since the report was made.
     """
     if state.stored is None or state.report is None:
         return 0

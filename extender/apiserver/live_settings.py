@@ -1,12 +1,12 @@
-"""Settings in a ConfigMap that may change while the extender runs.
+"""Settings in the ConfigMap `ascend-extender-settings`, which may change at run time.
 
-The keys are those of MindCluster's `init-params`, so that operators can copy them. A
-ConfigMap with an error changes nothing: the settings before it stay in force. An event
-on the ConfigMap lists the errors and the settings in force.
+The keys are those of MindCluster's `init-params`, so that operators can copy them. If a
+changed ConfigMap has an error, the settings in force stay in force. An event on the
+ConfigMap lists the errors and the settings in force.
 
-The settings from flags, environment and file are in force without a ConfigMap. They are
-also in force until the extender has read a first ConfigMap without an error: a cluster
-that schedules by default settings is better than one without scheduling.
+The settings from flags, environment and file are in force until the extender has read
+this ConfigMap without an error, and after its deletion. A cluster that schedules by
+default settings is better than one without scheduling.
 """
 
 import logging
@@ -50,15 +50,12 @@ IDLE = frozenset(
 
 
 class UnusableError(ValueError):
-    """Error of a ConfigMap of settings with wrong keys or values.
-
-    The text of the error lists the wrong keys and values.
-    """
+    """Error of the ConfigMap `ascend-extender-settings`: its wrong keys and values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSettings:
-    """Settings of the extender that a ConfigMap can change at run time."""
+    """Settings that the ConfigMap `ascend-extender-settings` can change at run time."""
 
     #: True: free chips follow from inventory, health and pods; False: the list in the
     #: device ConfigMap bounds them as well
@@ -67,10 +64,12 @@ class DynamicSettings:
 
 
 def from_settings(settings: Settings) -> DynamicSettings:
-    """Return the dynamic settings that are in force without a ConfigMap.
+    """Return the dynamic settings that the extender was started with.
+
+    They are in force while there is no ConfigMap `ascend-extender-settings`.
 
     Args:
-        settings: Settings that the extender was started with.
+        settings: All settings that the extender was started with.
     """
     return DynamicSettings(
         self_maintain=settings.self_maintain_available_card,
@@ -89,7 +88,7 @@ _Reader = Callable[[str, DynamicSettings], DynamicSettings]
 
 
 def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSettings:
-    """Return the dynamic settings that the data of a ConfigMap describes.
+    """Parse the data of the ConfigMap `ascend-extender-settings` into dynamic settings.
 
     Args:
         texts: {key: value} of the ConfigMap.
@@ -129,9 +128,10 @@ def parse(texts: Mapping[str, str], defaults: DynamicSettings) -> DynamicSetting
 
 
 class SettingsFollower:
-    """Follower of a ConfigMap, which keeps the dynamic settings that are in force.
+    """Follower of the ConfigMap `ascend-extender-settings`.
 
-    Without the ConfigMap, the settings from the extender's start are in force.
+    It keeps the dynamic settings that are in force. Without this ConfigMap they are
+    those of the extender's start.
     """
 
     def __init__(
@@ -144,7 +144,8 @@ class SettingsFollower:
         """Begin with `defaults` in force; `adjust` is not called for them.
 
         Args:
-            defaults: Settings that are in force without a ConfigMap.
+            defaults: Settings that are in force if there is no ConfigMap
+                `ascend-extender-settings`.
             adjust: Puts changed settings into force in the rest of the extender.
             record: Records an event: reference to the ConfigMap, reason, message.
         """
@@ -158,9 +159,13 @@ class SettingsFollower:
         self.is_unusable = False
 
     def follow(self, change: Change[ConfigMap]) -> None:
-        """Put the settings of a changed ConfigMap into force if the ConfigMap is valid.
+        """Put the settings of a changed `ascend-extender-settings` into force.
 
-        If the change is the deletion of the ConfigMap, the defaults come into force.
+        An invalid ConfigMap changes no setting; an event on it lists its errors. After
+        a deletion, the settings from the extender's start come into force.
+
+        Args:
+            change: What the watch of the ConfigMap has shown.
         """
         match change:
             case Upserted(obj=config_map):
@@ -210,7 +215,7 @@ class SettingsFollower:
 def describe(settings: DynamicSettings) -> str:
     """Return all dynamic settings as one line of `key value` pairs.
 
-    The keys are those of the ConfigMap.
+    The keys are those of the ConfigMap `ascend-extender-settings`.
     """
     rules = settings.rules
     listed = {

@@ -37,7 +37,7 @@ class TorShareWriter:
     def __init__(
         self, cache: Cache, networks: NetworkTopology, api: TorShareApi
     ) -> None:
-        """Prepare the writer; the first `step` writes the ConfigMap."""
+        """Create a writer that has written nothing yet."""
         self._cache = cache
         self._networks = networks
         self._api = api
@@ -52,7 +52,7 @@ class TorShareWriter:
             await asyncio.sleep(PAUSE_S)
 
     async def step(self) -> None:
-        """Write the ConfigMap if its text has changed since the last successful write.
+        """Write `tor-share-cm` if its text has changed since the last successful write.
 
         A failed write is logged, and the next call tries again.
         """

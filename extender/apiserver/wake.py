@@ -2,13 +2,12 @@
 
 A scheduler retries refused pods when it sees a change of the cluster, such as the
 deletion of a pod. But at that moment the agent still holds the deleted pod's chips. The
-agent publishes their release in a ConfigMap, which schedulers do not watch. A node can
-also take more pods when its agent confirms a claim. The agent then changes only an
-annotation of a bound pod, which makes no scheduler retry.
+agent publishes the release of the chips in its ConfigMap `mindx-dl-deviceinfo-<node>`,
+which schedulers do not watch. All schedulers watch nodes.
 
 So the extender annotates a node that can take more pods than before, if a pod was
-refused since the last annotation. Every scheduler watches nodes. The cache has the free
-chips before the annotation is written, so the retry finds them.
+refused since the last annotation. The cache has the free chips before the annotation is
+written, so the retry finds them.
 """
 
 import asyncio
@@ -34,9 +33,10 @@ Mark = Callable[[str], Awaitable[None]]
 
 
 class SchedulerWaker:
-    """Annotates nodes with more free chips, so that schedulers retry refused pods.
+    """Annotates nodes, so that schedulers retry the pods that the extender refused.
 
-    State: the names of the nodes to annotate, and whether a refused pod waits.
+    State: the names of the nodes to annotate, and whether a refused pod waits for a
+    retry.
     """
 
     def __init__(self, mark: Mark, any_node: Callable[[], str] = str) -> None:
@@ -61,17 +61,17 @@ class SchedulerWaker:
         """Schedule an annotation of each of these nodes if a refused pod waits.
 
         Args:
-            names: Nodes that offer more chips than before.
+            names: Nodes that may take more pods than before.
         """
         if names and self._is_pod_waiting:
             self._improved.update(names)
             self._woken.set()
 
     def retry_all(self) -> None:
-        """Schedule an annotation of one node, no matter which, if a refused pod waits.
+        """Make schedulers retry all refused pods, even if no node has more free chips.
 
-        The annotation makes schedulers retry all refused pods. No node needs to have
-        more free chips.
+        If a refused pod waits for a retry, an annotation of one node is scheduled. Any
+        node serves this purpose.
         """
         name = next(iter(self._improved), None) or self._any_node()
         if name:
@@ -99,14 +99,14 @@ class SchedulerWaker:
                 backoff.reset()
 
     async def run_once(self) -> None:
-        """Carry out up to `MARKED_MOST` scheduled annotations, and drop the others.
+        """Annotate up to `MARKED_MOST` of the scheduled nodes, and drop the others.
 
-        Schedulers then retry all refused pods. So no pod counts as waiting until the
-        next `note_refused`.
+        One annotation makes schedulers retry all refused pods. So no pod counts as
+        waiting until the next call of `note_refused`.
 
         Raises:
-            KubeError: A node was not annotated. The annotations of this and the
-                following nodes stay scheduled. A refused pod still counts as waiting.
+            KubeError: A node was not annotated. This node and the following ones stay
+                scheduled. A refused pod still counts as waiting.
         """
         self._woken.clear()
         self._is_pod_waiting = False

@@ -61,7 +61,7 @@ class KubePods:
 
 
 class KubeMarks:
-    """Request to the API server that annotates pods which Volcano has allocated."""
+    """Request to the API server: annotate a pod to which Volcano allocated a node."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -83,7 +83,7 @@ class KubeMarks:
 
 
 class KubeGroups:
-    """Requests to the API server that read and write conditions of PodGroups."""
+    """Requests to the API server: read and write conditions of Volcano's PodGroups."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -145,15 +145,15 @@ class Cache:
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
-        An Allocate call does not name its pod. The other pod has an unconfirmed claim
-        or a reservation on the node.
+        The other pod has an unconfirmed claim or a reservation on the node. They can be
+        mixed up because an Allocate call does not name its pod.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
     def nodes_reserved_from(self, uid: str) -> frozenset[str]:
-        """Return the nodes that a pod must not use: another job has reserved them.
+        """Return the nodes that are set aside for another job and closed to this pod.
 
-        A pod may use a node reserved for a job with a lower priority than its own.
+        Such a node is open to the pod if the pod's priority is higher than the job's.
 
         Args:
             uid: UID of the pod.
@@ -173,7 +173,7 @@ class Cache:
     def step_gang(self, event: gang_events.Event, now_s: float) -> None:
         """Apply an event about a job of several pods to `gangs`.
 
-        Its effects are added to `effects`; the planner carries them out.
+        The resulting effects are added to `effects`; the planner carries them out.
         """
         self.effects += permit.step(self.gangs, event, now_s, self.limits)
 
@@ -285,7 +285,7 @@ def _step(
     | events.Unreserved
     | events.SelfMaintainSet,
 ) -> None:
-    """Apply an event to the cache, of a kind that does not depend on the time."""
+    """Apply an event whose handling does not need the time."""
     match change:
         case events.OtherPodUpdated():
             cache.requested_resources.put(change.uid, change.node, change.ask)
@@ -421,7 +421,7 @@ def _update_member(cache: Cache, change: events.PodUpdated, now_s: float) -> Non
 def _leave(cache: Cache, uid: str, now_s: float) -> None:
     """Remove a pod from its job.
 
-    The event `MemberRemoved` is applied before that, because it looks up the pod's job.
+    Apply the event `MemberRemoved` first, while `gangs` still knows the job of the pod.
     """
     cache.step_gang(gang_events.MemberRemoved(uid=uid), now_s)
     cache.gangs.drop(uid)
@@ -447,8 +447,8 @@ def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
     """Delete a pod's reservation, if any, and compute the free chips of its node again.
 
     Args:
-        computed: Name of a node whose free chips the caller computes later; "" if none.
-            If they were computed here, the reserved chips would look free until then.
+        computed: Node whose free chips are not computed here; "" if none. The caller
+            computes them after further changes.
     """
     reservation = cache.reservations.pop(uid, None)
     if reservation is not None:

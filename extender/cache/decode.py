@@ -100,9 +100,9 @@ def _superpod(text: str) -> int:
 
 
 def report_change(report: objects.ConfigMap) -> events.ReportUpdated | None:
-    """Return the event for a changed ConfigMap of a node's agent.
+    """Return the event for a new version of a ConfigMap `mindx-dl-deviceinfo-<node>`.
 
-    None if the ConfigMap is not from an agent, judged by its name.
+    None if the ConfigMap has another name.
     """
     node = _node_of(report)
     if node is None:
@@ -116,16 +116,16 @@ def report_change(report: objects.ConfigMap) -> events.ReportUpdated | None:
 
 
 def report_gone(report: objects.ConfigMap) -> events.ReportUpdated | None:
-    """Return the event for the deletion of the ConfigMap of a node's agent.
+    """Return the event for the deletion of a ConfigMap `mindx-dl-deviceinfo-<node>`.
 
-    None if the ConfigMap is not from an agent, judged by its name.
+    None if the ConfigMap has another name.
     """
     node = _node_of(report)
     return None if node is None else events.ReportUpdated(node=node)
 
 
 def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpdated:
-    """Return the event for the ConfigMap that lists the leaf switches.
+    """Return the event for `basic-tor-node-cm`, which lists the leaf switches.
 
     Args:
         config_map: The present ConfigMap; None if it was deleted.
@@ -138,10 +138,7 @@ def switches_change(config_map: objects.ConfigMap | None) -> events.SwitchesUpda
 
 
 def _node_of(report: objects.ConfigMap) -> str | None:
-    """Return the node of an agent's ConfigMap, taken from the name of the ConfigMap.
-
-    None if the ConfigMap is not from an agent.
-    """
+    """Return the node of a ConfigMap `mindx-dl-deviceinfo-<node>`; None for others."""
     name = report.metadata.name
     if not name.startswith(_REPORT_PREFIX):
         return None
@@ -151,12 +148,9 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 def _products(node: objects.Node) -> list[Product]:
     """Return the product rows of a node, at most one for each NPU resource.
 
-    The Node's labels select the rows. Of these, the node offers the rows whose resource
-    is in its capacity or allocatable. From the second offered row on, a row also needs
-    a capacity above 0, or chips in the Node's annotation `baseDeviceInfos`. A removed
-    device plugin leaves a capacity of 0.
-
-    If the node offers none of the rows yet, the annotation alone selects among them.
+    A removed device plugin leaves its resource in the Node, with a capacity of 0. So if
+    the Node has several NPU resources, each after the first needs a capacity above 0,
+    or chips in the annotation `baseDeviceInfos`.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

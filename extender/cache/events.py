@@ -53,7 +53,7 @@ class NodeUpdated:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        """All product rows of the node, each with its number of allocatable chips."""
+        """The node's product, if any, and `other_offers`, as one tuple of offers."""
         if self.product is None:
             return ()
         return Offer(
@@ -65,7 +65,8 @@ class NodeUpdated:
 class ReportUpdated:
     """The event that the ConfigMap of a node's agent was added, changed or deleted.
 
-    `device_info` or `affinity` is "" if the ConfigMap lacks that text or was deleted.
+    Its name is `mindx-dl-deviceinfo-<node>`. `device_info` or `affinity` is "" if the
+    ConfigMap lacks that text or was deleted.
     """
 
     node: str
@@ -75,9 +76,10 @@ class ReportUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchesUpdated:
-    """The event that the ConfigMap of leaf switches was added, changed or deleted.
+    """The event that ConfigMap `basic-tor-node-cm` was added, changed or deleted.
 
-    `tor_info` or `tor_level` is "" if the ConfigMap lacks that text or was deleted.
+    It lists the leaf switches. `tor_info` or `tor_level` is "" if the ConfigMap lacks
+    that text or was deleted.
     """
 
     tor_info: str = ""
@@ -114,7 +116,7 @@ class OtherPodUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRead:
-    """The event that the extender has tried to read a job's size from the API server.
+    """The event that reading a job's size from the API server has succeeded or failed.
 
     The size is in an object such as a JobSet or a PodGroup.
     """
@@ -128,10 +130,7 @@ class SizeRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDeleted:
-    """The event that a pod was deleted, or that a pod without NPUs failed or succeeded.
-
-    No later pod has the same UID.
-    """
+    """The event that a pod was deleted, or a pod without NPUs failed or succeeded."""
 
     uid: str
 
@@ -140,9 +139,8 @@ class Reservation(NamedTuple):
     """Chips of one node reserved for one pod; also the event that reserves them.
 
     A reservation ends when the watch shows the pod bound, failed, succeeded or deleted.
-    The event `Unreserved` ends it too. The cache stores it by the UID of the pod,
-    because a later pod may have the same name. A plan may create thousands of
-    reservations. So the class is a tuple, which is cheap to create.
+    The event `Unreserved` ends it too. The class is a tuple, which is cheap to create,
+    because a plan may create thousands of reservations.
     """
 
     uid: str

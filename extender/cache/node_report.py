@@ -1,4 +1,4 @@
-"""The ConfigMap of a node's agent, reduced to masks of the chips of one product."""
+"""Content of `mindx-dl-deviceinfo-<node>` as masks of the chips of one resource."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from scheduler_core.wire.addresses import UNKNOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Masks of one product's chips on a node, as the agent's ConfigMap states them."""
+    """Masks of a node's chips of one resource, from `mindx-dl-deviceinfo-<node>`."""
 
     unfit: int
     available: int
@@ -32,14 +32,13 @@ class Report:
 
 
 def report_of(device_info: str, affinity: str, product: Product) -> Report:
-    """Parse the texts of an agent's ConfigMap into masks of one product's chips.
+    """Parse texts of `mindx-dl-deviceinfo-<node>` into masks of chips of one resource.
 
     Args:
         device_info: Text of the key `DeviceInfoCfg`.
-        affinity: Text of the key `AscendAffinity`. "" if an agent other than ours
-            wrote the ConfigMap. Then no chip counts as held, releasing or lost. A lost
-            chip is one whose device id the kubelet lost while a pod used it.
-        product: One product of the node. Chips of other products are ignored.
+        affinity: Text of the key `AscendAffinity`; "" if another device plugin wrote
+            the ConfigMap. If it is "", no chip counts as held, releasing or lost.
+        product: The node's product row for the resource.
 
     Raises:
         WireError: A text is malformed; the message says where.
@@ -64,7 +63,7 @@ def of_bare_node(product: Product, superpod: int) -> Report:
     """Return a report for a server without an agent: all chips healthy, none held.
 
     Args:
-        product: One product of the node.
+        product: The node's product row for one resource.
         superpod: SuperPoD id from the Node; negative if the Node has none.
     """
     return Report(

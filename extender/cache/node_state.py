@@ -5,13 +5,12 @@ has a `ResourceState`. Facts that all lines of a node share are in `NodeInfo`.
 
 A free chip is healthy and listed in the Node's annotation `baseDeviceInfos`. No living
 pod claims it, and it is neither reserved, held, releasing nor nominated. Chips of a
-removed pod stay taken for a moment, until the agent's ConfigMap can show whether the
-agent still holds them.
+removed pod stay taken for a moment, until the agent's ConfigMap
+`mindx-dl-deviceinfo-<node>` can show whether the agent still holds them.
 
 With `self-maintain-available-card: false` a free chip must also be in the agent's list
-of available chips. Even then, claimed chips are not free. A list written before a bind
-still contains the chips of that bind. Clocks of two machines cannot tell whether the
-list or the bind is older.
+of available chips, in the same ConfigMap. This list alone is not enough: if it was
+written before a bind, it still contains the chips of that bind.
 """
 
 from collections.abc import Sequence
@@ -65,7 +64,7 @@ class Tenant:
 class NodeInfo:
     """Fields of a Node, texts of its agent's ConfigMap, and the state of each resource.
 
-    Owner: the cache.
+    Only the cache changes a `NodeInfo`.
     """
 
     name: str
@@ -89,8 +88,7 @@ class NodeInfo:
     def is_empty(self) -> bool:
         """Whether the entry has neither resources nor ConfigMap texts.
 
-        The cache removes an empty entry. The next `NodeUpdated` sets its other fields
-        again.
+        The cache removes an empty entry.
         """
         return not self.resources and not any(self.report_texts)
 
@@ -106,7 +104,7 @@ class NodeInfo:
 class ResourceState:
     """Chips of one resource on one node, and the pods that have them or will get them.
 
-    Owner: the cache, which calls `state` after each change.
+    Only the cache changes a `ResourceState`, and then calls its method `state`.
     """
 
     node_info: NodeInfo
@@ -168,8 +166,8 @@ class ResourceState:
 
         Its chips that the agent's ConfigMap shows as neither held nor releasing go to
         `unshown`. They stay taken for `UNSHOWN_S` seconds, because the agent may hold
-        them and not have published it yet. If the agent publishes no holds at all, no
-        chips go to `unshown`.
+        them and not have published it yet. If the ConfigMap does not say which chips
+        are held, nothing goes to `unshown`.
         """
         tenant = self.tenants.pop(uid, None)
         if tenant is None:
@@ -204,9 +202,13 @@ class ResourceState:
     def read_report(self) -> None:
         """Set `report` from the ConfigMap texts of the node.
 
-        A malformed text leaves `report` as it is and sets `report_unreadable`. An
-        unknown product makes `report` None. So does a missing ConfigMap, except with
-        `--bare-nodes`: `report` then says that all chips are healthy.
+        The first of these cases that is true decides:
+
+        - `product` is None: `report` becomes None.
+        - There is no text: `report` becomes None. But with `--bare-nodes` it becomes a
+          report in which all chips are healthy.
+        - A text is malformed: `report` does not change, and `report_unreadable` becomes
+          True.
         """
         self.report_unreadable = False
         node_info, product = self.node_info, self.product
@@ -225,11 +227,11 @@ class ResourceState:
             self.report_unreadable = True
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Set `report`, `alive_s` and `is_silent` from the node's ConfigMap.
+        """Set `report`, `alive_s` and `is_silent` from the ConfigMap texts of the node.
 
-        `alive_s` is when the newest ConfigMap arrived, by our clock: a node's clock may
-        be wrong. For a ConfigMap that existed when the extender started, `alive_s` is
-        the ConfigMap's timestamp plus `ahead_s`, but at most `now_s`.
+        `alive_s` is the time when the extender received the agent's newest report. If
+        the report is older than the extender's start, `alive_s` is the timestamp of the
+        report plus `ahead_s`, but at most `now_s`.
 
         Args:
             now_s: Seconds since the epoch.
@@ -270,19 +272,20 @@ class ResourceState:
     def is_agent_silent(self, now_s: float, silent_s: float) -> bool:
         """Whether the agent of the node published nothing for over `silent_s` seconds.
 
-        True if the agent never published. Always False for a node that serves pods
-        without an agent.
+        If `report` is None, the agent counts as silent. With a report, a bare node
+        never counts as silent, since it has no agent.
         """
         if self.report is None:
             return True
         return not self.report.is_bare and now_s - self.alive_s > silent_s
 
     def _listed_chips(self, product: Product) -> int | None:
-        """Return the mask of the chips in the Node's annotation `baseDeviceInfos`.
+        """Return the mask of the chips that the node has; None if unknown.
 
-        0 without the annotation; None if it is unreadable. A bare node without the
-        annotation has all chips of the product. For a bare node, the mask is None if
-        its number of chips differs from the Node's allocatable.
+        The Node's annotation `baseDeviceInfos` lists them. The mask is 0 without the
+        annotation, and None if it is malformed. Two rules differ for a bare node.
+        Without the annotation it has all chips of the product. The mask is None if the
+        number of chips differs from the Node's allocatable.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -435,12 +438,12 @@ class ResourceState:
 
 
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
-    """Return how many seconds ago the newest ConfigMap of all agents was written.
+    """Return how many seconds ago, by our clock, the newest report was written.
 
-    The age is our clock minus the ConfigMap's timestamp. It is added to the timestamps
-    of all agents' ConfigMaps that existed at start-up. The newest one then counts as
-    written just now, even if the nodes' clocks differ from ours. This is nearly true: a
-    living agent writes at least every 5 min.
+    Agents write reports, by their own clocks. The result is added to the timestamps of
+    all reports that existed when the extender started. The newest report then counts as
+    written just now. This is nearly true, since a living agent writes at least every
+    5 min.
 
     Args:
         resource_states: States of all resources of all nodes, once the watches have
@@ -448,7 +451,7 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
         now_s: Seconds since the epoch.
 
     Returns:
-        Seconds, at least 0. 0 if there is no ConfigMap of an agent.
+        Seconds, at least 0. 0 if there are no reports.
     """
     reports = [
         resource_state.report

@@ -1,10 +1,10 @@
 """Back-off for controllers whose pods the kubelet keeps rejecting.
 
-Some controllers replace a rejected pod at once. Create, bind and reject then repeat
-many times a second. From a controller's third consecutive rejection on, the extender
-refuses its pods for some time: 10 s at first, twice as long with each further
-rejection, at most 5 min. The count starts again at one if the next rejection comes more
-than a minute after the end of that time.
+Some controllers replace a rejected pod at once. Then pods are created, bound and
+rejected many times a second. After three consecutive rejections of a controller's pods,
+the extender refuses all pods of this controller for 10 s. Each further rejection
+doubles this pause, up to 5 min. A rejection that comes more than a minute after the end
+of a pause counts as the first again.
 
 The cache keeps the counts, and a restart forgets them. A rejection is recognised by the
 status of the pod in the pod watch.
@@ -40,7 +40,7 @@ class _Row:
 
 
 class OwnerBackoff:
-    """Count of consecutive rejected pods of each controller, and end of its back-off.
+    """For each controller, the number of consecutive rejected pods and the back-off.
 
     In all methods, `owner` is the controller of a pod.
     """

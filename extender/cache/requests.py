@@ -1,5 +1,8 @@
 """CPU, memory and pod slots: requested by pods, and still available on nodes.
 
+Pod slots are the number of pods that a node may have, `pods` in the Node's allocatable.
+Each pod uses one.
+
 The extender plans all pods of a job at once, several of them perhaps on one node. It
 must therefore check that their requests fit together. kube-scheduler checks only one
 pod at a time.
@@ -41,7 +44,7 @@ _SUFFIXES: Mapping[str, Decimal] = {
 
 
 class Resources(NamedTuple):
-    """Amounts of CPU, memory and pod slots, requested by pods or offered by a node."""
+    """Amounts of CPU, memory and pods: requested by pods, or offered by a node."""
 
     #: millicores
     cpu: int = 0
@@ -82,7 +85,7 @@ UNBOUNDED = Resources(_MUCH, _MUCH, _MUCH)
 
 
 def pod_requests(pod: Pod) -> Resources:
-    """Return the CPU and memory that a pod requests, and one pod slot.
+    """Return the CPU and memory that a pod requests, with 1 in the field `pods`.
 
     Amounts are rounded up to millicores and bytes.
     """
@@ -100,7 +103,7 @@ def pod_requests(pod: Pod) -> Resources:
 
 
 def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
-    """Return the CPU, memory and pod slots in a Node's allocatable.
+    """Return the CPU, memory and number of pods in a Node's allocatable.
 
     A resource that `allocatable` does not name counts as unlimited.
     """
@@ -154,7 +157,7 @@ class RequestedResources:
                 self._nodes[node] = remaining
 
     def ask(self, uid: str) -> Resources:
-        """Return the requests of a pod; only one pod slot if the pod is not stored."""
+        """Return the requests of a pod; no CPU or memory if the pod is not stored."""
         return self._pods.get(uid, ("", ONE_POD))[1]
 
     def at(self, uid: str) -> tuple[str, Resources] | None:

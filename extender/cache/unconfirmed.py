@@ -1,7 +1,8 @@
 """Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
 
-An Allocate call does not name its pod. The agent chooses among the pods with
-unconfirmed claims by the number of chips that the call asks for.
+An Allocate call says how many chips a container gets, but not of which pod. If two pods
+of a node have unconfirmed claims for that number, the agent may give one pod the chips
+of the other. `shapes.conflict` tells for which shapes this does harm.
 """
 
 from scheduler_core.wire import shapes

@@ -54,9 +54,10 @@ class LeaseConfig:
 
     @property
     def stop_s(self) -> float:
-        """Seconds in which the Lease's holder may place and bind pods after a write.
+        """Seconds for which a write of the Lease lets its holder place and bind pods.
 
-        They begin when the holder sends the write, and count only if it succeeds.
+        They are counted from the moment at which the holder sends the write. Only a
+        write that succeeds counts.
         """
         return self.lease_s * 2 / 3
 
@@ -94,7 +95,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Phase of this extender, the Lease as last read or written, and time limits."""
+    """State of this extender in the election, and the Lease as last read or written."""
 
     phase: Phase = Phase.WAITING
     #: the lease as last read or written; None: it does not exist, or was never read
@@ -297,10 +298,9 @@ def _on_read_while_holding(
 ) -> _Next:
     """Return the state and effects after a SETTLING or LEADING extender read the Lease.
 
-    If this extender still holds the Lease, it renews the Lease. It becomes WAITING if
-    another extender holds the Lease, or held it since this extender's last read or
-    write. It also becomes WAITING if the Lease is deleted, and its own last write is
-    more than `stop_s` ago.
+    The extender renews the Lease if it is the holder and nobody else was the holder
+    since its last read or write. It writes a deleted Lease anew if its last write is
+    less than `stop_s` ago. In all other cases it becomes WAITING.
     """
     if lease is None:
         is_ours = (

@@ -35,9 +35,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Client of a bind call for the pod `uid` and the node `node`.
+    """The client that waits for the answer to a bind call.
 
-    The call may have to wait for the calls of other pods before the client is answered.
+    The call is for the pod `uid` and the node `node`. It may have to wait for the calls
+    of other pods of the job.
     """
 
     uid: str
@@ -91,7 +92,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindFailed:
-    """The event that a bind failed, or has no known outcome, after `ReleaseBinds`."""
+    """The event that a bind failed, or has no known outcome.
+
+    An effect `ReleaseBinds` had ended the waiting of this bind.
+    """
 
     uid: str
 

@@ -1,8 +1,8 @@
-"""All jobs of several pods: their members, and how far each job is.
+"""All jobs with their pods, and the phase of each job.
 
-The cache adds and removes pods. `permit.step` sets the phases. After a restart of the
-extender, the members are read from the API server again. The plans are lost, because
-they are stored only here.
+The cache adds and removes pods. `permit.step` sets the phases. Plans are stored only
+here, so a restart of the extender loses them. The pods of the jobs are then read from
+the API server again.
 """
 
 from collections.abc import Collection, Mapping
@@ -103,9 +103,9 @@ class Gang:
     def is_several(self) -> bool:
         """Whether the job is planned as a whole.
 
-        It is if its size is unknown or above 1. A job of one pod is planned too if the
-        pod has the label `tor-affinity`: the choice of its leaf switch depends on the
-        switches that other jobs use.
+        A job is planned as a whole if its size is unknown or above 1. So is a job of
+        one pod with the label `tor-affinity`: the choice of its leaf switch depends on
+        the switches that other jobs use.
         """
         return self.size is None or self.size.count > 1 or self._asks_leaves
 
@@ -139,8 +139,8 @@ class Gang:
     def may_bind(self, uid: str) -> bool:
         """Whether a bind of a pod need not wait for bind calls of the job's other pods.
 
-        The pod must have a planned node. The job must be in the phase BINDING, or a pod
-        of the job must be bound.
+        True if the pod has a planned node, and the job is in the phase BINDING or has a
+        bound pod.
         """
         return uid in self.places and (self.phase is Phase.BINDING or bool(self.bound))
 

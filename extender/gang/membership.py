@@ -2,12 +2,12 @@
 
 Each controller marks the pods of a job in its own way, by labels, annotations or
 owners. Each way is a row of `ROWS`, and the first row that matches a pod decides. Our
-own annotations, set by users, come first. PodGroups come near the end, because they
-state only a number of pods.
+own annotations, set by users, come first. PodGroups come near the end: the objects of
+training jobs say more about a job than a PodGroup, which states only a number of pods.
 
 A pod without a matching row is a job by itself. Examples are pods of a ReplicaSet, or
 of a Job without completion indexes. The extender plans such a pod only if it has the
-label `tor-affinity`, which asks to choose nodes by their leaf switches. Pure.
+label `tor-affinity`, which asks to choose nodes by their leaf switches.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -178,8 +178,8 @@ def _first_text(*keys: str) -> Callable[[_Facts], str]:
 def _operators_job(facts: _Facts, name: str) -> str:
     """Return the API path of the training job that a pod belongs to.
 
-    The pod's owner is this job. An exception is the launcher of an MPIJob, whose owner
-    is a Job. For a launcher, the path of the MPIJob is returned.
+    The pod's owner gives the path. For the launcher of an MPIJob, whose owner is a Job,
+    it is the path of the MPIJob.
 
     Args:
         facts: The pod.
@@ -326,8 +326,9 @@ def membership(pod: Pod) -> Membership | None:
 def planned_membership(pod: Pod) -> Membership | None:
     """Return the job with which a pod is planned, and the pod's rank in the job.
 
-    None for a pod that is a job by itself and lacks the label `tor-affinity`. With this
-    label, which asks to choose nodes by their leaf switches, it is a job of one pod.
+    A pod that is a job by itself is planned only if it has the label `tor-affinity`,
+    which asks to choose nodes by their leaf switches. The result is then a job of one
+    pod, and None without the label.
     """
     place, meta = membership(pod), pod.metadata
     if place is None and asks_leaves(meta.labels or {}):

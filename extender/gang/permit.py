@@ -2,8 +2,8 @@
 
 kube-scheduler sends one bind call for each pod. The calls wait until those of all pods
 of the job have arrived; then all are released (carried out). If one does not arrive in
-time, all are refused and all reservations of the job end. Otherwise some pods of a job
-could run while another is stuck, for example for lack of a volume or a quota.
+time, all are refused and all reservations of the job end. If calls did not wait, some
+pods of a job could run while another is stuck, for lack of a volume or a quota.
 
 The table gives for each phase and event the next phase and the effects:
 
@@ -13,7 +13,7 @@ The table gives for each phase and event the next phase and the effects:
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
                the job is already bound
-    RESERVED   Bound, by a bind of unknown outcome       BINDING: ReleaseBinds
+    RESERVED   Bound: an earlier bind took effect        BINDING: ReleaseBinds
     RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
                NodeNotOffered; MemberRemoved;            all reservations end
                PlanBroken
@@ -26,6 +26,8 @@ The table gives for each phase and event the next phase and the effects:
     BINDING    Ticked, after `partial_s`                 an event on the unbound pods
     BINDING    Ticked, after `complete_s`                GATHERING: reservations end;
                                                          bound pods evicted, if so set
+
+The names that end in `_s` are time limits in `gang.events.Limits`.
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
 """
@@ -319,10 +321,7 @@ def _open(gang: Gang, now_s: float) -> None:
 
 
 def _close(gang: Gang) -> None:
-    """End the plan of a job whose planned pods are all bound or removed.
-
-    The back-off after the next failure has the shortest pause again.
-    """
+    """End the plan of a job whose planned pods are all bound or removed."""
     gang.phase = Phase.GATHERING
     gang.failures = 0
     gang.again_s = 0.0
@@ -351,9 +350,8 @@ def _back_off(
 ) -> None:
     """Set the earliest time at which a job is planned again.
 
-    The pause doubles with each failure, up to a limit. A part of the pause differs from
-    job to job. So two jobs whose plans failed at the same time are planned again at
-    different times. Otherwise each could again take the chips that the other lacks.
+    The pause doubles with each failure, up to a limit. A part of it differs from job to
+    job, so that two jobs that compete for chips are not planned together again.
 
     Args:
         counted: Whether the caller has already added this failure to `gang.failures`.

@@ -4,8 +4,8 @@ Objects of training operators, JobSets, LeaderWorkerSets and Volcano contain the
 templates. Pods without NPUs (an MPI launcher, a parameter server) can thus be left out.
 PodGroups state a number only; that number includes pods without NPUs.
 
-Pure. A missing or malformed field means that the size is unknown. It is not an error,
-since these objects belong to other programs.
+A missing or malformed field means that the size is unknown. It is not an error, since
+these objects belong to other programs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,10 +102,7 @@ def _job(spec: Object) -> Iterator[_Part]:
 
 
 def _native(spec: Object) -> Iterator[_Part]:
-    """Yield the minimum number of pods of a PodGroup of Kubernetes (`minCount`).
-
-    The number is 1 if the PodGroup's scheduling policy is not `gang`.
-    """
+    """Yield `minCount` of a Kubernetes PodGroup; 1 if its policy is not `gang`."""
     yield None, _number(_inner(spec, "schedulingPolicy", "gang"), "minCount", 1)
 
 

@@ -26,18 +26,17 @@ _JSON = "application/json"
 
 
 class VerbHandlers:
-    """Wrapper of scheduler verbs, such as filter, into timed aiohttp handlers."""
+    """Makes aiohttp handlers of scheduler verbs, such as filter; times all requests."""
 
     def __init__(
         self, metrics: Metrics, why_not_ready: Callable[[], str | None]
     ) -> None:
-        """Store what all handlers of `wrap` share.
+        """Store what the handlers of all verbs share.
 
         Args:
             metrics: Times requests and counts errors, by verb.
-            why_not_ready: Called before each verb. If it returns a reason, the verb is
-                not called, and the reason is answered as an error. One such reason is
-                an incomplete cache, in which used chips look free.
+            why_not_ready: Returns why no verb may be answered now; None if verbs may.
+                Called at each request. The reason is sent as an error answer.
         """
         self._metrics = metrics
         self._why_not_ready = why_not_ready

@@ -28,10 +28,13 @@ async def serve(
 ) -> AsyncIterator[tuple[str, str]]:
     """Serve HTTP for schedulers and for readers until the `async with` block ends.
 
+    Readers are clients that only read.
+
     Args:
         settings: Addresses and certificates.
         registry: Metrics that `/metrics` shows.
-        why_not_ready: Called at each `/readyz`. A reason is answered as not ready.
+        why_not_ready: Returns why the extender is not ready, or None if it is ready.
+            Called at each `/readyz`.
         routes: All routes. The readers' address serves only those under `/v1/`.
 
     Yields:

@@ -128,8 +128,8 @@ class _OpenBind:
 class Binder:
     """Sender of kube-scheduler's binds to the API server.
 
-    It also finds out the outcome of binds without a clear answer. Once the bind of a
-    pod has begun, only the pod watch or the binder ends the pod's reservation.
+    It also finds out the outcome of binds without a clear answer. After it has sent a
+    pod's bind, only the binder or the pod watch ends the pod's reservation.
     """
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
@@ -227,9 +227,10 @@ class Binder:
 
     @property
     def reserved_uids(self) -> Collection[str]:
-        """Return the UIDs of pods whose reservations the binder has to end.
+        """Return the UIDs of pods whose bind has begun and is not known to be over.
 
-        Their binds have begun, and the pod watch has not shown the pods bound yet.
+        A bind begins when the pod's job permits it. It is over when the pod watch has
+        shown the pod bound, or when the bind has failed for certain.
         """
         return self._under_way | self._open_binds.keys() | self._unconfirmed.keys()
 

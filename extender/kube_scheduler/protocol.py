@@ -2,8 +2,7 @@
 
 The scheduler's Go structs have no JSON names, so the keys are Go's field names (`Pod`,
 `NodeNames`). Go ignores upper and lower case in keys, and so does this module. Node
-objects are passed through as bytes; only their names are decoded. Decoding five
-thousand names costs a fraction of a millisecond.
+objects are passed through as bytes, for speed; only their names are decoded.
 
 Source: kubernetes/kube-scheduler `extender/v1/types.go`.
 """

@@ -1,7 +1,6 @@
 """Answer the four verbs of kube-scheduler over HTTP: filter, prioritize, preempt, bind.
 
-Each verb has a function that encodes an error as an answer of that verb.
-`http.endpoint` catches the errors and calls this function.
+If a verb fails, `http.endpoint` turns the error into an answer of that verb.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +33,7 @@ _NEVER = "Never"
 
 
 class KubeSchedulerVerbs:
-    """HTTP handlers of the four verbs of kube-scheduler, which share one cache."""
+    """HTTP handlers of kube-scheduler's verbs: filter, prioritize, preempt and bind."""
 
     def __init__(  # noqa: PLR0913  # its collaborators, each passed in
         self,
@@ -110,11 +109,11 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Report a pod that fits no node to the preemptor; return the filter result.
+        """Report to the preemptor a pod that fits no node; return the updated result.
 
-        If the preemptor is already freeing chips for the pod, nodes with these chips
-        get a new refusal that says so. A pod with preemptionPolicy `Never` is not
-        reported.
+        If the preemptor is freeing chips of a node for the pod or its job, the node's
+        refusal becomes `node_filter.LEAVING`. A pod with preemptionPolicy `Never` is
+        not reported.
         """
         if filter_result.fitting:
             return filter_result
@@ -160,9 +159,10 @@ class KubeSchedulerVerbs:
         kube-scheduler proposes the victims on each node. For a pod with NPUs, the
         answer has no victims in these cases:
 
-        - The pod is refused on all nodes for one reason, such as owner back-off.
-        - The extender has a preemptor, which evicts by itself. It is told which nodes
-          lack chips, CPU, memory or pod slots for the pod.
+        - The pod is refused on every node whatever is evicted, as in owner back-off.
+        - The extender has a preemptor, which evicts instead of kube-scheduler. The
+          preemptor learns here which nodes lack chips, CPU, memory or pod slots for
+          the pod.
         - The pod is of a job of several pods. Victims for one pod do not make a whole
           job fit.
         """

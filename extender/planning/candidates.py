@@ -17,7 +17,7 @@ Version = tuple[int, int]
 
 
 class Question(NamedTuple):
-    """Request of a one-pod job: all that decides, besides the cache, if the job fits.
+    """Everything about a one-pod job that decides whether it fits the cache.
 
     While the cache does not change, jobs with equal questions get the same answer.
     """

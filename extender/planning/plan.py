@@ -47,8 +47,8 @@ _SUPERPOD_AFFINITY = "super-pod-affinity"
 class TopologySnapshot:
     """Leaf switches, SuperPoDs and job rules that hold while one job is planned.
 
-    Job rules restrict all pods of a job together, such as how many chips each may ask
-    for (`scheduler_core.placement.job_rules`).
+    A job rule restricts all pods of a job together, for example to whole nodes
+    (`scheduler_core.placement.job_rules`).
     """
 
     profile: Profile = Profile.SEED
@@ -93,8 +93,8 @@ def plan(
         cache: Free chips are changed during the call and restored.
         gang: The job. All its pods exist.
         names: Candidate nodes.
-        now_ns: Present time in nanoseconds since the epoch. No reservation gets an
-            earlier time.
+        now_ns: Present time in nanoseconds since the epoch. The `predicate_time` of a
+            reservation is this time or later.
         topology: Leaf switches, SuperPoDs and job rules for this job.
 
     Returns:
@@ -129,10 +129,11 @@ def plan(
 
 
 def make_question(cache: Cache, gang: Gang, names: Sequence[str]) -> Question | None:
-    """Return all that decides, besides the cache, whether a one-pod job fits.
+    """Return all facts outside the cache that decide whether a one-pod job fits.
 
     While the cache does not change, jobs with equal questions get the same answer.
-    Returns None for a job of several pods, and for a job whose pod is bound.
+    Returns None if the job has several pods. Also None if its pod is bound or not in
+    the cache.
     """
     uid = next(iter(gang.members), "")
     pod = cache.pods.get(uid)
@@ -167,9 +168,9 @@ def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
 def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     """Return the product rows that may serve a job, in the order in which to try them.
 
-    If the pods ask for one product row, only that row. Else the product rows of the
-    nodes in `names`, sorted by row key. Empty if no product serves what the pods ask
-    for.
+    If the job decides its product row (`lookup.resolve_job`), the result is that row.
+    It is empty if no row serves such a job. If the nodes decide, the result is the rows
+    of the nodes `names`, sorted by key.
     """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
@@ -277,10 +278,9 @@ def _place_unbound(
 
 
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
-    """Return {name of an unbound pod: empty placement}, without node and chips.
+    """Return {name of an unbound pod: placement without node and chips}.
 
-    `core.place_job` chooses a node and chips for a pod with an empty placement. It
-    treats the pod as the replacement of a member that ended.
+    With it, `core.place_job` plans the pod as the replacement of a member that ended.
     """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
@@ -313,8 +313,8 @@ def _overfull_nodes(
 ) -> dict[str, NodeState]:
     """Return {node: node state} of nodes where the planned pods do not fit together.
 
-    In a returned state, the only free chips are those planned for a part of these pods.
-    This part fits the node together.
+    `capacity.select_fitting` selects pods of the node that do fit together. In the node
+    state, only the chips planned for the selected pods are free.
 
     Args:
         job: The job.
@@ -426,8 +426,8 @@ def _leaf_mark(
 ) -> LeafMark | None:
     """Return how a job uses the leaf switch above the node planned for a pod.
 
-    None if the pod was planned without leaf switches. Also None if the cluster follows
-    a version other than 2.0 of the rules for leaf switches.
+    None if the pod was planned without leaf switches, or if the cluster's version of
+    switch affinity is not 2.0.
 
     Args:
         job: The planned job.

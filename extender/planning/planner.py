@@ -115,8 +115,8 @@ class Planner:
     def largest(self) -> int:
         """Return the largest number of pods that a job may bind at once.
 
-        A bind call is held for at most `Limits.gate_s`. In a larger job, the first call
-        would time out before kube-scheduler has sent the last.
+        A bind call is held for at most `--gate-s` seconds. In a larger job, the first
+        call would time out before kube-scheduler has sent the last call.
         """
         return int(self._cache.limits.gate_s * PODS_PER_S)
 
@@ -165,10 +165,13 @@ class Planner:
             self.offer(gang, names)
 
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
-        """Plan the waiting jobs that precede a job in the queue, then the job itself.
+        """Plan the waiting jobs that come first by priority and age, then this job.
 
-        Does nothing in each of these cases: a pod of the job is missing, the job has a
-        plan, it is in back-off, or it has more unbound pods than `largest`.
+        Nothing is planned in each of these cases:
+
+        - The size of the job is unknown, or a pod of the job is missing.
+        - All pods of the job are bound, or the job has a plan.
+        - The job is in back-off, or has more unbound pods than `largest`.
 
         Args:
             gang: The job.
@@ -212,7 +215,7 @@ class Planner:
         return Refusal(reason=ExtenderReason.JOB, text=text)
 
     def _plan_in_order(self, gang: Gang) -> None:
-        """Plan the waiting jobs that precede this job in the queue, then this job.
+        """Plan the waiting jobs that come first by priority and age, then this job.
 
         A waiting job is skipped if it was refused and the cache has not changed since.
         """
@@ -251,9 +254,8 @@ class Planner:
     def _plan(self, gang: Gang) -> None:
         """Plan a job on its candidate nodes, and reserve the chips of the plan.
 
-        If a bind of a member has an unknown outcome, the job is not planned now. If the
-        job does not fit, the refusal is recorded. Then whole nodes are reserved for the
-        job if it has waited long enough. No await stands between plan and reservations.
+        No await stands between plan and reservations, so no other plan can take the
+        chips.
         """
         if self._has_open_bind(gang):
             self._postponed.add(gang.job)
@@ -374,7 +376,7 @@ class Planner:
 
         Args:
             uid: UID of the pod.
-            is_gone: Whether the pod is deleted, even if the pod watch has not shown it.
+            is_gone: True if the pod is deleted. The pod watch may not show this yet.
         """
         now_s = self._clock.now_s()
         if is_gone:
@@ -491,8 +493,8 @@ class Planner:
     def _release_binds(self, job: str, numbers: Sequence[int]) -> None:
         """Let the waiting bind calls of a job go on, or refuse them all.
 
-        They are refused if an unbound pod among them can no longer get its reserved
-        chips. The job then loses its plan.
+        They are refused if one of their pods can no longer get its reserved chips. The
+        job then loses its plan.
 
         Args:
             job: Key of the job.

@@ -176,7 +176,7 @@ class ChipsFree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded:
-    """The event that an attempt's owner took the chips, or no longer needs them."""
+    """The event that the pod or job of an attempt got chips, or needs none any more."""
 
     owner: str
 
@@ -191,7 +191,10 @@ Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominate:
-    """The effect that the chips of an attempt are reserved for the attempt's owner."""
+    """The effect that the chips of an attempt are reserved until the attempt ends.
+
+    They are reserved for the pod or job for which the attempt frees them.
+    """
 
     attempt: Attempt
 
@@ -214,9 +217,9 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """The effect that the owner's unbound pods get Kubernetes events.
+    """The effect that Kubernetes events announce the evictions of an attempt.
 
-    The events announce the evictions.
+    The events are on the unbound pods for which the chips are freed.
     """
 
     attempt: Attempt
@@ -235,9 +238,9 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """The effect that the owner's unbound pods get Kubernetes events.
+    """The effect that Kubernetes events say that an attempt timed out.
 
-    The events say that the attempt timed out.
+    The events are on the unbound pods for which chips were to be freed.
     """
 
     attempt: Attempt
@@ -268,7 +271,8 @@ def step(
     Args:
         book: All attempts. Changed in place.
         event: `AttemptStarted` is ignored if its owner has a running attempt.
-            `Answered`, `ChipsFree` and `AttemptEnded` are ignored if it has none.
+            `Answered`, `ChipsFree` and `AttemptEnded` are ignored if their owner has
+            no running attempt. An owner is a pod or job.
         now_s: Seconds since the epoch.
         limits: Time limits and pauses of attempts.
     """

@@ -44,7 +44,7 @@ class EvictionApi(Protocol):
         """
 
     def tell(self, pod: NpuPod, reason: str, text: str) -> None:
-        """Emit a Kubernetes event on an evicted pod, or on one that gets freed chips.
+        """Emit a Kubernetes event on a victim, or on a pod for which chips are freed.
 
         Args:
             pod: The pod that the event is shown on.
@@ -115,10 +115,9 @@ class Preemptor:
     def reserve_freed_chips(self, pod: NpuPod, names: Sequence[str]) -> None:
         """Let a pod or its job take the chips that evictions have freed for it.
 
-        If all these chips are free and the pod can use them, the attempt that freed
-        them ends. For a one-pod job the chips are then reserved here. A job of several
-        pods is planned on them later in the same filter call. Otherwise nothing
-        changes.
+        Nothing changes unless all these chips are free and the pod can use them. If so,
+        the attempt that freed them ends. For a one-pod job, chips are reserved at once.
+        A job of several pods is planned later in the same filter call.
 
         Args:
             pod: Pod of the present filter call.
@@ -274,9 +273,7 @@ class Preemptor:
     def _expire_reservations(self, now_s: float) -> None:
         """Unreserve freed chips of one-pod jobs whose bind call did not arrive in time.
 
-        If such a pod has joined a job of several pods and is not in the job's plan, its
-        chips are unreserved at once. A pod that loses its chips gets no attempt for
-        `rest_s`.
+        For such a pod, no new attempt may start for `Limits.rest_s` seconds.
         """
         for uid, until_s in list(self._reserved_until_s.items()):
             reservation, gang = (

@@ -242,7 +242,7 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return the UIDs of pods whose chips a plan needs, and `places` unchanged.
+    """Return the UIDs of the pods whose chips a plan needs, and the plan `places`.
 
     All bound pods of their jobs are included, because a job is evicted as a whole.
 
@@ -250,7 +250,7 @@ def _drop_unneeded(
         cache: Read only.
         resource: Resource of the plan's chips.
         uids: UIDs of pods to choose from. The plan fits if all of them are evicted.
-        places: The plan, {node: mask of chips}.
+        places: The plan, {node: mask of chips}. Returned unchanged.
     """
 
     def wanted_chips(pod: NpuPod) -> int:

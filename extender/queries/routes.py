@@ -48,8 +48,8 @@ class QueryRoutes:
         Args:
             cache: The current cluster.
             networks: Leaf switches, SuperPoDs, and the operator's settings for jobs.
-            why_not_ready: Returns why the extender is not ready; None if it is ready.
-                If it is not, the endpoints plan and snapshot answer with status 503.
+            why_not_ready: Returns None if the extender is ready, otherwise the reason.
+                While it is not ready, the endpoints plan and snapshot answer with 503.
             notes: The last decision for each pod, by UID.
             clock: Gives the current time.
             waiting_most: Most requests to the endpoints plan and snapshot that may be
@@ -116,8 +116,8 @@ class QueryRoutes:
     async def _respond(self, work: Callable[[Snapshot], bytes]) -> web.Response:
         """Copy the cluster, run `work` on the copy in a thread, return the response.
 
-        Requests are computed one at a time. If the extender is not ready, the response
-        has status 503. If `waiting_most` requests are open already, it has status 429.
+        Requests are computed one at a time. The response has status 503 if the extender
+        is not ready; otherwise 429 if `waiting_most` requests are open already.
         """
         reason = self._why_not_ready()
         if reason is not None:

@@ -108,10 +108,10 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return a bit mask: the chips of a node's resource that Allocate gave to pods.
+    """Return a mask of the chips of a node's resource that Allocate gave to pods.
 
-    Allocate is the kubelet's call to the node agent. If a pod was deleted before the
-    agent reported the pod's chips, these count too, for a limited time.
+    Chips of a removed pod are included for a limited time if the agent has not
+    reported them yet.
     """
     held = resource_state.report.held if resource_state.report else 0
     for chips_left, _ in resource_state.unshown.values():
@@ -120,9 +120,9 @@ def _held(resource_state: ResourceState) -> int:
 
 
 def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
-    """Yield (UID, ResourceState, chip mask) for each pod with chips or a reservation.
+    """Yield (UID, state of the pod's resource on its node, mask of the pod's chips).
 
-    The ResourceState is that of the pod's node and resource.
+    There is one entry for each pod on a node, and one for each reservation.
     """
     for name in cache.cluster.names:
         for resource_state in cache.ensure_node(name).resources:
@@ -135,9 +135,8 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 def _resource(resource_state: ResourceState) -> str:
     """Return the resource name that a snapshot shows for a pod.
 
-    It is "" if the pod's node has only one resource. If the node no longer has the
-    pod's resource, it is the node's first resource. The snapshot then shows the pod
-    without chips.
+    It is "" if the pod's node has at most one resource. Otherwise it is the pod's
+    resource, or the node's first one if the node no longer has the pod's.
 
     Args:
         resource_state: State of the pod's resource on its node. Its product is None if
@@ -205,8 +204,8 @@ def _switches(
 def _leaf(leaf: Leaf, names: Container[str]) -> Leaf:
     """Return a copy of a leaf switch without network addresses.
 
-    Servers whose node is not in `names` get the name "". They stay in the list, so that
-    the positions of the others do not change.
+    A server whose node is not in `names` gets the name "". It is not removed, so that
+    the positions of the other servers do not change.
     """
     return replace(
         leaf,

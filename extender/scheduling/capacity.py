@@ -59,9 +59,10 @@ def limit_by_requests(
         size: Chips of the job's largest pod.
 
     Returns:
-        ({node found: its state}, names of all nodes that can run at least one pod). In
-        the state, chips that no pod can use do not count as free. For example, with CPU
-        for two pods of 2 chips each, only 4 chips count as free.
+        First, {node: its state} of the nodes found. In the state, chips that no pod can
+        use do not count as free. For example, with CPU for two pods of 2 chips each,
+        only 4 chips count as free. Second, the names of all candidate nodes that can
+        run at least one pod.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -132,8 +133,8 @@ def select_fitting(
     """Return the placements of the pods that fit the node together, in the given order.
 
     A pod is left out if the pods selected before it leave too little CPU, memory or pod
-    slots. It is also left out if Allocate, which does not name its pod, could mix it up
-    with one of those pods.
+    slots. It is also left out if its shape conflicts with that of a selected pod: an
+    Allocate names no pod, so the agent could mix up the two.
 
     Args:
         cache: Read only.

@@ -2,8 +2,8 @@
 
 The configuration is a JSON text with the addresses of the pod's chips, which training
 operators read. The agent later overwrites the annotations of chips and configuration
-with what it mounted. For a pod that gets all chips of its node, bind already writes
-the same configuration. So training operators need not wait for the agent.
+with what it mounted. Bind writes the configuration only for a pod that gets all chips
+of its node. For such a pod, training operators need not wait for the agent.
 """
 
 from extender.cache.events import Reservation
@@ -17,13 +17,12 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def alone(resource_state: ResourceState, pod: NpuPod) -> dict[str, str]:
-    """Return the annotations besides the chips for a pod that is a job by itself.
+    """Return the annotations of rank and SuperPoD for a pod that is a job by itself.
 
-    They include the pod's rank. If the pod has the annotation `sp-block`, they include
-    the SuperPoD of its node.
+    Those of the SuperPoD are included only if the pod has the annotation `sp-block`.
 
     Args:
-        resource_state: Chips of the pod's resource on the chosen node.
+        resource_state: State of the pod's resource on the chosen node.
     """
     rank = job_rules.choose_rank_annotation(
         0,

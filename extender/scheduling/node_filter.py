@@ -123,10 +123,9 @@ def filter_nodes(
 ) -> FilterResult:
     """Split nodes into those that fit a pod best and those refused with a reason.
 
-    A pod with a reservation fits its reserved node only. Any other pod is refused on
-    nodes where Allocate, which does not name its pod, could mix it up with another pod.
-    The other pod has a reservation there, or a claim whose chips Allocate has not given
-    out yet. Nothing is reserved here.
+    A pod with a reservation fits its reserved node only. A pod without one is refused
+    on nodes where Allocate could serve another pod in its place. That other pod has a
+    reservation or an unconfirmed claim on the node. Nothing is reserved here.
 
     Args:
         cache: Read only.
@@ -173,9 +172,9 @@ def elsewhere_refusal(cache: Cache, reservation: Reservation) -> Refusal:
 
 
 def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterResult:
-    """Refuse nodes with `LEAVING` if preemption is freeing chips there for `owner`.
+    """Give the refusal `LEAVING` to nodes where chips are being freed for `owner`.
 
-    On these nodes `LEAVING` replaces the refusal in `result`. If any node fits,
+    It replaces the refusals that these nodes have in `result`. If any node fits,
     `result` is returned unchanged.
 
     Args:

@@ -36,10 +36,7 @@ REMEMBERED = 500
 
 
 class Rule(StrEnum):
-    """Outcome of the comparison for one pod or job.
-
-    Metrics use the values as labels.
-    """
+    """Outcome of comparing a pod or job with the extender's choice; a metric label."""
 
     AGREES = "agrees"
     JOB_AGREES = "job-agrees"
@@ -300,9 +297,9 @@ def _list_nodes_that_fit(cache: Cache, pod: NpuPod) -> Sequence[str]:
 
 
 def _shape_left(state: NodeState, taken: int) -> tuple[int, ...] | int:
-    """Return a key of the chips that stay free on a node without those in `taken`.
+    """Return a key of a node's free chips once those in `taken` are given out.
 
-    If two choices leave equal keys, the remaining chips serve requests equally well.
+    Sets of chips with equal keys serve requests equally well.
     """
     return chips.shape(state.product, state.free & ~taken)
 

@@ -45,7 +45,7 @@ class _Mark:
 class ClaimWriter:
     """Writes claims on pods that Volcano allocates; removes them after deallocation.
 
-    Protects: a pod gets one write at a time, and keeps no claim after deallocation.
+    Writes to the same pod are sent one at a time, in the order of the calls.
     """
 
     def __init__(self, api: MarkApi) -> None:
@@ -59,7 +59,7 @@ class ClaimWriter:
         return uid in self._marks
 
     def record_existing(self, pod: NpuPod, keys: set[str]) -> None:
-        """Record that an earlier process wrote a claim on a pod.
+        """Record a claim that an earlier process of the extender wrote on a pod.
 
         Args:
             pod: The pod with the claim.
@@ -91,8 +91,8 @@ class ClaimWriter:
     async def remove(self, uid: str) -> None:
         """Remove the claim from the pod with this UID.
 
-        No request is sent if no claim is recorded for the pod. None is sent either if
-        `put` writes a new claim on the pod before the removal has begun.
+        No request is sent if no claim is recorded for the pod. None is sent if `put` is
+        called for the pod while this call waits for an earlier write.
 
         Raises:
             KubeError: The claim may still be on the pod; `retry` tries again.

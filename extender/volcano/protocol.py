@@ -169,7 +169,7 @@ class Evictee(msgspec.Struct, frozen=True):
 
 
 class EvictArgs(msgspec.Struct, frozen=True):
-    """Body of preemptable and reclaimable: a task that needs chips, and its evictees.
+    """Body of preemptable and reclaimable: a task that needs chips, and evictees.
 
     Evictees are running tasks that Volcano may evict to make room for that task.
     """
@@ -194,7 +194,7 @@ def predicate_args(body: bytes) -> PredicateArgs:
     """Decode the request body of predicate.
 
     Raises:
-        BodyError: The body is malformed; the text names the key.
+        BodyError: The body is malformed.
     """
     return decode_body(_PREDICATE, body, "body")
 
@@ -203,7 +203,7 @@ def prioritize_args(body: bytes) -> PrioritizeArgs:
     """Decode the request body of prioritize.
 
     Raises:
-        BodyError: The body is malformed; the text names the key.
+        BodyError: The body is malformed.
     """
     return decode_body(_PRIORITIZE, body, "body")
 
@@ -212,7 +212,7 @@ def job_args(body: bytes) -> Job:
     """Decode the job in the request body of jobEnqueueable.
 
     Raises:
-        BodyError: The body is malformed; the text names the key.
+        BodyError: The body is malformed.
     """
     return decode_body(_JOB, body, "body").job
 
@@ -221,7 +221,7 @@ def task_args(body: bytes) -> Task:
     """Decode the task in the request body of allocateFunc or deallocateFunc.
 
     Raises:
-        BodyError: The body is malformed; the text names the key.
+        BodyError: The body is malformed.
     """
     return decode_body(_TASK_ARGS, body, "body").task
 
@@ -230,7 +230,7 @@ def evict_args(body: bytes) -> EvictArgs:
     """Decode the request body of preemptable or reclaimable.
 
     Raises:
-        BodyError: The body is malformed; the text names the key.
+        BodyError: The body is malformed.
     """
     args = decode_body(_EVICT, body, "body")
     try:
@@ -248,7 +248,7 @@ def pod_of(task: Task) -> objects.Pod:
     """Decode the Pod object that Volcano sent within a task.
 
     Raises:
-        BodyError: The Pod object is malformed; the text names the key.
+        BodyError: The Pod object is malformed.
     """
     return decode_body(_POD, task.pod, "Pod")
 
@@ -278,7 +278,7 @@ def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
     """Encode the answer of preemptable or reclaimable.
 
     Args:
-        vote: PERMIT if there are victims.
+        vote: PERMIT if there are victims, otherwise ABSTAIN or REJECT.
         victims: JSON of each task to evict, as Volcano sent it.
     """
     return _ENCODE.encode({"status": vote, "victims": victims})

@@ -34,9 +34,9 @@ _CLASSES = 10
 
 @dataclass(slots=True)
 class _Session:
-    """A Volcano session of one job: the first pod asked about, and its nodes.
+    """A Volcano session for one job: the pod asked about first, and that pod's nodes.
 
-    Its nodes are those for which Volcano has sent a predicate with this pod.
+    The nodes are those for which Volcano has sent a predicate with this pod.
     """
 
     #: UID of the first pod with a predicate: Volcano remembers no refusal for it yet
@@ -113,8 +113,8 @@ class Sessions:
             node: Name of the node.
 
         Returns:
-            True if the job was not planned because an earlier process of the extender
-            allocated some of its pods.
+            True if the job has no plan because an earlier process of the extender
+            allocated one of its pods.
         """
         state = self._states.get(gang.job)
         if state is None:
@@ -167,9 +167,9 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the job's planned nodes of unallocated pods with the shape of `pod`.
+        """Return the nodes planned for pods of the job that have the shape of `pod`.
 
-        `pod` itself counts too.
+        Nodes of pods that Volcano has allocated already are left out.
         """
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
@@ -211,8 +211,9 @@ class Sessions:
     def job_refusal(self, uids: Collection[str]) -> str:
         """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
 
-        Return "" also if the pods' job is planned already, or must wait, for example
-        for missing pods. The answers to the pods' predicates then say why it waits.
+        The result is "" also if the pods' job is planned already, or must wait, for
+        example for missing pods. The answers to the pods' predicates then say why it
+        waits. If the size of the job is still being read, the result says so.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
@@ -277,9 +278,9 @@ class Sessions:
     def unreserve(self, uid: str) -> None:
         """Undo the allocation of the pod with this UID.
 
-        A job keeps its plan while another of its pods is allocated or bound. The pod's
-        chips then stay reserved for the plan. Otherwise the plan is dropped, and the
-        plan's chips become free. So do the chips of a pod that is in no plan.
+        If another pod of its job is allocated or bound, the job keeps its plan, and the
+        pod's chips stay reserved. Otherwise the job loses its plan, and all chips of
+        the plan become free. The chips of a pod without a plan become free in any case.
         """
         self._planner.unreserve(uid)
         self._planner.apply_event(gang_events.Returned(uid=uid))

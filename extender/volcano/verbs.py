@@ -315,7 +315,7 @@ class VolcanoVerbs:
         return self._allocated.keys()
 
     def adopt(self) -> None:
-        """Reserve the chips of claims that an earlier process wrote on unbound pods.
+        """Reserve the chips that an earlier extender process claimed for unbound pods.
 
         If a claim's chips cannot be reserved, the claim is removed from its pod.
         """
@@ -364,9 +364,9 @@ def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
 
 
 def _claim_keys(pod: NpuPod) -> set[str]:
-    """Return the annotation keys with which allocateFunc writes a claim on a pod.
+    """Return the keys of a claim's annotations that must be removed with the claim.
 
-    The rank is left out, because the pod may have had it before.
+    The key of the rank is left out: the pod may have had a rank before its claim.
     """
     return {pod.shape.resource, *_KEYS}
 

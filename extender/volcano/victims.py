@@ -1,8 +1,8 @@
 """Choose the running pods that Volcano should evict to make room for a pending pod.
 
-Volcano evicts pods of the answer until enough chips are free, whichever chips these
-are. So for each node, the answer has only pods that must all be evicted before the
-pending pod fits there. The pod with the lowest priority comes first.
+Volcano evicts the chosen pods until enough chips are free, whichever chips these are.
+So on each node, only pods are chosen that must all be evicted before the pending pod
+fits there. The pod with the lowest priority comes first.
 """
 
 from collections import defaultdict
@@ -15,12 +15,12 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
-    """Return, for each node, evictees whose eviction makes `evictor` fit there.
+    """Return, for each node, the evictees that must leave before `evictor` fits there.
 
-    An evictee is left out if `evictor` fits without its chips. Those with the highest
-    priority are left out first. If a node has enough free chips already, `evictor`
-    lacks something else there, such as CPU. Then the node's evictees without NPUs are
-    returned.
+    If not all evictees must leave, those with the highest priority are spared first.
+    A node where `evictor` does not fit even after all evictions adds none. If
+    `evictor` fits the free chips of a node, it lacks something else there, such as
+    CPU. Then all evictees on the node that have no NPUs are returned.
 
     Args:
         cache: Read only.

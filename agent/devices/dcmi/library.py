@@ -5,8 +5,8 @@ check, a senseless count could make a loop nearly endless. A wrong value within 
 bounds cannot be detected here.
 
 Source:
-    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Meanings of the error
-    codes other than 0, -8012 and -8255: the DCMI API reference.
+    Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Error codes: the DCMI
+    API reference, except for the meanings of 0, -8012 and -8255.
 """
 
 import ctypes
@@ -160,8 +160,8 @@ class Library:
     def physical_id(self, card: int, device: int, logic_id: int) -> int:
         """Return the physical id of a chip, the number N of its file /dev/davinciN.
 
-        The C function needs only `logic_id`. `card` and `device` are written into the
-        shared page, so that the agent knows the chip if the call hangs.
+        The C function needs only `logic_id`. `card` and `device` are written into
+        `Progress`, so that the agent knows the chip if the call hangs.
         """
         function = "dcmi_get_device_phyid_from_logicid"
         call = Call(function=function, card=card, device=device)
@@ -360,7 +360,7 @@ class Library:
 
 
 class _noted:  # noqa: N801  # reads like a function, and costs less than a generator
-    """Context manager that shows one C call to the agent, in the shared memory page."""
+    """Context manager that shows one running C call to the agent, by `Progress`."""
 
     __slots__ = ("_call", "_progress")
 

@@ -75,13 +75,13 @@ class Progress:
         )
 
     def begin(self, call: Call) -> None:
-        """Write into the page that the worker now makes `call`."""
+        """Show in this memory page that the worker process now makes `call`."""
         name = call.function.encode()
         self._beats += 1
         _NOTE.pack_into(self._page, 0, self._beats, call.card, call.device, name)
 
     def end(self) -> None:
-        """Write into the page that the worker's call has returned."""
+        """Show in this memory page that the worker process's call has returned."""
         self._beats += 1
         _BEATS.pack_into(self._page, 0, self._beats)
 
@@ -91,5 +91,5 @@ class Progress:
         _BEATS.pack_into(self._page, 0, self._beats)
 
     def close(self) -> None:
-        """Unmap the page in this process."""
+        """Unmap this memory page in the calling process."""
         self._page.close()

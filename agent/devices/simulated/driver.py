@@ -95,8 +95,8 @@ class SimulatedDriver:
         """Wait for an edit of the YAML file, at most `within_s`.
 
         Returns:
-            False if the file is unchanged. True if it may have been edited, or if the
-            check of the file hangs.
+            True if the file may have been edited, or if the check of the file hangs.
+            Otherwise False.
         """
         if self._watch is None or self._watch.done():
             self._watch = self._worker.call(self._wait_for_edit, within_s)
@@ -194,11 +194,7 @@ def _stamp(status: os.stat_result) -> _Stamp:
 
 
 def _keys(reading: Reading) -> str:
-    """Return the keys of a reading's product rows, as one text.
-
-    If there are several product rows, each key is followed by the row's chip ids. The
-    text must not change while the agent runs.
-    """
+    """Return the products of `reading` as a text; the caller refuses a changed text."""
     if not reading.other_lines:
         return reading.product.key
     return ", ".join(f"{line.product.key} {_ids(line)}" for line in reading.lines)
