@@ -29,11 +29,11 @@ class ApiClient:
     def __init__(
         self, client: Client, recorder: Recorder, *, credentials: Credentials, url: str
     ) -> None:
-        """Construct from an open client and its event recorder, as `open` does.
+        """Construct from a client that is already open; `open` opens one itself.
 
         Args:
             client: Open; owned by the caller.
-            recorder: Sends events through the client.
+            recorder: Sends Kubernetes events through the client.
             credentials: Credentials for requests to the kubelet.
             url: URL of the kubelet's HTTP API; "" to send no requests to the kubelet.
         """

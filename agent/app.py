@@ -259,9 +259,9 @@ class Agent:
     async def close(self) -> None:
         """Clean up when the agent stops.
 
-        Remove the CDI spec file if no ledger has a hold. Remove this agent's name as
-        writer from its ConfigMap `mindx-dl-deviceinfo-<node>`. Close the connections to
-        the kubelet.
+        Remove the agent's CDI spec file if no ledger has a hold. Remove the annotation
+        that names this agent as the writer of the ConfigMap
+        `mindx-dl-deviceinfo-<node>`. Close the connections to the kubelet.
         """
         is_needed = any(line.store.ledger.holds for line in self._lines)
         for line in self._lines:
@@ -293,9 +293,9 @@ class Agent:
         """Wait until the reporter has read the agent's ConfigMap, at most FIRST_LIST_S.
 
         The ConfigMap `mindx-dl-deviceinfo-<node>` lists the separated chips. Without
-        the wait, the first device list could offer such a chip to the kubelet. If the
-        API server has not listed the pods, it may be unreachable, and the agent does
-        not wait.
+        the wait, the first device list could offer a separated chip to the kubelet. If
+        the agent has no list of pods yet, it does not wait: the API server may be
+        unreachable.
         """
         if self._pods.is_listed:
             with suppress(TimeoutError):

@@ -84,7 +84,8 @@ class ProductLine:
         """Construct all parts of the product line; start none.
 
         Args:
-            services: Shared parts of the node; owned by the caller.
+            services: Parts of the agent that all product lines of the node share; the
+                caller owns them.
             reading: First reading of this product line's chips.
             other_products: Product table rows of the node's other product lines.
             on_rival: Called when another device plugin begins or stops to serve the

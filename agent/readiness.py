@@ -13,8 +13,8 @@ class Readiness:
         """Begin with the given reasons; without any, the agent is ready at once.
 
         Args:
-            reasons: {key, as for `set_ready`: sentence that says what the agent waits
-                for}.
+            reasons: {key: sentence that says what the agent waits for}. To remove a
+                reason, call `set_ready` with its key.
         """
         self._reasons = dict(reasons)
         self._checks: list[Callable[[], str | None]] = []
@@ -45,7 +45,7 @@ class Readiness:
         """Store under `key` why the agent is not ready, in place of an earlier reason.
 
         Args:
-            key: Name of what is missing, for `set_ready`.
+            key: Any name for the reason. `set_ready` removes the reason by this name.
             reason: A sentence that says what the agent waits for.
         """
         self._reasons[key] = reason

@@ -9,6 +9,6 @@ Does not belong here: rules for choosing chips and ranking nodes (`scheduler_cor
 client of the API server (`kube`).
 Open first: `app`, which puts the parts together, then `cache.cache`.
 Decision records: 6 (chips are chosen at bind), 18 (bind waits for the whole job),
-20 (a term of leading starts with nothing), 21 (preemption by eviction), 22 (Volcano's
-allocation is tentative).
+20 (a leadership term starts with an empty cache), 21 (preemption by eviction),
+22 (Volcano's allocation is tentative).
 """

@@ -15,9 +15,9 @@ from service import clock
 class Clock:
     """Two clocks: a monotonic one for durations, and the wall clock for timestamps.
 
-    Both give seconds since the epoch, so a report's timestamp can be compared with
-    either. If the wall clock is set while the extender runs, the monotonic clock does
-    not jump. A jump ahead would make all agents seem silent.
+    Both count from the epoch, so both can be compared with the timestamps that agents
+    write. The monotonic clock does not follow later changes of the wall clock.
+    Otherwise, setting the wall clock ahead would make all agents seem silent.
     """
 
     #: monotonic clock; seconds since the epoch, without later steps of the wall clock
@@ -33,7 +33,8 @@ class Clock:
 def of_this_machine() -> Clock:
     """Return the monotonic clock and the wall clock of this machine.
 
-    The monotonic one is the clock of the running event loop.
+    The monotonic one is the clock of the running event loop, shifted once so that it
+    counts from the epoch.
 
     Raises:
         RuntimeError: No event loop is running.

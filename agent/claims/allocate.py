@@ -44,12 +44,13 @@ from scheduler_core.node import chips as chip_sets
 def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
     """Return the slots whose next container needs `count` chips, the best match first.
 
-    A slot is proven if `ids` contain ids of its pod's init containers. The kubelet
-    gives these ids to the pod's next container before all other ids. So if `ids` lack
-    some that the kubelet would have given, the slot is left out.
+    The kubelet gives the ids of a pod's init containers to the pod's next container,
+    before all other ids. A slot is proven if `ids` contain ids of its pod's init
+    containers. A slot is left out if `ids` contain fewer of these ids than the kubelet
+    would give to its container.
 
-    The order is: proven slots, slots of pods whose admission has begun, slots of
-    waiting pods, slots of running pods. Slots of the same kind are sorted by
+    The order is: proven slots, slots of pods whose admission has begun, slots of pods
+    that do not run yet, slots of running pods. Slots of the same kind are sorted by
     predicate-time.
 
     Args:
@@ -89,9 +90,8 @@ def candidates(ledger: Ledger, ids: Iterable[str], count: int) -> list[Slot]:
 def _is_begun(holds: Sequence[Hold], need: int) -> bool:
     """Return whether the kubelet may be in the middle of admitting a slot's pod.
 
-    It may be if two things are true of the slot's newest hold without a known owner.
-    The hold serves the container with the index `need` - 1. The kubelet has not offered
-    the ids of the hold to another container since.
+    The result is read from the newest of `holds` without a known owner. It is True if
+    this hold serves the container with index `need` - 1 and is not `reoffered`.
 
     Args:
         holds: The holds of one slot, oldest first.
@@ -146,10 +146,12 @@ def allocate(ledger: Ledger, event: AllocateAsked) -> tuple[Ledger, tuple[Effect
     """Answer an Allocate call: grant a hold, wait for a claim, or refuse the call.
 
     The answer is in the returned effects (`Granted`, `AwaitClaim`, `Refused`). If no
-    claim fits, the plugin waits and calls again, in the end with `event.last_call` set.
-    If no claim fits in this last call, a running container that lost its ids gets
-    chips. In standalone mode, a pod that the ledger does not have yet may get them.
-    If neither gets chips, the call is refused.
+    claim fits, the plugin waits and calls this function again. The plugin sets
+    `event.last_call` when it will not wait any longer.
+
+    If no claim fits in the last call, a running container whose ids the kubelet lost or
+    never had is served. If there is none, standalone mode serves a pod that is not in
+    the ledger yet. Otherwise the call is refused.
     """
     ids = tuple(
         sorted(
@@ -316,9 +318,8 @@ def _pick_instead(ledger: Ledger, oldest: Slot, others: list[Slot]) -> Pick | No
     """Choose other chips for a claim with unusable chips, or else another pod's claim.
 
     Another pod's claim is tried only if too few other chips are free and both pods have
-    the same shape. It is not tried if an older slot also has some chips of `oldest`.
-    Serving it would swap the two slots, so the other pod would claim the older slot's
-    chips.
+    the same shape. It is not tried if an older slot also has some chips of `oldest`:
+    the other pod would get these chips in exchange for its own.
 
     The result is None if neither way works. It is also None if a container takes
     ASCEND_VISIBLE_DEVICES from its pod's annotation. Such a container mounts the

@@ -101,7 +101,7 @@ def is_up_to_date(
     """Whether a pod has all annotations that follow from its slot and holds.
 
     True also for a pod that is terminal or not in the ledger. The result depends only
-    on `get_basis` of the pod, `host_ip` and `addresses`.
+    on the value of `get_basis(ledger, uid)`, on `host_ip` and on `addresses`.
     """
     pod = ledger.pods.get(uid)
     if pod is None or pod.terminal:
@@ -116,9 +116,9 @@ def is_up_to_date(
 def make_affinity(ledger: Ledger) -> Affinity:
     """Return the held, releasing and lost chips, for the agent's report of its node.
 
-    The scheduler extender reads them there, because pod annotations do not show them. A
-    chip is lost if a container has it and the kubelet has forgotten this. The slot
-    chips of a pod that runs without its devices (`ledger.bare`) are lost too.
+    The scheduler extender needs them, because pod annotations do not show them. A chip
+    is lost if a container has it and the kubelet has forgotten this. The slot chips of
+    a pod that runs without its devices (`ledger.bare`) are lost too.
     """
     lost_chips = 0
     for hold in ledger.holds.values():

@@ -1,8 +1,8 @@
 """Choose the chips for the container that a slot serves next.
 
 If a scheduler has claimed chips for the pod, `pick_from_claim` takes the container's
-chips from the claim. `choose_again` replaces a claim whose chips cannot be used.
-`pick_standalone` serves a pod whose chips no scheduler has chosen.
+chips from the claim. `choose_again` chooses other chips if some of the claim's chips
+are unusable. `pick_standalone` serves a pod whose chips no scheduler has chosen.
 """
 
 from collections.abc import Iterable, Sequence
@@ -117,8 +117,9 @@ def pick_standalone(
     Args:
         ids: For Allocate, all ids of the call; their chips are preferred. For
             GetPreferredAllocation, the ids that the kubelet must include.
-        offered: For GetPreferredAllocation, the free ids besides `ids`; new chips are
-            chosen only from theirs. Empty for Allocate.
+        offered: For GetPreferredAllocation, the free ids besides `ids`. If there are
+            any, new chips are chosen only from the chips of these ids. Empty for
+            Allocate.
     """
     need = next_need(ledger, slot)
     if need is None or slot.shape.reads_annotation:

@@ -43,13 +43,13 @@ class _ShownIds:
 def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str], ...]:
     """Return the pods about which the reconciler must now ask pod-resources.
 
-    They are all deleted or terminal pods that own a hold. While any hold has no known
-    owner, they are also the living pods with an app container or sidecar that owns no
-    hold.
+    The result has all deleted or terminal pods that own a hold. If any hold has no
+    known owner, the result also has the living pods that are not confirmed
+    (`values.is_confirmed`).
 
     Args:
-        thorough: Add all living pods, to check whether the kubelet still knows their
-            devices.
+        thorough: Whether the result has all living pods, so that the reconciler checks
+            whether the kubelet still knows their devices.
 
     Returns:
         (uid, namespace, name) of each pod, sorted.
@@ -69,9 +69,10 @@ def pods_to_read(ledger: Ledger, *, thorough: bool) -> tuple[tuple[str, str, str
 
 
 def unconfirmed_pods(ledger: Ledger) -> frozenset[str]:
-    """Return uids of admitted pods with an app container or sidecar that owns no hold.
+    """Return uids of admitted pods whose chips are not confirmed.
 
-    A hold whose ids the kubelet has lost does not count. Terminal pods are left out.
+    A pod is confirmed if each app container and sidecar with NPUs owns a hold whose ids
+    the kubelet has not lost. Terminal pods are left out.
     """
     return frozenset(
         uid

@@ -16,7 +16,7 @@ from scheduler_core.wire.pods import NpuPod
 
 @dataclass(frozen=True, slots=True)
 class PodUpdated:
-    """Event: the API server, or the kubelet's list, shows a pod of this node."""
+    """Event: the API server, or the kubelet's `/pods`, shows a pod of this node."""
 
     pod: NpuPod
     by_kubelet: bool = False  #: from the kubelet's list, not the API server

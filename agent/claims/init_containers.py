@@ -23,9 +23,9 @@ def assign_init_holds(
     Args:
         pod: At least one of its app containers or sidecars owns a hold.
         since: Only holds whose sequence is higher than this are assigned.
-        ids_first: Decides if two holds match one init container. True: the newest hold
-            before those of the app containers and sidecars, from any slot. False: the
-            hold that came from the pod's own slot.
+        ids_first: Which hold to take when two match one init container. True: the
+            newest hold before those of the app containers and sidecars, from any slot.
+            False: the hold with chips of the pod's own slot.
     """
     holds_by_need = {hold.need: hold for hold in values.holds_of_pod(ledger, pod.uid)}
     slot_holds_by_need = {

@@ -103,9 +103,9 @@ def _slots_after_exchange(
 ) -> dict[str, Slot]:
     """Return {uid: slot} of the slots to change so that `slot` contains `given_chips`.
 
-    If another slot of equal shape without holds contains all `given_chips`, `slot` and
-    that other slot exchange chips. Otherwise more than two slots were exchanging chips.
-    `slot` then gets `given_chips`, and another slot may get the old chips of `slot`.
+    If another slot of equal shape has no holds and contains all of `given_chips`, the
+    two slots exchange their chips. Otherwise `slot` gets `given_chips`. Its old chips,
+    if none is in use, then go to an equal slot without holds that contains held chips.
 
     Args:
         given_chips: Mask of the chips given out from `slot`; some are not in it.
@@ -264,7 +264,7 @@ def _with_claim(
     chips of that slot. A pod without a slot gets none if it was in the ledger before
     and owns holds.
 
-    If `claim` is None, `_with_open_slot` decides.
+    If `claim` is None, the result is that of `_with_open_slot`.
 
     Args:
         old_pod: The pod as the ledger had it before; None for a new pod.

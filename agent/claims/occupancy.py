@@ -73,10 +73,10 @@ def annotated_chips(ledger: Ledger, pod: NpuPod) -> int:
 def claimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
     """Return the mask of chips in any slot or in the annotations of living pods.
 
-    Annotations count only for pods without a slot.
+    The annotations of a pod count only if the pod has no slot.
 
     Args:
-        but: Uids of pods whose slots do not count.
+        but: Uids of slots that do not count.
     """
     excluded = set(but)
     mask = 0
@@ -133,7 +133,7 @@ def unclaimed_chips(ledger: Ledger, *, but: Iterable[str] = ()) -> int:
     Usable chips are healthy, not held and not releasing.
 
     Args:
-        but: Uids of pods whose slots do not count.
+        but: Uids of slots that do not count.
     """
     everything = ledger.product.all_chips
     return everything & ~unusable_chips(ledger) & ~claimed_chips(ledger, but=but)

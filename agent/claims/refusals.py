@@ -17,7 +17,7 @@ def render_bad_ids(ledger: Ledger, ids: tuple[str, ...], foreign_ids: list[str])
 
     Args:
         ids: All ids of the call.
-        foreign_ids: Those of `ids` that no chip of this node has.
+        foreign_ids: Those of `ids` that do not exist on this node.
     """
     chips = chip_sets.ids_of(ledger.product.all_chips)
     requested = ", ".join(foreign_ids or ids) or "none"
@@ -33,7 +33,7 @@ def render_no_claim(ledger: Ledger, count: int, *, unseen_s: float = 0.0) -> str
 
     Args:
         count: Number of chips that the kubelet asks for.
-        unseen_s: Time since the pod watch broke off. Unit: seconds.
+        unseen_s: Time since the pod watch was interrupted, in seconds; 0 if it is open.
     """
     resource = ledger.product.resource
     problems = list_unreadable_claims(ledger, count)

@@ -54,13 +54,14 @@ def end_pass(ledger: Ledger, event: PassEnded) -> Ledger:
 def _count_miss(ledger: Ledger, hold: Hold, in_use: frozenset[str] | None) -> Ledger:
     """Update `hold.misses`, and release the hold after `MISSES_TO_RELEASE` misses.
 
-    A miss is a pass in which no living pod could own the hold. Any other pass sets
-    `misses` to 0. While a process is on the hold's chips, nothing changes.
+    A miss is a pass in which no living pod could own the hold. A pass in which a living
+    pod could own it sets `misses` to 0. While a process is on the hold's chips,
+    `misses` stays and the hold is not released.
 
     Args:
         hold: Has no known owner.
-        in_use: Result of `_unexplained_ids`. If `in_use` is None or has an id of the
-            hold, the hold is not released.
+        in_use: Ids from `_unexplained_ids`; a hold with one of them is not released.
+            None: these ids are unknown, and no hold is released.
     """
     if _is_in_use(ledger, hold):
         return ledger
@@ -158,8 +159,8 @@ def needs_full_list(ledger: Ledger) -> bool:
 def _is_abandoned(ledger: Ledger, hold: Hold) -> bool:
     """Whether `end_pass` may now release a hold without a known owner.
 
-    No process may be on the hold's chips. In `MISSES_TO_RELEASE` passes in a row, the
-    current pass included, no living pod could own the hold.
+    It may if no process is on the hold's chips, and if no living pod could own the hold
+    in `MISSES_TO_RELEASE` passes in a row, the current pass included.
     """
     return (
         hold.misses + 1 >= MISSES_TO_RELEASE
@@ -269,9 +270,10 @@ def _can_have_living_owner(ledger: Ledger, hold: Hold) -> bool:
     pod has this id.
 
     Second case: an app container or sidecar of the pod owns no hold yet, and the hold
-    fits one of the pod's containers by number of chips and by kind (init or not).
-    `_is_proven_not_owner` can rule this case out. It cannot if the hold is of an init
-    container and the pod may be in admission: pod-resources shows no init containers.
+    fits one of the pod's containers by number of chips and by kind (init or not). In
+    this case, `_is_proven_not_owner` must be False. It is not asked if the hold serves
+    an init container and the pod may be in admission: pod-resources shows no init
+    containers.
     """
     if _is_shown_unexplained(ledger, hold):
         return True
@@ -306,9 +308,9 @@ def _is_proven_not_owner(ledger: Ledger, pod: NpuPod, hold: Hold) -> bool:
     """Whether the newest answer of pod-resources rules out that `pod` owns `hold`.
 
     The caller has checked that the answer shows no id of `hold` for the pod, except ids
-    of the pod's own holds. The answer must show the pod and be newer than `hold`. No
-    Allocate may have been under way while pod-resources answered. A running pod is
-    never ruled out: the kubelet may have forgotten the pod's devices.
+    of the pod's own holds. The answer is proof if it shows the pod and is newer than
+    `hold`, and if no Allocate was under way while pod-resources answered. A running pod
+    is never ruled out: the kubelet may have forgotten the pod's devices.
     """
     evidence = ledger.evidence.get(pod.uid)
     return (

@@ -67,11 +67,11 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
         ids: Device ids of the Allocate.
 
     Returns:
-        None if no running container can be asking, or if a living pod without a claim
-        can be. Otherwise a `Pick` with the chips; or a text, why Allocate is refused,
-        if the container would need unclaimed chips and cannot get them. Then too few
-        are free, or a container that may be asking takes ASCEND_VISIBLE_DEVICES from
-        its pod's annotation.
+        A `Pick` with the chips. None if no running container can be asking, or if a
+        living pod without a claim can be asking. A text that refuses the Allocate if
+        the container needs unclaimed chips and one of two things is true: too few chips
+        are unclaimed, or a container that can be asking takes ASCEND_VISIBLE_DEVICES
+        from its pod's annotation.
     """
     picks = find_picks(ledger, len(ids))
     if not picks or _has_claimless_pod(ledger, len(ids)):
@@ -101,9 +101,10 @@ def pick_running_container(ledger: Ledger, ids: tuple[str, ...]) -> Pick | str |
 
 
 def _has_claimless_pod(ledger: Ledger, count: int) -> bool:
-    """Whether a container of a living pod without slot and holds needs `count` chips.
+    """Whether a pod that has no slot and no hold could be the caller of an Allocate.
 
-    Such a pod may be the caller of an Allocate of `count` chips.
+    Args:
+        count: Number of chips that the Allocate asks for.
     """
     return any(
         not pod.terminal

@@ -1,7 +1,8 @@
 """Exchange the chips of two slots, after a pod was served from another pod's slot.
 
-The exchange changes the chips of the slots, and which slot each hold belongs to. The
-mounted chips stay as they are; the pod annotations are patched afterwards.
+Only the ledger changes: the chips of both slots, and the slot of each of their holds.
+Every container keeps the chips that Allocate gave it. The pods' annotations are patched
+afterwards.
 """
 
 from dataclasses import replace
@@ -15,14 +16,14 @@ from scheduler_core.wire.pods import NpuPod
 def exchange(
     ledger: Ledger, pod: NpuPod, hold: Hold, *, replaced_hold: Hold | None
 ) -> Ledger:
-    """Move the chips of `hold` from the slot of another pod to the slot of its owner.
+    """Move the chips of `hold` from another pod's slot to the slot of the hold's owner.
 
     If the two slots have equal shapes, the other slot gets chips of the owner's slot in
-    return. A slot that lacks chips afterwards gets new ones at its next Allocate. With
-    schedulers that follow docs/pairing-rules.md, shapes never differ.
+    return. If the other slot then lacks chips, new ones are chosen at its next
+    Allocate.
 
     A container that takes ASCEND_VISIBLE_DEVICES from its pod's annotation mounts the
-    annotated chips, whatever Allocate answered. For such a pod, nothing is exchanged:
+    annotated chips, whatever Allocate answered. For such a pod, no slot changes, and
     `hold` gets the annotated chips.
 
     Args:
@@ -74,8 +75,8 @@ def exchange(
 def _can_exchange_whole(ledger: Ledger, own_slot: Slot, other_slot: Slot) -> bool:
     """Whether two slots may exchange all their chips.
 
-    Their shapes must be equal, and no hold from either slot may have a known owner.
-    `other_slot` must not be a slot that was made for a single hold of an unknown pod.
+    They may if their shapes are equal and no hold from either slot has a known owner. A
+    slot made for a single hold of an unknown pod (`values.is_fresh`) never may.
     """
     confirmed = (
         hold
@@ -90,11 +91,11 @@ def _can_exchange_whole(ledger: Ledger, own_slot: Slot, other_slot: Slot) -> boo
 def _copy_slot(
     ledger: Ledger, pod: NpuPod, hold: Hold, other_slot: Slot | None
 ) -> Ledger:
-    """Give a pod without a slot a copy of the slot that served it.
+    """Give a pod without a slot a copy of the slot that the chips of `hold` come from.
 
-    All holds of `other_slot` move to the copy. No copy is made if `other_slot` is gone,
-    has another shape than the pod, or was made for a single hold. Then only `hold`
-    moves to the pod.
+    All holds of that slot then belong to the copy. No copy is made if that slot is
+    gone, differs in shape from the pod, or was made for a single hold. In these cases,
+    only `hold` is assigned to the pod.
 
     Args:
         hold: The pod's confirmed hold.
@@ -115,11 +116,11 @@ def _copy_slot(
 
 
 def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
-    """Move holds of a vanished slot to `own_slot`, the slot of the pod served from it.
+    """Move holds of a vanished slot to the slot of the pod that was served from it.
 
-    The moved holds are `confirmed`, and the newest hold of each other container if it
-    has no known owner and fits `own_slot`. `own_slot` gets their chips in place of as
-    many of its own. The previous holds of `own_slot` get the uid of the vanished slot.
+    Holds with another known owner are not moved. `own_slot` gets the chips of the moved
+    holds in place of chips of its own. The earlier holds of `own_slot` get the uid of
+    the vanished slot.
 
     Args:
         own_slot: The slot of the pod.
@@ -153,11 +154,10 @@ def _inherit_holds(ledger: Ledger, own_slot: Slot, confirmed: Hold) -> Ledger:
 
 
 def chips_given_from(ledger: Ledger, slot: Slot) -> int:
-    """Return the mask of the chips of a slot's holds.
+    """Return the mask of the chips in a slot's holds; 0 if too many for the slot.
 
-    Only the newest hold of each container counts. If these holds have more chips than
-    the slot, holds of init containers do not count. If there are still more, the result
-    is 0.
+    Only the newest hold of each container counts. Holds of init containers count only
+    if the slot has enough chips for them too.
     """
     newest = {hold.need: hold for hold in values.holds_of_slot(ledger, slot.uid)}
     lasting = everything = 0
@@ -212,11 +212,11 @@ def _chips_given_up(
 def _exchange_one_container(
     ledger: Ledger, hold: Hold, own_slot: Slot, given_up: int
 ) -> Ledger:
-    """Move one hold to a pod's slot, in exchange for the chips `given_up`.
+    """Move `hold` to a pod's slot, in exchange for the chips `given_up`.
 
-    The slot that `hold` came from gets the chips `given_up` if its shape is that of
-    `own_slot`. Otherwise these chips become unclaimed. If `given_up` and the hold have
-    different numbers of chips, the hold moves without an exchange.
+    The slot that `hold` came from gets these chips if the two slots have equal shapes.
+    Otherwise the chips become unclaimed. If `given_up` and `hold` have different
+    numbers of chips, `hold` moves and both slots keep their chips.
 
     Args:
         hold: The pod's confirmed hold, with chips of another slot.

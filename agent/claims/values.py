@@ -94,10 +94,9 @@ class Evidence:
 class Ledger:
     """Pods, slots and holds of one product line: which container has which chips.
 
-    Each part has one source of truth. Pods and slots come from the API server. Holds
-    come from the agent's answers to Allocate, kept in the journal. Evidence is the
-    answers of pod-resources about pods. Unhealthy chips and chips with processes come
-    from the driver. The processes that deleted pods left behind come from the kernel.
+    Pods and their slots come from the API server. Holds come from the agent's answers
+    to Allocate, which the journal keeps. `evidence` comes from pod-resources.
+    `unhealthy` and `busy` come from the driver, and `stray_processes` from /proc.
     """
 
     product: Product
@@ -137,8 +136,8 @@ def is_alive(ledger: Ledger, uid: str) -> bool:
 def is_admitted(ledger: Ledger, pod: NpuPod) -> bool:
     """Whether the kubelet has admitted this pod.
 
-    It has if the pod's status says so, if the pod's phase is Running, or if only the
-    kubelet's list has shown the pod. An older pod with the same name does not count.
+    It has if the pod's status says so, or if the pod's phase is Running. A pod that is
+    known only from the kubelet's own list (`ledger.kubelet_only`) is admitted too.
     """
     return pod.admitted or pod.phase == "Running" or pod.uid in ledger.kubelet_only
 
@@ -193,13 +192,13 @@ def held_chips(ledger: Ledger) -> int:
 def releasing_chips(ledger: Ledger) -> int:
     """Return the mask of chips with a process that no living pod explains.
 
-    Such a chip is free only when the process has ended. Either the driver sees the
-    process on the chip, or a deleted pod with a hold of the chip has left it behind. A
-    left-over process can open the chip again.
+    The driver sees the process on the chip, or a deleted pod with a hold of the chip
+    has left the process behind. A left-behind process counts even if the driver does
+    not see it, because it can open the chip again.
 
-    Two kinds of chips are left out. One is chips of a hold without a known owner,
-    because a living pod may own the hold. The other is chips in slots of pods that run
-    without their devices (`ledger.bare`).
+    Chips of a hold without a known owner are left out, because a living pod may own the
+    hold. Chips in slots of pods that run without their devices (`ledger.bare`) are left
+    out too.
 
     Source: seed 004, "Concurrency Considerations", 2.
     """

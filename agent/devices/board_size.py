@@ -22,13 +22,12 @@ def fit_row(key: str, highest: int, others: int = 0) -> Product:
 
     A server with plug-in cards can have fewer cards than its row. Then the returned row
     ends with the card of chip `highest`, so that the kubelet is offered no missing
-    chips. Rows of servers without plug-in cards keep their number of chips. In every
-    row, the ids in `others` are marked as absent.
+    chips. Rows of servers without plug-in cards keep their number of chips.
 
     Args:
         key: Key of the row.
-        highest: The highest physical id among the chips of the row's product line.
-        others: Mask of the ids that are not chips of the row's product line.
+        highest: The highest physical id among the server's chips of this product line.
+        others: Mask of ids to mark as absent: they are not chips of this product line.
 
     Raises:
         UnknownMachineError: No row has this key, or the row has no chip `highest`.

@@ -50,9 +50,9 @@ class Poller:
 
         Args:
             driver: The driver to poll.
-            poll_s: Longest pause before the next observation if the `deliver` of `run`
-                returned True. If it returned False, the longest pause is 1 s, or
-                `poll_s` if that is longer. Unit: seconds, above 0.
+            poll_s: Longest pause before the next observation, if `deliver` (see `run`)
+                returned True for the latest one. If it returned False, the longest
+                pause is `poll_s` or 1 s, whichever is longer. Unit: seconds, above 0.
             deadline_s: Longest wait for one call of the driver, before the latest
                 reading is marked as stale. Unit: seconds, above 0.
         """
@@ -92,7 +92,8 @@ class Poller:
         """Wait up to `within_s` for a change of the chips, and return an observation.
 
         The driver is read if the chips may have changed, or if the latest observation
-        has a problem. Otherwise the latest observation is returned as if read now.
+        has a problem. Otherwise the latest observation is returned, with `read_at` set
+        to now.
         """
         has_news = await self._driver.wait_for_news(within_s)
         if has_news or self._last_observation.problem:

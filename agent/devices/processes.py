@@ -57,7 +57,7 @@ class Processes:
         """Store the arguments; read nothing yet.
 
         Args:
-            proc: The kernel's folder /proc, in which the cgroups of processes are read.
+            proc: Folder that `pids_of_pods` reads; `describe` always reads /proc.
             deadline_s: Longest wait for a result of the thread. Unit: seconds.
         """
         self._proc = proc

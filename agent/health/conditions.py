@@ -39,8 +39,8 @@ class Condition(Enum):
 class Finding(Enum):
     """What the driver's readings show of one chip, and whether that has lasted.
 
-    A member with STEADY means that all readings have shown the same for at least
-    `ReadingTaken.recover_s` seconds.
+    A member whose name ends in STEADY means that the readings have shown the same for
+    at least `ReadingTaken.recover_s` seconds.
     """
 
     FAULTY = "faulty"

@@ -8,12 +8,12 @@ two kinds:
     by duration   starts when the code has stayed longer than a time-out; ends when
                   the code has been gone for the recovery time
 
-A frequency rule may have no release window. Then the upgrade ends when a person removes
-the chip's name from the key `ManuallySeparateNPU` of `mindx-dl-deviceinfo-<node>`, the
-node's ConfigMap.
+A frequency rule for the level ManuallySeparateNPU may have no release window. Its
+upgrades end when a person removes the chip's name from the key `ManuallySeparateNPU` of
+the node's ConfigMap `mindx-dl-deviceinfo-<node>`.
 
-Only codes with a rule are followed, and only on chips that answer. The faults of a chip
-that does not answer are unknown.
+A reading ends no upgrade of a chip that did not answer the driver, because the chip's
+faults are then unknown.
 
 Source: MindCluster's device plugin, `faultCustomization.json` and
 `pkg/common/fault_code.go` (at 22bb3d98).
@@ -108,8 +108,8 @@ class SeparationLifted:
 
     A separated chip is one that `mindx-dl-deviceinfo-<node>`, the node's ConfigMap,
     keeps out of service by name. The event ends the chip's upgrades to the level
-    ManuallySeparateNPU. Frequency rules no longer count the past arrivals of the fault
-    codes that had these upgrades.
+    ManuallySeparateNPU. For the fault codes of these upgrades, frequency rules then
+    count only arrivals after the event.
     """
 
     chip: int
@@ -129,8 +129,8 @@ class UpgradeStarted:
 class UpgradeEnded:
     """Effect: a fault code on one chip no longer has its raised level.
 
-    The code has been gone for long enough, or its rule was removed. `SeparationLifted`
-    ends upgrades without this effect.
+    The code has been gone for long enough, or it is gone and its rule was removed.
+    A `SeparationLifted` event ends upgrades without this effect.
     """
 
     upgrade: Upgrade
@@ -140,10 +140,10 @@ Effect = UpgradeStarted | UpgradeEnded
 
 
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
-    """Apply one event; return the next state, and fault levels that rise or fall back.
+    """Apply one event; return the next state, and the effects.
 
-    A fault level is raised on one chip for a code that returns or stays (`Upgrade`).
-    Only `FaultsRead` has effects.
+    An effect says that one upgrade (raised level of a fault code) started or ended.
+    Only the event `FaultsRead` has effects.
 
     Args:
         state: State before the event; `State()` at start.
@@ -221,7 +221,7 @@ def _met_upgrades(
     A yielded level may have been raised already by an earlier reading.
 
     Args:
-        key: Chip and canonical code.
+        key: Chip, and fault code in upper case without leading zeros.
         history: History of the code on the chip, including the reading in `read`.
         read: Event that has the newest reading, and the rules.
         now: Loop time. Unit: seconds.
@@ -277,8 +277,7 @@ def _is_closed(key: Key, history: CodeHistory, upgrades: Iterable[Upgrade]) -> b
 def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
     """Add to the state the fault levels that the previous agent process had raised.
 
-    Upgrades and histories that are already in `state` stay unchanged. A restored code
-    without a history in `state` counts as gone since `now`.
+    Upgrades and histories that are already in `state` stay unchanged.
     """
     upgrade_by_name = {
         _name_of(upgrade): upgrade for upgrade in (*upgrades, *state.upgrades)
@@ -293,11 +292,7 @@ def _restore(state: State, upgrades: Iterable[Upgrade], now: float) -> State:
 
 
 def _lift_separation(state: State, chip: int) -> State:
-    """End a chip's upgrades to ManuallySeparateNPU, because a person released the chip.
-
-    Frequency rules no longer count the past arrivals of the fault codes that had these
-    upgrades.
-    """
+    """End a chip's upgrades to ManuallySeparateNPU, which a person has lifted."""
     keys = {
         (upgrade.chip, upgrade.code)
         for upgrade in state.upgrades

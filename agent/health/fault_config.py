@@ -5,9 +5,9 @@
     SwitchFaultCode.json      for switches, see `agent.health.switches`
     PollInterval              MindCluster's interval between reads; not used here
 
-If one of these keys is absent, its built-in content applies. Other keys of the
-ConfigMap are ignored. Inside the JSON texts an unknown key is an error: a mistyped key
-there would make a fault look harmless. Up to 100 errors are reported at once.
+For each absent `.json` key, built-in levels or rules apply. Other keys of the ConfigMap
+are ignored. Inside the JSON texts an unknown key is an error: a mistyped key there
+would make a fault look harmless. Up to 100 errors are reported at once.
 """
 
 import json
@@ -72,8 +72,8 @@ def parse(data: Mapping[str, str]) -> FaultConfig:
     """Return the fault levels and rules from the data of `mindx-dl-fault-config`.
 
     Args:
-        data: The data of the ConfigMap. Unknown keys of it are ignored, absent keys get
-            their built-in content.
+        data: Data of the ConfigMap. Built-in levels or rules apply for an absent key.
+            A key that this module does not know is ignored.
 
     Raises:
         FaultConfigError: The data has at least one error. The exception has the first

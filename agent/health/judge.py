@@ -94,9 +94,9 @@ def _apply_upgrade(
 ) -> list[ChipFault]:
     """Return the faults after `upgrade` has raised the level of its code on its chip.
 
-    A fault whose level is already worse keeps that level. If the chip has no fault with
-    this code, one is added. ManuallySeparateNPU concerns the whole chip: it leaves
-    network faults unchanged.
+    A fault whose level is already worse keeps that level. A network fault never gets
+    ManuallySeparateNPU here, because this level separates the chip itself. If the chip
+    has no fault with this code that can get the level, one is added.
     """
     plain = ChipFault(chip=upgrade.chip, code=table.spelled(upgrade.code))
     network = table.is_network(plain) and upgrade.level is not Level.MANUALLY_SEPARATE

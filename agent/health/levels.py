@@ -24,10 +24,10 @@ _RESTARTS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Levels of fault codes of chips, from lists in a ConfigMap or built-in lists.
+    """Levels of fault codes of chips, from the fault ConfigMap or from built-in lists.
 
-    The ConfigMap is `mindx-dl-fault-config`. The keys of each mapping are codes in
-    upper case without leading zeros.
+    The fault ConfigMap is `mindx-dl-fault-config`. The keys of `chip`, `network` and
+    `spelling` are fault codes in upper case without leading zeros.
     """
 
     chip: Mapping[str, Level]
@@ -72,10 +72,10 @@ class Table:
         return Level.NOT_HANDLED if fault.severity in _MILD else UNKNOWN_LEVEL
 
     def spelled(self, code: str) -> str:
-        """Return a fault code with the leading zeros that it has in the lists.
+        """Return a fault code in the spelling of the lists that made this table.
 
-        The code is returned unchanged if no list has it, or if a list has it without
-        leading zeros.
+        The lists may spell it with leading zeros. A code in none of the lists is
+        returned unchanged.
         """
         return self.spelling.get(codes.canonical(code), code)
 

@@ -4,13 +4,13 @@ A separated chip is out of service. The ConfigMap `mindx-dl-deviceinfo-<node>` n
 such chips under the key `ManuallySeparateNPU`, and two sides write this key. A person
 adds a name to separate a chip and removes it to release the chip. The agent adds the
 name of a chip whose fault code returns too often (frequency rule). It removes this name
-when the code has been gone for long enough, or when the rule was removed.
+when the code has been gone for the release window of the rule.
 
 So a missing name releases a chip only if the ConfigMap had that name before. And the
 agent never replaces a text of this key that it has not read.
 
-Source: MindCluster's documents on `ManuallySeparateNPU`. There a name added by hand
-counts only after a restart; here it counts at once.
+Source: MindCluster's documents on `ManuallySeparateNPU`. In MindCluster a name added by
+hand counts only after a restart; here it counts at once.
 """
 
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ class RuleReleased:
     """Event: a frequency rule no longer keeps a chip out of service.
 
     The rule had separated the chip because a fault code returned too often. Now the
-    code has been gone for long enough, or the rule was removed.
+    code has been gone for the rule's release window.
     """
 
     chip: int
@@ -89,7 +89,7 @@ Effect = ChipsSeparated | ChipsReleased
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
     """Apply an event; return the next state, and chips separated or released by people.
 
-    Only `NamesRead` has effects.
+    Only the event `NamesRead` shows what people did, so only it has effects.
 
     Args:
         state: State before the event; `State()` at start.

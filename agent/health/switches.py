@@ -1,7 +1,12 @@
 """Fault level of a SuperPoD node, from the faults of the node's switches.
 
-The code of a switch fault is a text like `[0x00f1fef5,155913,cpu,na]`. Its four parts
-are the event, the alarm, the peer of the port, and the port.
+The code of a switch fault is a text of four parts, like `[0x00f1fef5,155913,cpu,na]`:
+
+    alarm id   names the event; 0x08520003 means that a port is down
+    fault id   a number, or `na` if the driver gives none
+    peer       what the faulty port leads to: `cpu`, `npu`, `L2` (another switch), or
+               `na` for a fault that is not of one port
+    `na`       always
 
 Source: MindCluster's device plugin, `build/SwitchFaultCode.json`,
 `pkg/common/device.go` (at 22bb3d98).
@@ -17,8 +22,8 @@ from agent.devices.reading import SwitchFault
 class SwitchLevel(Enum):
     """Level of a switch fault; the members are ordered from least to worst.
 
-    `SwitchFaultCode.json` lists the codes of each level. Its keys are these values
-    followed by `Codes` (`SeparateFaultCodes`).
+    `SwitchFaultCode.json` has a list of fault codes for each level. The list's key is
+    the level's value with `Codes` appended, for example `SeparateFaultCodes`.
     """
 
     NOT_HANDLED = "NotHandleFault"

@@ -2,9 +2,8 @@
 
 Each write replaces the whole journal in four steps. It creates a temporary file in the
 same directory. It renames the old journal to `<name>.old`. It renames the temporary
-file to `<name>`. It removes `<name>.old`. At every moment, one file has the content of
-the last successful write or of a newer one. This file is `<name>`, or `<name>.old`
-while there is no `<name>`.
+file to `<name>`. It removes `<name>.old`. If the agent dies between two steps, a whole
+journal remains: `<name>`, or `<name>.old` if there is no `<name>`.
 
 A rename over the old journal would need one step only. But ext4 then starts to write
 the file out, which takes longer than all other steps together. There is no fsync: a

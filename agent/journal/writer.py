@@ -1,8 +1,8 @@
 """Keep the journal equal to the holds of the ledgers, and read the journal at start.
 
-A hold is written to disk before the agent answers its Allocate. But an Allocate waits
-for the write at most WITHIN_S, because the start of the pod waits for Allocate. A
-failed write is reported and tried again.
+Before the agent answers an Allocate, it waits until the new hold is on disk, but at
+most WITHIN_S (0.2 s). After that it answers even without a complete write, because the
+start of the pod waits for the answer. A failed write is reported and tried again.
 """
 
 import asyncio
@@ -87,10 +87,12 @@ class JournalWriter:
     async def read(self) -> JournalContents | JournalProblem:
         """Return the journal entries of the previous agent process, or a problem.
 
-        Call this method once, before any write. A read that takes longer than
-        READ_WITHIN_S results in a problem. The journal is then renamed to
-        `<name>.bad-<n>` as soon as the disk answers. Otherwise the first write would
-        replace the only record of the holds.
+        A problem says why there are no entries. If the read takes longer than
+        READ_WITHIN_S (3 s), that is a problem. The journal is then renamed to
+        `<name>.bad-<n>`. Otherwise the first write would replace the only record of the
+        holds.
+
+        Call this method once, before any write.
         """
         call = self._worker.call(self._journal.read)
         call.add_done_callback(_consume_outcome)
@@ -202,9 +204,9 @@ def make_entry(hold: Hold, boot_id: str) -> HoldEntry:
 def is_of_line(written: HoldEntry, product: Product) -> bool:
     """Whether a journal entry belongs to a product line.
 
-    An entry with device ids belongs to the line whose prefix they have, like
-    `Ascend910-`. An entry without ids belongs to the line if the line has one of its
-    chips, mounted or only reserved.
+    An entry with device ids belongs to the line if one of these ids begins with the
+    line's prefix, like `Ascend910-`. An entry without device ids belongs to it if one
+    of the entry's chips, given or only reserved, is a chip of the line.
     """
     if written.kubelet_ids:
         return any(id_.startswith(product.chip_prefix) for id_ in written.kubelet_ids)

@@ -70,9 +70,8 @@ class ChipMonitor:
             announcer: Writes events and logs when a chip's health changes, a fault
                 rises in level, or a chip is separated (taken out of service).
             clocks: Sources of time.
-            other_products: The node's other product lines. The ConfigMap
-                `mindx-dl-deviceinfo-<node>` names separated chips of all product lines
-                in one text.
+            other_products: The node's other product lines. Names of their chips in
+                `mindx-dl-deviceinfo-<node>` are no errors.
         """
         self.product = reading.product
         self._other_products = tuple(other_products)
@@ -317,8 +316,8 @@ class ChipMonitor:
         Args:
             data: Data of that ConfigMap.
             chips: Chips that `data` names as separated. None if a name cannot be
-                parsed: then chips with readable names and chips that a rule had
-                separated stay separated.
+                parsed. A chip is then separated if its own name can be parsed, or if a
+                rule had separated it.
         """
         text = data.get(faults.UPGRADES_KEY, "{}")
         try:

@@ -13,7 +13,7 @@ from agent.observe.metrics import Metrics
 class DriverMonitor:
     """Receiver of the results of reading the driver, for all product lines of the node.
 
-    Its attribute `problem` says why the driver cannot be read.
+    Its attribute `problem` says why the driver cannot be read; "" if it can.
     """
 
     def __init__(

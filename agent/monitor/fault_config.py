@@ -1,8 +1,8 @@
 """Watch the ConfigMap `mindx-dl-fault-config`, and apply each version that is usable.
 
 People write the ConfigMap. If a version is wrong, the last usable version stays in
-force. An event on the Node then names the wrong place in the ConfigMap. It also says
-which value was expected there and which was read. Without the ConfigMap the built-in
+force. An event on the Node then names the wrong place in the ConfigMap, the value that
+was read there, and the value that was expected. Without the ConfigMap the built-in
 fault configuration applies.
 """
 

@@ -1,7 +1,8 @@
 """Find stray processes: processes without a pod that keep a chip from being free.
 
-After a pod has ended, the driver shows its processes for a moment longer. So they are
-announced, by event and log, only when their chip has been releasing for STAYS_S.
+The processes of an ended pod stay on its chips for a moment, which is no problem. So
+stray processes are announced, by event and log, only when their chip has been releasing
+for STAYS_S (3 s).
 """
 
 import asyncio

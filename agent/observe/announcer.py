@@ -54,8 +54,9 @@ _EVENTS: Mapping[Condition, tuple[str, str, str]] = MappingProxyType(
 class Announcer:
     """Writer of the log lines, metrics and Kubernetes events of one agent.
 
-    It remembers what it announced about lasting problems and about rivals, to announce
-    it only once. A rival is another program that does this agent's work on the node.
+    It remembers the lasting problems and the rivals that it announced, so that none is
+    announced again without a change. A rival is another program that does this agent's
+    work on the node.
     """
 
     def __init__(self, metrics: Metrics, recorder: Recorder, *, node: str) -> None:
@@ -320,8 +321,8 @@ class Announcer:
     def separation_problem(self, problem: str) -> None:
         """Announce that the names of separated chips cannot be parsed.
 
-        The names are the key `ManuallySeparateNPU` of the node's ConfigMap
-        `mindx-dl-deviceinfo-<node>`. A person or a rule has put them there.
+        People and rules write these names under the key `ManuallySeparateNPU` of the
+        node's ConfigMap `mindx-dl-deviceinfo-<node>`.
 
         Args:
             problem: Why the text cannot be parsed; "" if it can. Nothing is announced

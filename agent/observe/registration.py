@@ -25,7 +25,7 @@ class Registration:
         *,
         on_rival: Callable[[str], None],
     ) -> None:
-        """Begin the first gap, because the plugin is not registered yet.
+        """Start as not registered with the kubelet, so a first gap begins now.
 
         Args:
             metrics: Metrics of the agent.

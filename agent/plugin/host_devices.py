@@ -54,7 +54,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevices:
-    """Device files that a container with chips needs, as the host has them now.
+    """Device files of the host that a container with chips needs.
 
     The files in `common` serve every chip. `of_chip` returns the file of one chip,
     `of_virtual` the file of one virtual device (a part of a chip).
@@ -78,7 +78,7 @@ class HostDevices:
         """Return the device file of a virtual device (a part of a chip).
 
         In the container it is named like the file of a whole chip (`davinci<number>`).
-        For a simulated chip, the path on the host is the attribute `stand_in`.
+        For a simulated chip, its path on the host is `self.stand_in`.
         """
         host = f"{DEV}/{VIRTUAL}{device.number}"
         return DeviceNode(self.stand_in or host, f"{DEV}/{CHIP}{device.number}")

@@ -1,11 +1,11 @@
 """Ask the kubelet which pod has which device ids (pod-resources v1).
 
-`Get` asks about one pod and changes nothing. In kubelets before 1.34 `Get` is off by
-default, and then the agent calls `List` instead.
+The call `Get` asks about one pod and changes nothing. In kubelets before 1.34 `Get` is
+off by default. The agent then calls `List`, which asks about all pods.
 
-`List` makes the kubelet forget the ids of ended pods, even if a running Allocate counts
-on these ids. The kubelet can then give one id to two pods. So `List` is called only
-while no Allocate runs, and none is expected after a GetPreferredAllocation.
+`List` makes the kubelet forget the ids of ended pods. During an Allocate, this can lead
+the kubelet to give one id to two pods. So `List` is called only while no Allocate runs,
+and none is expected after a GetPreferredAllocation.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Limit the rate of requests to the kubelet, over all callers of one node.
+"""Limit the rate of all requests to the pod-resources API of one node's kubelet.
 
-A module of its own: other modules share it. `app` constructs the one RateLimit of a
-node. Before a request, each client of `pod_resources` waits for its turn.
+A module of its own: other modules share it. `app` constructs one RateLimit for the
+node. Each `PodResourcesClient` waits for its turn before it sends a request.
 """
 
 import asyncio

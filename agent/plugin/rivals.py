@@ -104,7 +104,8 @@ class Rivals:
         serve the resource accepts connections.
 
         The kubelet may keep the ids of an ended plugin for FORGETS_WITHIN_S. So the
-        second case counts only if the ids are still there after that time.
+        second case counts only if the kubelet still has ids FORGETS_WITHIN_S after the
+        beginning of this call.
         """
         self._doubt, self._looks = Doubt.NONE, 0
         if await listens(self._socket):
@@ -236,8 +237,8 @@ def inode_of(path: Path) -> int:
 def _is_of_another_resource(path: Path) -> bool:
     """Whether a socket's name shows that its plugin serves another resource.
 
-    Plugins of this agent and of MindCluster name their sockets after the resource. The
-    caller has already left out the socket of the plugin that looks for rivals.
+    Do not call it for the socket of the plugin that looks for rivals. The result is
+    true for every name that plugins of this agent or of MindCluster give to a socket.
     """
     return path.suffix == ".sock" and bool(_KNOWN_SOCKET.fullmatch(f"{path.stem}-"))
 

@@ -157,9 +157,7 @@ class Server:
     async def run(self) -> NoReturn:
         """Keep the plugin registered with the kubelet until this task is cancelled.
 
-        In a loop, the method waits for the kubelet's socket and checks whether another
-        plugin serves the resource. If none does, it calls `run_once`. After a failed
-        registration it pauses.
+        While another plugin serves the resource, this plugin does not register.
         """
         while True:
             kubelet = await self._wait_for_kubelet()

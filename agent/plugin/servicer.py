@@ -207,10 +207,10 @@ class Servicer(ListAndWatchServicer):
         return answer
 
     async def _read_stray_processes(self, kubelet_ids: Iterable[str]) -> None:
-        """Find running processes of ended pods that had one of these device ids.
+        """Send the ledger the running processes of ended pods that had `kubelet_ids`.
 
-        The ledger learns the processes. A pod that was deleted by force may leave them
-        on its chips, although the kubelet gives the pod's device ids to another pod.
+        The ledger can release the hold of an ended pod only when no process of that pod
+        runs any more.
 
         Args:
             kubelet_ids: Device ids that the kubelet offers or gives out.

@@ -68,11 +68,11 @@ class VirtualServicer(ListAndWatchServicer):
         """Construct the servicer of one kind of virtual device.
 
         Args:
-            store: Ledger of the product line. After a change of the ledger, the kubelet
-                gets the list of devices again if the list has changed too.
+            store: Ledger of the product line. After a change of the ledger, the list of
+                devices is sent to the kubelet if it differs from the list sent last.
             row: Product row that names the resource of this kind.
-            virtual_devices: Returns the virtual devices as last read, and the chips in
-                service.
+            virtual_devices: Returns the virtual devices as last read, and which chips
+                may be given out.
             mounts: Renders the answer to Allocate.
         """
         super().__init__(store, self._list_devices, steers=False)

@@ -107,9 +107,10 @@ class Annotator:
                     await self._store.changed(version)
 
     async def run_once(self) -> int:
-        """Patch the annotations of at most AT_ONCE pods; return the number of patches.
+        """Send at most AT_ONCE patches of pods' annotations; return how many were sent.
 
-        A pod whose last patch failed is patched again when its back-off has ended.
+        A patch that fails is counted too. Its pod gets no patch until the pod's
+        back-off has ended.
         """
         self._deleted &= self._store.ledger.pods.keys()
         due_s = clock.loop_s() + clock.EARLY_S

@@ -64,7 +64,7 @@ class ProductLinePods:
         return self._node_pods.unseen_s()
 
     async def of_kubelet(self) -> Iterable[NpuPod]:
-        """Ask the kubelet for its pods; return those that ask for this line's chips.
+        """Ask the kubelet for its pods that request chips of this product line.
 
         The result is empty if the setting `kubelet_url` is empty, or if the kubelet
         does not answer.
@@ -99,8 +99,8 @@ class PodInformer:
         Args:
             api: Open client; the caller closes it.
             node: Name of the node.
-            ready: The agent's readiness. Its key `pods` becomes ready once the API
-                server or the kubelet has listed the node's pods.
+            ready: Readiness of the agent. The informer calls `set_ready("pods")` on it
+                once the API server or the kubelet has listed the node's pods.
         """
         self._api = api
         self._node = node
@@ -113,9 +113,9 @@ class PodInformer:
     def add_line(
         self, store: LedgerStore, *, resource: str, is_served: Callable[[], bool]
     ) -> ProductLinePods:
-        """Register the ledger of a product line, to which `run` sends the line's pods.
+        """Register a product line's ledger, so that `run` sends pods to this ledger.
 
-        Call this before `run`.
+        Call this before `run`. Only pods that request `resource` are sent.
 
         Args:
             store: Ledger of the product line.

@@ -6,9 +6,10 @@ living pod with a container that owns no hold. At the end of a pass, the ledger 
 or releases holds. A pass follows soon after each Allocate.
 
 A thorough pass asks about all living pods, and so finds devices that the kubelet has
-forgotten. It is made every `period_s`. After CALM_PASSES thorough passes that changed
-nothing, it is made only every CALM_PERIOD_S (one minute). When the ledger has changed
-or the kubelet has restarted, it is made every `period_s` again.
+forgotten. The setting `reconcile_period_s` is the pause between two thorough passes.
+After CALM_PASSES thorough passes that changed nothing, the pause is CALM_PERIOD_S (one
+minute), if that is longer. It is `reconcile_period_s` again when the ledger has changed
+or the kubelet has restarted.
 """
 
 import asyncio
@@ -130,8 +131,8 @@ class Reconciler:
         The first case that applies decides the longest pause after a pass:
 
             the kubelet did not answer           a back-off
-            a hold's owner is unknown or ended   AGAIN_S, or PATIENT_S if EAGER_PASSES
-                                                 passes have brought no new hold
+            a hold's owner is unknown or ended   AGAIN_S; PATIENT_S if no hold was made
+                                                 during the last EAGER_PASSES passes
             otherwise                            until the next change of the ledger,
                                                  or until `period_s` has passed
         """
@@ -270,8 +271,8 @@ class Reconciler:
 class _Calm:
     """Result of the last thorough pass, and how often it was repeated in a row.
 
-    A thorough pass asks about all living pods. After CALM_PASSES repetitions, the next
-    thorough pass is made only after CALM_PERIOD_S.
+    A thorough pass asks about all living pods. Its result is the ledger after the
+    pass, with the identity of the kubelet.
     """
 
     def __init__(self) -> None:

@@ -73,10 +73,9 @@ def node_report(
     Args:
         reading: Last successful reading of the driver.
         health: Conditions of the chips after that reading.
-        taken: Chips in use, in any order. They are in a slot or claim of a living pod,
-            held, releasing, or cut into virtual devices.
-        affinity: Chips that no claim names and that are not free. They become the text
-            of the key `AscendAffinity` of `mindx-dl-deviceinfo-<node>`.
+        taken: Chips in use, in any order. A chip is in use if it is in a slot or claim
+            of a living pod, held, releasing, or cut into virtual devices.
+        affinity: Content of the key `AscendAffinity` of `mindx-dl-deviceinfo-<node>`.
         findings: Names of separated chips, faults with a raised level, and faults of
             the node's switches.
     """
@@ -143,10 +142,10 @@ def _reported(reading: Reading) -> tuple[Fault, ...]:
 
 
 def _without_code(reading: Reading, health: Health) -> tuple[Fault, ...]:
-    """Return a fault for each UNHEALTHY chip that has no reported fault of its own.
+    """Return a fault without a code for each UNHEALTHY chip that has no reported fault.
 
-    Faults of a chip's network do not count. The returned faults have no code and the
-    level SeparateNPU.
+    Faults of a chip's network do not count as reported. The level of the returned
+    faults is SeparateNPU.
     """
     chips_with_code = {fault.chip for fault in reading.faults if not fault.network}
     return tuple(

@@ -6,7 +6,7 @@ Writes are at least SPACING_S apart, or URGENT_SPACING_S if the condition of a c
 changed. Keys of other programs are neither compared nor written.
 
 The key `ManuallySeparateNPU` has the names of separated chips. People edit it, too. So
-this agent writes the key only while its text is the one that the agent has read.
+this agent writes the key only if nobody has changed it since this agent read it.
 
 Each agent writes its name into an annotation of the ConfigMap. If another name stands
 there after a write of this agent, a second agent has started on the node. This agent
@@ -14,11 +14,11 @@ then stops writing, because two agents would overwrite each other for ever. It s
 again when the second agent has removed its name, or has not written for
 SILENT_HEARTBEATS heartbeats.
 
-A device plugin of another make writes no name. It is recognized by the report that it
-writes: the checksum CheckCode is right, and the report is not older than this agent's.
-A person who edits a report does not compute CheckCode. More than MOST_EDITS changes of
-this agent's keys within EDITS_WITHIN_S also count as a program's. This agent restores
-its keys after a person's change, and stops writing after a program's.
+A device plugin of another make writes no name. It is recognized by its report: the
+checksum CheckCode is right, and the report is not older than this agent's. A person who
+edits a report does not compute CheckCode. A person also makes few changes. So more than
+MOST_EDITS changes of this agent's keys within EDITS_WITHIN_S count as a program's. This
+agent restores its keys after a person's change, and stops writing after a program's.
 """
 
 from collections.abc import Mapping
@@ -98,10 +98,10 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class SilenceChanged:
-    """Event: `is_silent` tells whether this agent must not write the ConfigMap.
+    """Event: writes of `mindx-dl-deviceinfo-<node>` are now forbidden, or allowed.
 
-    It must not write while another device plugin serves the same resource. Nor must it
-    write before it has checked for such a plugin.
+    They are forbidden while another device plugin serves the same resource, and until
+    this agent has checked for such a plugin.
     """
 
     is_silent: bool
@@ -201,7 +201,7 @@ class State:
 def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, ...]]:
     """Return the state after one event, and the effects to carry out.
 
-    The event after a `Write` must be its `WriteSucceeded` or `WriteFailed`.
+    After the effect `Write`, the next event must be `WriteSucceeded` or `WriteFailed`.
 
     Args:
         state: Starts as `State(me=…, heartbeat_s=…)`.
@@ -221,8 +221,9 @@ def step(state: State, event: Event, now: float) -> tuple[State, tuple[Effect, .
 def due_at(state: State) -> float | None:
     """Return the loop time at which `step` must get a `Tick`; None if never.
 
-    It is the time of the next write. While another program writes the ConfigMap, it is
-    the time at which that program counts as gone.
+    It is the time of the next write of `mindx-dl-deviceinfo-<node>`. But if another
+    program (`state.rival`) writes it, it is the time at which that program counts as
+    gone.
     """
     if state.rival:
         return _silent_at(state)
@@ -239,9 +240,9 @@ def _pause_s(state: State) -> float:
 
 
 def _is_health_new(state: State) -> bool:
-    """Whether a chip's condition differs between the new report and the written one.
+    """Whether a chip's condition differs between `state.report` and `state.published`.
 
-    False if there is no new report, or none was written yet.
+    False if either is None.
     """
     if state.report is None or state.published is None:
         return False
@@ -310,8 +311,8 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
     """Return state and effect after a new ConfigMap version that no known rival wrote.
 
     There is no effect if this agent's keys are unchanged, or if `state.uncertain`.
-    Otherwise, the effect is `Restoring` if there were at most MOST_EDITS changes within
-    EDITS_WITHIN_S. After more changes it is `RivalAppeared`: people edit less.
+    Otherwise, this change and the earlier ones within EDITS_WITHIN_S are counted. If
+    they are more than MOST_EDITS, the effect is `RivalAppeared`, else `Restoring`.
     """
     what = "" if state.uncertain else _changed_keys(state)
     if not what:
@@ -327,9 +328,10 @@ def _on_edit(state: State, now: float) -> tuple[State, tuple[Effect, ...]]:
 def _is_by_program(state: State, stored: StoredConfigMap) -> bool:
     """Whether another program, not a person, wrote `DeviceInfoCfg` in `stored`.
 
-    False if this agent has not written, or if the result of its last write is unknown.
-    Otherwise, True if the text of this key has a right CheckCode, is not older than
-    this agent's text, and is neither this agent's nor that of `state.stored`.
+    False before this agent's first write, and while the result of its last write is
+    unknown. Otherwise, True if the text of `DeviceInfoCfg` meets three conditions. It
+    differs from the texts in `state.written` and `state.stored`. Its CheckCode is
+    right. It is not older than the text in `state.written`.
 
     Args:
         state: State whose `stored` is still the previous version of the ConfigMap.
@@ -373,11 +375,11 @@ def _is_outdated(state: State) -> bool:
 
 
 def _changed_keys(state: State) -> str:
-    """Return the names, joined by commas, of this agent's entries that others changed.
+    """Return the names of this agent's entries that others changed, joined by commas.
 
-    Entries are data keys, labels and the annotation with the writer's name, all of the
-    node's ConfigMap. They are compared with this agent's last write. The result is ""
-    without such a write, or without a ConfigMap.
+    Entries are data keys, labels and the annotation with the writer's name. The
+    ConfigMap `state.stored` is compared with this agent's last write; "" if either is
+    missing. `ManuallySeparateNPU` counts as changed only if the ConfigMap lacks it.
     """
     if state.written is None or state.stored is None:
         return ""
@@ -393,10 +395,11 @@ def _changed_keys(state: State) -> str:
 
 
 def _manual_at(state: State) -> int:
-    """Return the resourceVersion that a write of `ManuallySeparateNPU` replaces, or 0.
+    """Return the resourceVersion for a write of `ManuallySeparateNPU`; 0 for none.
 
-    0 means that the key is not written: there is no ConfigMap or no report, its text is
-    right, or somebody has changed it since the report was made.
+    The write fails if the ConfigMap has a newer version by then. The key is not written
+    if there is no ConfigMap or no report, or its text already equals the report's. Nor
+    is it written if somebody has changed the text since the report was made.
     """
     if state.stored is None or state.report is None:
         return 0

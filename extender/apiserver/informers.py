@@ -39,9 +39,10 @@ class Informers:
             client: An open client.
             learn: Called with each change of a node, a pod, an agent's report or the
                 list of leaf switches.
-            settings: Called with each change of the ConfigMap of settings.
-            synced: Called each time a watch has received a complete list. The watch of
-                leaf switches does not count.
+            settings: Called with each change of the ConfigMap
+                `ascend-extender-settings`.
+            synced: Called each time a watch has received a complete list, except for
+                the watch of leaf switches.
         """
         self._learn = learn
         self._take_settings = settings
@@ -72,10 +73,11 @@ class Informers:
         return ", ".join(filter(None, unsynced))
 
     def name_disconnected(self) -> str:
-        """Return the names of watches that had no open stream for over `_GAP_MOST_S`.
+        """Return the names of the watches that are disconnected.
 
-        The names are separated by commas; "" means none. Only the watches of nodes,
-        pods and device ConfigMaps count.
+        These are watches of nodes, pods or device ConfigMaps without an open stream for
+        more than `_GAP_MOST_S` seconds. The names are separated by commas; "" means
+        none.
         """
         watches = (self.nodes, self.pods, self.reports)
         return _name_watches(watch.disconnected_s() > _GAP_MOST_S for watch in watches)

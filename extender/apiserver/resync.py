@@ -48,10 +48,11 @@ _Comparison = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationCheck:
-    """Functions that find orphaned reservations and hand them to the binder.
+    """Functions that find orphaned reservations and hand them to the binder to end.
 
-    An orphaned reservation belongs to no job's plan, and no part of the extender would
-    end it. Its chips would stay reserved for ever. The binder ends such a reservation.
+    An orphaned reservation belongs to no job's plan, and to no other part of the
+    extender that would end it. Without this check, its chips would stay reserved for
+    ever.
     """
 
     #: returns UIDs of pods whose reservations a component will end, besides plans

@@ -2,7 +2,7 @@
 
 Like MindCluster's scheduler, the extender writes it only if the setting `nslb-version`
 (version of the leaf-switch rules) is 2.0. MindCluster's clusterd and people read the
-ConfigMap. The extender writes on a change, at most every `PAUSE_S`.
+ConfigMap. It is written when its text has changed, at most once in `PAUSE_S` seconds.
 """
 
 import asyncio

@@ -165,7 +165,7 @@ class KubeJobs:
         return size or f"its {size_source.kind} does not say how many pods the job has"
 
     async def remove(self, pod: NpuPod) -> None:
-        """Evict a bound pod of a job whose other pods could not all be bound in time.
+        """Evict a pod whose job has had only some of its pods bound for too long.
 
         The eviction is tried only once. A failure is logged.
         """

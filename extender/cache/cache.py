@@ -145,8 +145,9 @@ class Cache:
     def conflicts(self, pod: NpuPod) -> frozenset[str]:
         """Return the nodes where Allocate could mix up `pod` with another pod.
 
-        The other pod has an unconfirmed claim or a reservation on the node. They can be
-        mixed up because an Allocate call does not name its pod.
+        An Allocate call does not name its pod. It can mix up `pod` with a pod of the
+        node that has a reservation or an unconfirmed claim, if `shapes.conflict` is
+        True for their shapes.
         """
         return self.unconfirmed_claims.conflicts(pod.shape)
 
@@ -238,7 +239,7 @@ class Cache:
         ]
 
     def apply_report(self, resource_state: ResourceState, now_s: float) -> None:
-        """Update the state of one resource of a node from the node's ConfigMap texts.
+        """Update the state of one resource of a node from the agent's report.
 
         `superpods_version` grows by 1 if the SuperPoD of the node changed.
         """
@@ -444,7 +445,7 @@ def _delete_pod(cache: Cache, uid: str, now_s: float) -> None:
 
 
 def _drop(cache: Cache, uid: str, *, computed: str = "") -> None:
-    """Delete a pod's reservation, if any, and compute the free chips of its node again.
+    """Delete the reservation of a pod, if any, and compute its node's free chips again.
 
     Args:
         computed: Node whose free chips are not computed here; "" if none. The caller

@@ -148,9 +148,9 @@ def _node_of(report: objects.ConfigMap) -> str | None:
 def _products(node: objects.Node) -> list[Product]:
     """Return the product rows of a node, at most one for each NPU resource.
 
-    A removed device plugin leaves its resource in the Node, with a capacity of 0. So if
-    the Node has several NPU resources, each after the first needs a capacity above 0,
-    or chips in the annotation `baseDeviceInfos`.
+    A removed device plugin leaves its resource in the Node, with a capacity of 0. So
+    the Node's second and later NPU resources are left out if they have a capacity of 0
+    and no chips in the annotation `baseDeviceInfos`.
     """
     of_labels = [lookup.find_node_row(resource, node.labels) for resource in RESOURCES]
     rows = [row for row in of_labels if row is not None]

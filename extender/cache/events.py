@@ -42,7 +42,7 @@ class NodeUpdated:
     inventory: str = ""
     #: number of chips in the Node's allocatable
     allocatable: int = 0
-    #: CPU, memory and pod slots of the node
+    #: CPU, memory and pod places of the node
     allocatable_resources: Resources = UNBOUNDED
     #: InternalIP of the node; the ConfigMap of leaf switches uses it
     address: str = ""
@@ -63,10 +63,10 @@ class NodeUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportUpdated:
-    """The event that the ConfigMap of a node's agent was added, changed or deleted.
+    """The event that a ConfigMap `mindx-dl-deviceinfo-<node>` was written or deleted.
 
-    Its name is `mindx-dl-deviceinfo-<node>`. `device_info` or `affinity` is "" if the
-    ConfigMap lacks that text or was deleted.
+    `device_info` and `affinity` are its texts `DeviceInfoCfg` and `AscendAffinity`.
+    Each is "" if the ConfigMap lacks that text or was deleted.
     """
 
     node: str
@@ -78,8 +78,8 @@ class ReportUpdated:
 class SwitchesUpdated:
     """The event that ConfigMap `basic-tor-node-cm` was added, changed or deleted.
 
-    It lists the leaf switches. `tor_info` or `tor_level` is "" if the ConfigMap lacks
-    that text or was deleted.
+    The ConfigMap lists the leaf switches. `tor_info` and `tor_level` are two of its
+    texts. Each is "" if the ConfigMap lacks that text or was deleted.
     """
 
     tor_info: str = ""

@@ -1,7 +1,8 @@
-"""Compute the free chips of one node, and the reason why the node can take no pods.
+"""Compute the free chips of one node, and the reason if the node can take no pods.
 
-A node may have chips of several product lines. Each line is a resource of its own and
-has a `ResourceState`. Facts that all lines of a node share are in `NodeInfo`.
+A node may have chips of several product lines. Each product line is a resource of its
+own and has a `ResourceState`. Facts that all product lines of a node share are in
+`NodeInfo`.
 
 A free chip is healthy and listed in the Node's annotation `baseDeviceInfos`. No living
 pod claims it, and it is neither reserved, held, releasing nor nominated. Chips of a
@@ -73,7 +74,7 @@ class NodeInfo:
     inventory_text: str = ""
     #: SuperPoD id from the Node
     superpod: int = -1
-    #: CPU, memory and pod slots of the node
+    #: CPU, memory and pod places of the node
     allocatable_resources: Resources = UNBOUNDED
     #: InternalIP; "" if unknown
     address: str = ""
@@ -104,7 +105,7 @@ class NodeInfo:
 class ResourceState:
     """Chips of one resource on one node, and the pods that have them or will get them.
 
-    Only the cache changes a `ResourceState`, and then calls its method `state`.
+    Only the cache changes a `ResourceState`.
     """
 
     node_info: NodeInfo
@@ -164,10 +165,10 @@ class ResourceState:
     def remove_tenant(self, uid: str, now_s: float) -> None:
         """Remove a pod that failed, succeeded or was deleted.
 
-        Its chips that the agent's ConfigMap shows as neither held nor releasing go to
+        The pod's chips that `report` shows as neither held nor releasing go to
         `unshown`. They stay taken for `UNSHOWN_S` seconds, because the agent may hold
-        them and not have published it yet. If the ConfigMap does not say which chips
-        are held, nothing goes to `unshown`.
+        them and not have published it yet. If `report` does not say which chips are
+        held, nothing goes to `unshown`.
         """
         tenant = self.tenants.pop(uid, None)
         if tenant is None:
@@ -182,7 +183,7 @@ class ResourceState:
     def expire_unshown(self, now_s: float) -> bool:
         """Delete each entry of `unshown` that is at least `UNSHOWN_S` seconds old.
 
-        By then the agent's ConfigMap shows the chips that the agent still holds.
+        By then `report` shows which of the chips the agent still holds.
 
         Returns:
             Whether an entry was deleted.
@@ -200,15 +201,16 @@ class ResourceState:
         self._see_time(reservation.predicate_time)
 
     def read_report(self) -> None:
-        """Set `report` from the ConfigMap texts of the node.
+        """Set `report` from the texts of the node's `mindx-dl-deviceinfo-<node>`.
 
         The first of these cases that is true decides:
 
         - `product` is None: `report` becomes None.
-        - There is no text: `report` becomes None. But with `--bare-nodes` it becomes a
-          report in which all chips are healthy.
+        - The text `DeviceInfoCfg` is missing: `report` becomes None. But with
+          `--bare-nodes` it becomes a report in which all chips are healthy.
         - A text is malformed: `report` does not change, and `report_unreadable` becomes
           True.
+        - The texts are readable: `report` becomes their content.
         """
         self.report_unreadable = False
         node_info, product = self.node_info, self.product
@@ -227,11 +229,12 @@ class ResourceState:
             self.report_unreadable = True
 
     def apply_report(self, now_s: float, silent_s: float, ahead_s: float) -> bool:
-        """Set `report`, `alive_s` and `is_silent` from the ConfigMap texts of the node.
+        """Set `report`, `alive_s` and `is_silent` from the agent's ConfigMap.
 
-        `alive_s` is the time when the extender received the agent's newest report. If
-        the report is older than the extender's start, `alive_s` is the timestamp of the
-        report plus `ahead_s`, but at most `now_s`.
+        The ConfigMap is `mindx-dl-deviceinfo-<node>`. `alive_s` becomes the time when
+        the extender received the newest report. For a report that was there when the
+        extender started, it becomes the report's timestamp plus `ahead_s`, but at most
+        `now_s`.
 
         Args:
             now_s: Seconds since the epoch.
@@ -272,8 +275,7 @@ class ResourceState:
     def is_agent_silent(self, now_s: float, silent_s: float) -> bool:
         """Whether the agent of the node published nothing for over `silent_s` seconds.
 
-        If `report` is None, the agent counts as silent. With a report, a bare node
-        never counts as silent, since it has no agent.
+        True if `report` is None. Otherwise False for a bare node, which has no agent.
         """
         if self.report is None:
             return True
@@ -282,10 +284,9 @@ class ResourceState:
     def _listed_chips(self, product: Product) -> int | None:
         """Return the mask of the chips that the node has; None if unknown.
 
-        The Node's annotation `baseDeviceInfos` lists them. The mask is 0 without the
-        annotation, and None if it is malformed. Two rules differ for a bare node.
-        Without the annotation it has all chips of the product. The mask is None if the
-        number of chips differs from the Node's allocatable.
+        The Node's annotation `baseDeviceInfos` lists them. Without it, the mask is 0,
+        or all chips of the product for a bare node. The mask is None if the annotation
+        is malformed, or if a bare node has another number of chips than `allocatable`.
         """
         text = self.node_info.inventory_text
         listed = _inventory(text, product.key)
@@ -438,12 +439,12 @@ class ResourceState:
 
 
 def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> float:
-    """Return how many seconds ago, by our clock, the newest report was written.
+    """Return the age of the newest report: `now_s` minus its timestamp.
 
-    Agents write reports, by their own clocks. The result is added to the timestamps of
-    all reports that existed when the extender started. The newest report then counts as
-    written just now. This is nearly true, since a living agent writes at least every
-    5 min.
+    Agents write the timestamps by their own clocks, which may be behind ours. The
+    result is added to the timestamps of all reports that existed when the extender
+    started. The newest report then counts as written just now. This is nearly true,
+    since a living agent writes at least every 5 min.
 
     Args:
         resource_states: States of all resources of all nodes, once the watches have
@@ -465,13 +466,13 @@ def report_age_s(resource_states: Sequence[ResourceState], now_s: float) -> floa
 def apply_report_age(
     resource_state: ResourceState, ahead_s: float, now_s: float, silent_s: float
 ) -> bool:
-    """Set when an agent last published its ConfigMap, and whether the agent is silent.
+    """Set `alive_s` and `is_silent` of a resource at the start of the extender.
 
-    Used once, for the ConfigMaps that existed when the extender started.
+    Called once for each resource, when the extender's watches have listed all objects.
 
     Args:
         resource_state: A resource of the agent's node. Changed in place.
-        ahead_s: Result of `report_age_s`, added to the timestamp of the ConfigMap.
+        ahead_s: Result of `report_age_s`, added to the timestamp of the report.
         now_s: Seconds since the epoch.
         silent_s: An agent counts as silent if it published nothing for this many
             seconds.

@@ -1,13 +1,13 @@
 """Back-off for controllers whose pods the kubelet keeps rejecting.
 
 Some controllers replace a rejected pod at once. Then pods are created, bound and
-rejected many times a second. After three consecutive rejections of a controller's pods,
+rejected many times a second. So after three rejections of a controller's pods in a row,
 the extender refuses all pods of this controller for 10 s. Each further rejection
-doubles this pause, up to 5 min. A rejection that comes more than a minute after the end
-of a pause counts as the first again.
+doubles this pause, up to 5 min.
 
-The cache keeps the counts, and a restart forgets them. A rejection is recognised by the
-status of the pod in the pod watch.
+If a controller's pods are not rejected for a minute, the next rejection counts as the
+first. After a rejection that causes a pause, this minute begins at the end of the
+pause. A restart of the extender deletes all counts.
 """
 
 from dataclasses import dataclass
@@ -77,11 +77,7 @@ class OwnerBackoff:
         )
 
     def forget(self, now_s: float) -> None:
-        """Delete the count of each owner whose back-off ended more than a minute ago.
-
-        For an owner with fewer than three rejections, the minute runs from the last
-        rejection.
-        """
+        """Delete each owner whose next rejection would count as the first."""
         self._rows = {
             owner: row for owner, row in self._rows.items() if now_s <= row.forgotten_s
         }

@@ -1,4 +1,4 @@
-"""CPU, memory and pod slots: requested by pods, and still available on nodes.
+"""CPU, memory and pod places: requested by pods, and still available on nodes.
 
 Pod slots are the number of pods that a node may have, `pods` in the Node's allocatable.
 Each pod uses one.
@@ -76,7 +76,7 @@ class Resources(NamedTuple):
 NOTHING = Resources(0, 0, 0)
 #: Largest quantity of Kubernetes.
 _MOST = 2**63 - 1
-#: Request of a pod that names no resource: one pod slot.
+#: Request of a pod that names no resource: one pod place.
 ONE_POD = Resources()
 #: More than any node has; small enough to be added without overflow.
 _MUCH = 2**62
@@ -116,10 +116,7 @@ def node_allocatable(allocatable: Mapping[str, Quantity]) -> Resources:
 
 
 class RequestedResources:
-    """Requests of all living pods, and for each node the sum over the pods bound to it.
-
-    Invariant: the sum of a node equals the requests of its pods.
-    """
+    """Requests of each living pod, and for each node their sum over its bound pods."""
 
     def __init__(self) -> None:
         #: {uid: (node, requests)}; the node is "" before the pod is bound

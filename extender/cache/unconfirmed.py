@@ -1,8 +1,9 @@
 """Index of unconfirmed claims, to find nodes where Allocate could mix up two pods.
 
-An Allocate call says how many chips a container gets, but not of which pod. If two pods
-of a node have unconfirmed claims for that number, the agent may give one pod the chips
-of the other. `shapes.conflict` tells for which shapes this does harm.
+An Allocate call names no pod; it says only how many chips a container gets. Two pods of
+a node with unconfirmed claims may have containers that get equally many chips. Then the
+agent may give one pod the chips of the other. `shapes.conflict` tells for which shapes
+of the two pods this must be prevented.
 """
 
 from scheduler_core.wire import shapes
@@ -14,7 +15,7 @@ _NONE: frozenset[Shape] = frozenset()
 class UnconfirmedClaims:
     """For each node, the shapes of pods with an unconfirmed claim or a reservation.
 
-    Invariant: `_nodes` and `_at` contain the same pairs of node and shape.
+    Invariant: `_at` has a shape for a node exactly if `_nodes` has the node for it.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,7 @@ class UnconfirmedClaims:
         return len(self._nodes)
 
     def put(self, node: str, resource: str, now: frozenset[Shape]) -> bool:
-        """Store the shapes of one resource of a node, in place of the earlier ones.
+        """Replace the stored shapes of a node's pods for one resource.
 
         Args:
             node: Name of the node.
@@ -55,12 +56,9 @@ class UnconfirmedClaims:
         return bool(before - now)
 
     def conflicts(self, shape: Shape) -> frozenset[str]:
-        """Return the nodes where Allocate could mix up a new pod with another pod.
+        """Return the nodes that a new pod of this shape must not go to.
 
-        The other pod has an unconfirmed claim or a reservation on the node.
-
-        Args:
-            shape: Shape of the new pod.
+        On each of them, Allocate could mix up the new pod with a pod stored by `put`.
         """
         return frozenset().union(
             *(

@@ -77,9 +77,10 @@ def find_strays(
 
 
 def find_orphans(cache: Cache, known: Collection[str]) -> list[str]:
-    """Return UIDs of pods whose reservation would never end.
+    """Return UIDs of pods whose reservation no part of the extender would end.
 
-    These pods are in no plan of a job, and not in `known`.
+    They are the pods that have a reservation, are in no plan of a job, and are not in
+    `known`.
 
     Args:
         cache: Only read.

@@ -1,4 +1,4 @@
-"""Leader election by a Lease, and a new extender for each term of leading.
+"""Leader election by a Lease, and a new extender for each leadership term.
 
 Answers: may this replica answer kube-scheduler and bind pods now, and if not, why?
 Belongs here: the state machine of the election (`lease`, pure), the loop that reads
@@ -7,5 +7,5 @@ current term (`term`).
 Does not belong here: the HTTP requests for a Lease (`kube.leases`), and the extender
 itself (`extender.app`).
 Open first: `lease`; its table has every transition.
-Decision records: 20 (a term of leading starts with nothing).
+Decision records: 20 (a leadership term starts with an empty cache).
 """

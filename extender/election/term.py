@@ -1,11 +1,10 @@
 """Terms of leadership: the HTTP server stays, and each term has a new extender.
 
-An extender remembers which chips it reserved for a pod until the pod watch shows the
-pod. After another extender has led, this memory may be wrong. So each term begins with
-a new extender that reads the whole cluster. The HTTP server forwards each request to
-the extender of the current term.
-
-A replica is one process. It lives through several terms.
+A replica is one process, which can lead for several terms. An extender is an object in
+this process, and remembers which chips it has reserved. While another replica leads,
+what an extender remembers may become wrong. So each term begins with a new extender
+that reads the whole cluster. The HTTP server forwards each request to the extender of
+the current term.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class LeadershipTerm(Protocol):
-    """An extender for one term of leading, as the interface that `Leadership` needs."""
+    """An extender for one leadership term, as the interface that `Leadership` needs."""
 
     def routes(self) -> Sequence[web.RouteDef]:
         """Return the HTTP routes of this extender.
@@ -34,7 +33,7 @@ class LeadershipTerm(Protocol):
         """Return why this extender answers no HTTP request now; None if it answers."""
 
     async def run(self) -> None:
-        """Watch the cluster and do all background work until cancelled.
+        """Run the background work of this extender until cancelled.
 
         When cancelled, wait a limited time for bind requests already sent, and cancel
         other requests.
@@ -46,7 +45,7 @@ class LeadershipTerm(Protocol):
 
 
 class Leadership:
-    """Runs a new extender for each term of leading; forwards HTTP requests to it."""
+    """Runs a new extender for each leadership term; forwards HTTP requests to it."""
 
     def __init__(
         self, make: Callable[[], LeadershipTerm], election: Election | None

@@ -37,8 +37,7 @@ class Limits:
 class Caller:
     """The client that waits for the answer to a bind call.
 
-    The call is for the pod `uid` and the node `node`. It may have to wait for the calls
-    of other pods of the job.
+    The call is for the pod `uid` and the node `node`.
     """
 
     uid: str

@@ -137,7 +137,7 @@ class Gang:
         return len(self.members.keys() - self.bound - self.ending)
 
     def may_bind(self, uid: str) -> bool:
-        """Whether a bind of a pod need not wait for bind calls of the job's other pods.
+        """Whether a bind call for a pod need not wait for bind calls for other pods.
 
         True if the pod has a planned node, and the job is in the phase BINDING or has a
         bound pod.
@@ -206,7 +206,7 @@ class Gang:
 class Gangs:
     """All jobs with their pods, and the job of each pod.
 
-    Invariant: `job_of` has exactly the pods in `members` and `others` of all jobs.
+    Invariant: `job_of` has a pod exactly if `members` or `others` of its job has it.
     """
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ class Gangs:
         """Add a pod that asks for NPUs to its job, or replace the pod's entry there.
 
         Args:
-            uid: UID of the pod, which has not failed.
+            uid: UID of the pod. For a failed pod, call `drop` instead.
             member: The pod as a member of its job.
             bound: Whether the pod has a node or has succeeded.
             ending: Whether the pod is terminating.
@@ -280,12 +280,12 @@ class Gangs:
     def set_size(self, job: str, size: Size | None, problem: str) -> None:
         """Set the size of a job to the one that the job's API object states.
 
-        If the object states none, the size that a pod of the job states is used. A job
-        that is not in `jobs` is ignored.
+        If `size` is None, the size that a pod of the job states is used. A job that is
+        not in `jobs` is ignored.
 
         Args:
             job: Key of the job.
-            size: Size that the object states; None if it states none or cannot be read.
+            size: Size in the API object; None if it has none or cannot be read.
             problem: Why `size` is None; "" otherwise.
         """
         gang = self.jobs.get(job)

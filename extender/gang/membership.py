@@ -327,8 +327,8 @@ def planned_membership(pod: Pod) -> Membership | None:
     """Return the job with which a pod is planned, and the pod's rank in the job.
 
     A pod that is a job by itself is planned only if it has the label `tor-affinity`,
-    which asks to choose nodes by their leaf switches. The result is then a job of one
-    pod, and None without the label.
+    which asks to choose nodes by their leaf switches. With this label, the result is a
+    job of one pod. Without it, the result is None.
     """
     place, meta = membership(pod), pod.metadata
     if place is None and asks_leaves(meta.labels or {}):

@@ -5,6 +5,10 @@ of the job have arrived; then all are released (carried out). If one does not ar
 time, all are refused and all reservations of the job end. If calls did not wait, some
 pods of a job could run while another is stuck, for lack of a volume or a quota.
 
+Volcano sends no bind calls to the extender, and holds back the binds of a job itself.
+It reports each allocation of a pod (`Allocated`), and each that it withdraws
+(`Returned`).
+
 The table gives for each phase and event the next phase and the effects:
 
     phase      event                                     next phase, effects
@@ -13,21 +17,22 @@ The table gives for each phase and event the next phase and the effects:
     RESERVED   BindArrived, not the last                 the bind waits
     RESERVED   BindArrived, the last; or another pod of  BINDING: ReleaseBinds
                the job is already bound
-    RESERVED   Bound: an earlier bind took effect        BINDING: ReleaseBinds
+    RESERVED   Bound, while other binds wait             BINDING: ReleaseBinds
     RESERVED   Ticked, after `gate_s` or `plan_s`;       GATHERING: all binds refused,
                NodeNotOffered; MemberRemoved;            all reservations end
                PlanBroken
     BINDING    BindFailed                                the pod's chips stay reserved;
                                                          RESERVED if all have failed
     BINDING    MemberRemoved; NodeNotOffered             this pod's reservation ends
-    RESERVED   Allocated, the first                      BINDING: no bind waits here
-    BINDING    Returned, the last                        GATHERING: all reservations end
+    RESERVED   Allocated                                 BINDING
+    BINDING    Returned, the last; no pod is bound       GATHERING: all reservations end
     BINDING    Bound, the last                           GATHERING
-    BINDING    Ticked, after `partial_s`                 an event on the unbound pods
-    BINDING    Ticked, after `complete_s`                GATHERING: reservations end;
-                                                         bound pods evicted, if so set
+    BINDING    Ticked, after `partial_s`                 EmitEvent for the unbound pods
+    BINDING    Ticked, after `complete_s`                GATHERING: reservations end; if
+                                                         `evicts_incomplete`, bound pods
+                                                         are evicted
 
-The names that end in `_s` are time limits in `gang.events.Limits`.
+The names in backticks in the table are fields of `gang.events.Limits`.
 
 Pure: `step` changes the jobs and returns effects, which `planning.planner` carries out.
 """
@@ -350,8 +355,8 @@ def _back_off(
 ) -> None:
     """Set the earliest time at which a job is planned again.
 
-    The pause doubles with each failure, up to a limit. A part of it differs from job to
-    job, so that two jobs that compete for chips are not planned together again.
+    The pause doubles with each failure, up to a limit. A part of it depends on the name
+    of the job. So two jobs that compete for chips are next planned at different times.
 
     Args:
         counted: Whether the caller has already added this failure to `gang.failures`.

@@ -49,9 +49,9 @@ class WaitingBinds:
         return number
 
     async def wait(self, number: int) -> str | None:
-        """Wait until a bind call is answered; return None, or why the bind is refused.
+        """Wait until a bind call is answered.
 
-        None means that the bind may be sent.
+        Returns None if the bind may be sent, else why it is refused.
 
         Args:
             number: Number of the call.

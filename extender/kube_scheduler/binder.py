@@ -90,7 +90,7 @@ class Permit(Protocol):
         a member is bound. Returns None if the bind may be sent, else why it is refused.
 
         Args:
-            caller: Pod and node of the call, and whether its caller is still connected.
+            caller: Pod and node of the call, and whether the client is still connected.
         """
 
     def record_bind_outcome(self, uid: str, text: str) -> None:
@@ -102,10 +102,10 @@ class Permit(Protocol):
         """
 
     def unreserve(self, uid: str, *, is_gone: bool) -> None:
-        """Free the chips of a pod whose bind did not happen, if no plan needs them.
+        """Free the reserved chips of a pod whose bind did not happen.
 
-        If the plan of the pod's job still contains the pod, the chips stay reserved for
-        a later bind. The chips of a deleted pod become free in any case.
+        If the pod exists and is in the plan of its job, the chips stay reserved for a
+        later bind.
 
         Args:
             uid: UID of the pod.
@@ -150,7 +150,7 @@ class Binder:
         Args:
             cache: Chips are chosen from it; reservations are written into it.
             api: Reads pods and sends binds.
-            permits: Holds the binds of a job until all its members have arrived.
+            permits: Holds a job's bind calls until those of all members have arrived.
             clock: Source of the times in claims and reservations.
             metrics: Counts binds, refusals and failures.
             on_bound: Called with each bound pod and its chips.
@@ -454,7 +454,7 @@ class Binder:
         return ""
 
     def _void(self, uid: str, sentence: str) -> str:
-        """Give back the chips reserved for a pod whose bind never happens.
+        """Give back the reserved chips of a pod whose bind has certainly not happened.
 
         Args:
             uid: UID of the pod.
@@ -480,7 +480,7 @@ def _failure_label(error: KubeError) -> str:
 def _is_outcome_unknown(error: KubeError) -> bool:
     """Return whether a pod may be bound although its bind call failed with `error`.
 
-    A conflict may mean that an earlier call for the same pod has bound it.
+    True also for a conflict: an earlier call for the same pod may have bound it.
     """
     if isinstance(error, UnreachableError | MalformedError | ConflictError):
         return True

@@ -109,11 +109,10 @@ class KubeSchedulerVerbs:
         pod: NpuPod,
         filter_result: FilterResult,
     ) -> FilterResult:
-        """Report to the preemptor a pod that fits no node; return the updated result.
+        """Report a pod refused by all nodes to the preemptor; return the new result.
 
-        If the preemptor is freeing chips of a node for the pod or its job, the node's
-        refusal becomes `node_filter.LEAVING`. A pod with preemptionPolicy `Never` is
-        not reported.
+        Nodes where chips are being freed for the pod or its job get the refusal
+        `node_filter.LEAVING`. A pod with preemptionPolicy `Never` is not reported.
         """
         if filter_result.fitting:
             return filter_result
@@ -130,10 +129,8 @@ class KubeSchedulerVerbs:
     ) -> FilterResult:
         """Return the nodes that a pod may go to, and why it may not go to the others.
 
-        A pod of a job of several pods may go only to the node that the job's plan has
-        for the pod. Until the pod watch has shown such a pod, all nodes are refused.
-        Any other pod may go to each node that fits it. Before the nodes are checked,
-        chips that evictions have freed for the pod are reserved for it.
+        A pod of a job of several pods may go only to the node that is planned for it.
+        All nodes refuse such a pod until the pod watch has delivered it.
         """
         if pod.uid not in self._cache.pods and self._is_one_of_several(pod_object):
             return FilterResult(fitting=(), refused=((node_filter.UNSEEN, names),))
@@ -154,14 +151,14 @@ class KubeSchedulerVerbs:
         return protocol.scores_answer(scores.items())
 
     async def _preempt(self, body: bytes, _request: web.Request) -> bytes:
-        """Answer preempt with the nodes where evicting the victims frees fitting chips.
+        """Answer preempt with the nodes where proposed evictions free fitting chips.
 
-        kube-scheduler proposes the victims on each node. For a pod with NPUs, the
-        answer has no victims in these cases:
+        kube-scheduler proposes pods to evict on each node. For a pod with NPUs, the
+        answer has no nodes in these cases:
 
-        - The pod is refused on every node whatever is evicted, as in owner back-off.
+        - No eviction helps the pod. For example, its owner is in back-off.
         - The extender has a preemptor, which evicts instead of kube-scheduler. The
-          preemptor learns here which nodes lack chips, CPU, memory or pod slots for
+          preemptor learns here which nodes lack chips, CPU, memory or pod places for
           the pod.
         - The pod is of a job of several pods. Victims for one pod do not make a whole
           job fit.

@@ -1,8 +1,8 @@
 """Candidate nodes of waiting jobs, and stored refusals of jobs.
 
-Many one-pod jobs with the same request may wait for leaf switches at the same time. If
-one of these jobs does not fit, none of them fits until the cache changes. So its
-refusal is stored and given to the others without a new plan.
+Many one-pod jobs with the same request may wait at the same time. If one of them does
+not fit, none of them fits until the cache changes. So the refusal of the first job is
+stored and given to the others, which are not planned.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ Version = tuple[int, int]
 
 
 class Question(NamedTuple):
-    """Everything about a one-pod job that decides whether it fits the cache.
+    """Everything outside the cache that decides whether a one-pod job fits.
 
     While the cache does not change, jobs with equal questions get the same answer.
     """
@@ -43,8 +43,8 @@ def exclude_names(names: tuple[str, ...], excluded: Collection[str]) -> tuple[st
 class CandidateNodes:
     """Nodes that the scheduler offered to each waiting job, and refusals of these jobs.
 
-    Only the planner uses it. The version of the cache grows with each change. A refusal
-    is valid for one version. The first refusal for a new version deletes the old ones.
+    Only the planner uses it. A refusal is valid only for the version of the cache on
+    which the job was planned.
     """
 
     def __init__(self) -> None:
@@ -91,8 +91,8 @@ class CandidateNodes:
 
         Args:
             job: Key of the job.
-            question: What a one-pod job asks for. The refusal then holds for every job
-                that asks for the same. If None, the refusal holds for this job only.
+            question: What a one-pod job asks for. All jobs with an equal question then
+                get the refusal `text`. If None, `text` is not stored.
             text: Sentence that says why the job does not fit.
             version: Version of the cache on which the job was planned.
         """

@@ -1,7 +1,7 @@
 """Plan a job: a node and chips for each of its pods, or the reason why it does not fit.
 
 `scheduler_core.placement.job` chooses nodes by chips and networks. This module adds
-CPU, memory and pod slots (`capacity`). kube-scheduler would check these for one pod at
+CPU, memory and pod places (`capacity`). kube-scheduler would check these for one pod at
 a time only.
 
 `plan` changes free chips in the cache during the call, and restores them before it
@@ -168,9 +168,9 @@ def _listed_chips(cache: Cache, pod: NpuPod) -> Placement:
 def _product_rows(job: _PlanInput, names: Sequence[str]) -> list[Product]:
     """Return the product rows that may serve a job, in the order in which to try them.
 
-    If the job decides its product row (`lookup.resolve_job`), the result is that row.
-    It is empty if no row serves such a job. If the nodes decide, the result is the rows
-    of the nodes `names`, sorted by key.
+    If the job itself decides its row (`lookup.resolve_job`), the result has only that
+    row. The result is empty if no row can serve the job. For any other job, the result
+    has the rows of the nodes `names`, sorted by key.
     """
     first_pod = job.pods[0]
     traits = job.gang.members[first_pod.uid].traits
@@ -187,9 +187,9 @@ def _place_by_row(
 ) -> tuple[Placement, ...] | str:
     """Return node and chips for all pods of a job, or why the pods do not fit.
 
-    Uses only nodes of the product row `row`. If the pods planned on a node do not fit
-    there together, fewer chips of that node count as free, and the job is planned
-    again. The job is planned at most `_TRIES` times.
+    Uses only nodes of the product row `row`. A node may be unable to take all pods
+    planned on it. Then the job is planned again, with fewer free chips on that node.
+    The job is planned at most `_TRIES` times.
     """
     distinct_pods = _one_of_each_shape(job.unbound)
     avoid = frozenset().union(*(job.cache.conflicts(pod) for pod in distinct_pods))
@@ -280,7 +280,8 @@ def _place_unbound(
 def _invalid_places(job: _PlanInput) -> dict[str, Placement]:
     """Return {name of an unbound pod: placement without node and chips}.
 
-    With it, `core.place_job` plans the pod as the replacement of a member that ended.
+    `core.place_job` keeps a logical SuperPoD only if each of its pods has a placement.
+    Pods whose placement has no node get a new one.
     """
     return {pod.name: Placement(node="", chips=(), reason="") for pod in job.unbound}
 
@@ -383,7 +384,7 @@ def _annotations(
     leaf: LeafMark | None,
     texts: dict[object, Mapping[str, str]],
 ) -> Mapping[str, str]:
-    """Return the annotations of a pod's place in its job; bind adds them to the claim.
+    """Return the annotations that bind writes for a pod's place in its job.
 
     Pods with equal annotations share one mapping, which is stored in `texts`.
 
@@ -393,7 +394,7 @@ def _annotations(
         place: The planned node and chips of the pod.
         leaf: How the job uses the pod's leaf switch. If None, no annotation is about
             leaf switches.
-        texts: {rank, SuperPoD and leaf of a pod: its annotations}. Changed.
+        texts: {rank, SuperPoD and leaf of a pod: its annotations}. New ones are added.
     """
     if job.is_one:
         resource_state = job.cache.ensure_resource(place.node, pod.shape.resource)
@@ -426,8 +427,8 @@ def _leaf_mark(
 ) -> LeafMark | None:
     """Return how a job uses the leaf switch above the node planned for a pod.
 
-    None if the pod was planned without leaf switches, or if the cluster's version of
-    switch affinity is not 2.0.
+    None if the pod was planned without leaf switches, or if the cluster does not use
+    switch affinity 2.0 (`Rules.switches`).
 
     Args:
         job: The planned job.

@@ -165,13 +165,14 @@ class Planner:
             self.offer(gang, names)
 
     def offer(self, gang: Gang, names: Sequence[str]) -> None:
-        """Plan the waiting jobs that come first by priority and age, then this job.
+        """Plan a job, but first the waiting jobs that are ahead of it.
 
+        A job is ahead if it has a higher priority, or the same priority and is older.
         Nothing is planned in each of these cases:
 
-        - The size of the job is unknown, or a pod of the job is missing.
-        - All pods of the job are bound, or the job has a plan.
-        - The job is in back-off, or has more unbound pods than `largest`.
+        - The size of the job `gang` is unknown, or a pod of it is missing.
+        - All pods of `gang` are bound, or `gang` has a plan.
+        - `gang` is in back-off, or has more unbound pods than `largest`.
 
         Args:
             gang: The job.
@@ -215,7 +216,7 @@ class Planner:
         return Refusal(reason=ExtenderReason.JOB, text=text)
 
     def _plan_in_order(self, gang: Gang) -> None:
-        """Plan the waiting jobs that come first by priority and age, then this job.
+        """Plan a job, but first the waiting jobs ahead of it by `Gang.queue_key`.
 
         A waiting job is skipped if it was refused and the cache has not changed since.
         """
@@ -327,15 +328,16 @@ class Planner:
     # -- bind ----------------------------------------------------------------
 
     async def wait(self, caller: gang_events.Caller) -> str | None:
-        """Hold a bind call for a pod until the pod's job permits the bind.
+        """Hold a bind call for a pod until the pod's job permits or refuses the bind.
 
         A job permits binds once bind calls for all its unbound members have arrived, or
-        a member is bound. A pod that is a job by itself does not wait. Neither does a
-        pod whose bind has begun. Returns None if the bind may be sent, else why it is
+        a member is bound. A call is not held if its pod is a job by itself, or if the
+        pod's bind has begun. Returns None if the bind may be sent, else why it is
         refused.
 
         Args:
-            caller: Pod and node of the call, and whether its caller is still connected.
+            caller: Pod and node of the bind call, and whether the client that sent it
+                still waits for the answer.
         """
         if self._is_stopping:
             return _STOPPING

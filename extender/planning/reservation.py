@@ -1,12 +1,12 @@
 """Nodes reserved for a large job that small jobs would otherwise delay forever.
 
 Chips become free one by one and go to pods that need few. So a job that needs many
-whole nodes may wait forever. If a job has waited for `reserve_after_s`, nodes are
-reserved for it. The nodes with the fewest chips in use are chosen, as many as the job
-needs. Only one job for each resource has reserved nodes at a time. Pods of other jobs
-get no chips on these nodes, unless the pods have a higher priority than the job. A node
-reservation lasts at most `reserve_for_s`. After its end the job gets no new one for
-another `reserve_for_s`.
+whole nodes may wait forever. If a job has waited for `Limits.reserve_after_s` seconds
+(`gang.events`), nodes are reserved for it. The nodes with the fewest chips in use are
+chosen, as many as the job needs. Only one job for each resource has reserved nodes at a
+time. Pods of other jobs get no chips on these nodes, unless the pods have a higher
+priority than the job. A node reservation lasts at most `Limits.reserve_for_s` seconds.
+After its end the job gets no new one for the same time.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,7 +85,8 @@ class NodeReservations:
         """Start without node reservations.
 
         Args:
-            cache: Nodes are chosen from it; `reserved_nodes` is written into it.
+            cache: Nodes are chosen from it. All reserved nodes are written into its
+                attribute `reserved_nodes`.
             topology: Returns leaf switches, SuperPoDs and job rules for a job. Called
                 before each choice of nodes.
         """
@@ -99,9 +100,9 @@ class NodeReservations:
     def consider(self, gang: Gang, names: Sequence[str], now_s: float) -> None:
         """Reserve nodes for a job that does not fit and has waited `reserve_after_s`.
 
-        No nodes are reserved if the job has one pod, or if its resource already has a
-        node reservation. None are reserved if the job's last node reservation ended
-        less than `reserve_for_s` ago.
+        No nodes are reserved for a one-pod job, or if the job's resource already has a
+        node reservation. After the end of its node reservation, a job gets no new one
+        for `reserve_for_s` seconds.
 
         Args:
             gang: The job.

@@ -163,9 +163,9 @@ class NetworkTopology:
                 yield Tenant(schema=schema, nodes=nodes)
 
     def _node_of(self, uid: str) -> str:
-        """Return the node that a pod is bound to or has a reservation on.
+        """Return the node that a pod is bound to or has a reservation on; "" if none.
 
-        It is "" if the pod has neither, or has ended.
+        A pod that has ended counts as not bound.
         """
         reservation, pod = self._cache.reservations.get(uid), self._cache.pods.get(uid)
         if reservation is not None:
@@ -231,9 +231,10 @@ def schema_of(gang: Gang) -> Schema | None:
 
 
 def _apply_uses(leaf: Leaf, leaf_uses: dict[str, tuple[LeafUse, bool]]) -> Leaf:
-    """Return `leaf` with the use and health that `leaf_uses` has for its nodes.
+    """Return a leaf switch with its use by jobs and its health.
 
-    The result is unhealthy if `leaf` is, or if one of its nodes has an unhealthy entry.
+    The use is that of the first node with an entry in `leaf_uses`. The result is
+    healthy if `leaf` and the entries of all its nodes are healthy.
 
     Args:
         leaf: A leaf switch without its use by jobs.

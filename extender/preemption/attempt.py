@@ -191,9 +191,9 @@ Event = AttemptStarted | Answered | ChipsFree | AttemptEnded | Ticked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominate:
-    """The effect that the chips of an attempt are reserved until the attempt ends.
+    """The effect that an attempt's chips are reserved for the pod or job to be placed.
 
-    They are reserved for the pod or job for which the attempt frees them.
+    They stay reserved until the attempt ends.
     """
 
     attempt: Attempt
@@ -217,9 +217,9 @@ class Evict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """The effect that Kubernetes events announce the evictions of an attempt.
+    """The effect that Kubernetes events announce evictions to the pods to be placed.
 
-    The events are on the unbound pods for which the chips are freed.
+    Each unbound pod for which chips are being freed gets one event.
     """
 
     attempt: Attempt
@@ -238,9 +238,9 @@ class NotifyVictim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyTimedOut:
-    """The effect that Kubernetes events say that an attempt timed out.
+    """The effect that Kubernetes events tell the pods to be placed of a timeout.
 
-    The events are on the unbound pods for which chips were to be freed.
+    Each unbound pod whose chips did not become free in time gets one event.
     """
 
     attempt: Attempt

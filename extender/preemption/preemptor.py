@@ -82,7 +82,7 @@ class Preemptor:
             api: Sends evictions and events to the API server.
             clock: Source of all times.
             topology: Returns leaf switches, SuperPoDs and job rules for a job.
-            why_wait: Returns why no node can serve a job now; None if some node may.
+            why_wait: Returns why a job must not be planned now; None if it may be.
             limits: Time limits and pauses of attempts.
         """
         self._cache = cache
@@ -202,10 +202,9 @@ class Preemptor:
         )
 
     def _order(self, owner: str) -> tuple[int, str, str]:
-        """Return the sort key of the pod or job `owner`: priority, then age, then UID.
+        """Return the sort key of `owner` by priority, creation time and UID.
 
-        The higher priority and the earlier creation come first. The planner plans
-        waiting jobs in the same order.
+        For a job it is `Gang.queue_key`, by which the planner orders waiting jobs too.
         """
         gang = self._gang(owner)
         if gang is not None:

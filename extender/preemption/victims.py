@@ -16,7 +16,7 @@ These pods are never victims:
 
 A job of several pods is evicted as a whole. A terminating pod may be chosen, but no
 eviction is sent for it. To try a choice, `for_pod` and `for_job` change the cache: free
-chips, and CPU, memory and pod slots in use. They restore the cache before they return.
+chips, and CPU, memory and pod places in use. They restore the cache before they return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ def for_pod(
     """Choose pods to evict on one node so that a one-pod job fits there.
 
     Args:
-        cache: The CPU, memory and pod slots in use are changed during the call and
+        cache: The CPU, memory and pod places in use are changed during the call and
             restored.
         pod: The only pod of the job. Every node refuses it.
         names: Nodes that refused the pod and may fit it after evictions.
@@ -131,7 +131,7 @@ def for_job(
     """Choose pods to evict so that all unbound pods of a job fit.
 
     Args:
-        cache: Free chips, and CPU, memory and pod slots in use, are changed during the
+        cache: Free chips, and CPU, memory and pod places in use, are changed during the
             call and restored.
         gang: The job. All its pods exist, and it has no plan.
         names: Nodes that refused pods of the job and may fit them after evictions.
@@ -207,9 +207,9 @@ def _fewest_nodes(
 ) -> tuple[frozenset[str], dict[str, int]] | None:
     """Return UIDs of pods to evict so that a job fits, and the chips the job then gets.
 
-    Evicts all `candidates` of the first n nodes, with the smallest n for which the job
-    fits. The other bound pods of the victims' jobs are evicted too. None if the job
-    does not fit even after all these evictions, or fits without an eviction.
+    Takes all pods in `candidates` of the first n nodes, with the smallest n for which
+    the job fits. The other bound pods of these pods' jobs are included. None if the job
+    fits without an eviction, or does not fit even with all `candidates` evicted.
 
     Args:
         trial: The job.
@@ -242,15 +242,17 @@ def _fewest_nodes(
 def _drop_unneeded(
     cache: Cache, resource: str, uids: Collection[str], places: dict[str, int]
 ) -> tuple[frozenset[str], dict[str, int]]:
-    """Return the UIDs of the pods whose chips a plan needs, and the plan `places`.
+    """Drop pods whose jobs use no chip of a plan; return the other UIDs and the plan.
 
-    All bound pods of their jobs are included, because a job is evicted as a whole.
+    The other UIDs include all bound pods of their jobs, because a job is evicted as a
+    whole.
 
     Args:
         cache: Read only.
         resource: Resource of the plan's chips.
-        uids: UIDs of pods to choose from. The plan fits if all of them are evicted.
-        places: The plan, {node: mask of chips}. Returned unchanged.
+        uids: UIDs of the pods that would be evicted.
+        places: The plan, {node: mask of chips}. It fits if all pods `uids` are evicted.
+            Returned unchanged.
     """
 
     def wanted_chips(pod: NpuPod) -> int:
@@ -265,7 +267,7 @@ def _drop_unneeded(
 
 
 def is_short(cache: Cache, pod: NpuPod, node: str) -> bool:
-    """Return whether a node lacks chips, CPU, memory or pod slots for a pod.
+    """Return whether a node lacks chips, CPU, memory or pod places for a pod.
 
     If the node lacks none of these, kube-scheduler refuses the pod there for some other
     reason. Then an eviction might not help.
@@ -423,10 +425,10 @@ def _freed_chips(cache: Cache, uid: str) -> int:
 def _fit_requests(
     cache: Cache, pod: NpuPod, node: str, gone_uids: Iterable[str]
 ) -> bool:
-    """Return whether a node has CPU, memory and a pod slot for `pod` after evictions.
+    """Return whether a node has CPU, memory and a pod place for `pod` after evictions.
 
     Args:
-        cache: The CPU, memory and pod slots in use are changed during the call and
+        cache: The CPU, memory and pod places in use are changed during the call and
             restored.
         pod: The pod to place.
         node: The node to place it on.
@@ -443,7 +445,7 @@ def _fit_requests(
 def _overlay_without(cache: Cache, gone_uids: Collection[str]) -> Iterator[None]:
     """Change the cache, during a `with` block, as if these pods were evicted.
 
-    The free chips, and the CPU, memory and pod slots in use, are changed. They are
+    The free chips, and the CPU, memory and pod places in use, are changed. They are
     restored when the block ends.
     """
     freed: dict[tuple[str, str], int] = {}

@@ -1,8 +1,9 @@
 """Snapshot of the cache, in the JSON format that `python -m scheduler_core` reads.
 
 The endpoints plan and snapshot use it. A pod in the snapshot has only the fields that
-decisions on chips need: no labels, annotations or environment. Names of pods can be
-replaced by numbers. The same state of the cache always gives the same bytes.
+decisions on chips need: no labels, annotations or environment. On request, numbers
+replace the names of pods and jobs. The same state of the cache always gives the same
+bytes.
 """
 
 from collections import Counter
@@ -108,10 +109,10 @@ def _nodes(cache: Cache) -> Iterator[SnapshotNode]:
 
 
 def _held(resource_state: ResourceState) -> int:
-    """Return a mask of the chips of a node's resource that Allocate gave to pods.
+    """Return the mask of chips of a node's resource that Allocate gave to pods.
 
-    Chips of a removed pod are included for a limited time if the agent has not
-    reported them yet.
+    Chips of a pod removed a short time ago are included too: the agent may hold them
+    without having reported it yet.
     """
     held = resource_state.report.held if resource_state.report else 0
     for chips_left, _ in resource_state.unshown.values():
@@ -133,10 +134,10 @@ def _places(cache: Cache) -> Iterator[tuple[str, ResourceState, int]]:
 
 
 def _resource(resource_state: ResourceState) -> str:
-    """Return the resource name that a snapshot shows for a pod.
+    """Return the resource of a pod in the snapshot; "" if its node has one or none.
 
-    It is "" if the pod's node has at most one resource. Otherwise it is the pod's
-    resource, or the node's first one if the node no longer has the pod's.
+    If the node has several resources, but no longer the pod's, the result is the first
+    of them.
 
     Args:
         resource_state: State of the pod's resource on its node. Its product is None if

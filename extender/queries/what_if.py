@@ -1,8 +1,8 @@
-"""What-if: places a job on the current cluster, or on one with nodes drained or added.
+"""What-if: where a job would go now, or with nodes drained from the cluster or added.
 
-The answer is computed from a snapshot, and nothing changes in the cluster. It equals
-the answer of `python -m scheduler_core place` for the same snapshot. The module is
-pure, so a thread can compute the answer while the event loop serves schedulers.
+Nothing changes in the cluster. The answer is the one that `python -m scheduler_core
+place` gives for a snapshot with these nodes drained or added. The module is pure, so a
+thread can compute the answer while the event loop serves schedulers.
 """
 
 import json
@@ -33,10 +33,7 @@ LARGEST_BYTES = 1 << 20
 
 
 class QuestionError(ValueError):
-    """Error of a what-if request that is malformed or does not match the cluster.
-
-    The text of the error names the wrong part of the request.
-    """
+    """Error: a what-if request is malformed, or its nodes contradict the cluster's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +50,8 @@ class Question:
 def parse(body: bytes) -> Question:
     """Parse the JSON body of a what-if request.
 
-    The keys are `version` (1), `job`, `drain` (names of nodes) and `add` (nodes). The
-    job has the format of a job file. An added node has the format of a node in a
-    snapshot.
+    The keys are `version` (1), `job`, `drain` (names of nodes) and `add` (nodes).
+    `docs/asking.md` links the schemas of the job and of an added node.
 
     Raises:
         QuestionError: The body is malformed.
@@ -100,9 +96,9 @@ def _render_job_file(job: object) -> str:
 def answer(question: Question, now: Snapshot) -> dict[str, object]:
     """Return the nodes and chips for a job as JSON, or why the job does not fit.
 
-    If a job of one pod does not fit, the answer names pods whose eviction would make
-    room. If a job of up to `ADVISED_MOST` pods does not fit, the answer also says with
-    which relaxed requirements it would fit.
+    If a job of one pod does not fit, the answer names the pods to evict for it, if any
+    would help. If a job of up to `ADVISED_MOST` pods does not fit, the answer also says
+    which requirements of the job to relax, if that would help.
 
     Args:
         question: The job, and nodes to remove from or add to the cluster.

@@ -1,4 +1,4 @@
-"""CPU, memory and pod slots of nodes, for jobs that put several pods on one node.
+"""CPU, memory and pod places of nodes, for jobs that put several pods on one node.
 
 kube-scheduler's filters check one pod at a time. So two pods of a job may each fit a
 node, but not both together. For example, a node has free chips for four pods of a job,
@@ -20,7 +20,7 @@ from scheduler_core.wire.pods import NpuPod
 
 
 def free_on(cache: Cache, name: str) -> Resources:
-    """Return the CPU, memory and pod slots that are still free on a node.
+    """Return the CPU, memory and pod places that are still free on a node.
 
     Requests of pods with a reservation on the node count like those of bound pods.
 
@@ -49,20 +49,22 @@ def limit_by_requests(
     asks: Sequence[Resources],
     size: int,
 ) -> tuple[dict[str, NodeState], list[str]]:
-    """Find the nodes where CPU, memory or pod slots run out before the free chips do.
+    """Find the nodes where CPU, memory or pod places run out before the free chips do.
+
+    A node "can run" a pod of the job if it has the CPU, memory and pod place for it.
 
     Args:
         cache: Read only.
         row: Product row for which the job is planned.
         names: Candidate nodes, all of them in the cache.
-        asks: CPU, memory and pod slots that each pod of the job requests.
+        asks: CPU, memory and pod places that each pod of the job requests.
         size: Chips of the job's largest pod.
 
     Returns:
-        First, {node: its state} of the nodes found. In the state, chips that no pod can
-        use do not count as free. For example, with CPU for two pods of 2 chips each,
-        only 4 chips count as free. Second, the names of all candidate nodes that can
-        run at least one pod.
+        First, {node: state} of the found nodes that can run at least one pod of the
+        job. In the state, only chips that the job's pods can use are free. For example,
+        on a node with CPU for two pods of 2 chips each, only 4 chips are free. Second,
+        the names of all candidate nodes that can run at least one pod of the job.
     """
     least = Resources(
         min(ask.cpu for ask in asks),
@@ -95,7 +97,7 @@ def _fitting(
     Args:
         cache: Read only.
         name: Name of a node in the cache.
-        least: CPU, memory and pod slots of one pod.
+        least: CPU, memory and pod places of one pod.
         cached_counts: {(allocatable, requested): number of pods}, results of earlier
             calls. This call may add its result.
     """

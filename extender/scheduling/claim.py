@@ -1,9 +1,9 @@
 """Annotations that bind writes on a pod: chips, rank, SuperPoD and configuration.
 
 The configuration is a JSON text with the addresses of the pod's chips, which training
-operators read. The agent later overwrites the annotations of chips and configuration
-with what it mounted. Bind writes the configuration only for a pod that gets all chips
-of its node. For such a pod, training operators need not wait for the agent.
+operators read. The agent later replaces the annotations of chips and configuration by
+those of the chips that it mounted. Bind writes the configuration only for a pod that
+gets all chips of its node. Then training operators need not wait for the agent.
 """
 
 from extender.cache.events import Reservation

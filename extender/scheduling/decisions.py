@@ -1,7 +1,7 @@
-"""The last decision for each pod and its reason, for the explain endpoint.
+"""The last decision for each pod, and the reason of the decision, for `/v1/explain`.
 
 A decision is the outcome of a call, such as a refusal by filter or a successful bind.
-No later decision reads this store, and a restart of the extender empties it.
+No decision depends on this store, and a restart of the extender empties it.
 """
 
 from dataclasses import dataclass

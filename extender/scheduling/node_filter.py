@@ -1,13 +1,8 @@
 """Filter and score nodes for one pod.
 
-The index of `scheduler_core` knows which nodes have suitable chips. This module adds
-the refusals that only the extender can give. It refuses
-
-- all nodes for a pod that no node can serve, or whose controller is in back-off,
-- nodes where an Allocate call, which names no pod, could serve another pod than meant,
-- all nodes but one, if a bind of the pod to that one has no known outcome yet.
-
-Pure: reads the cache and changes nothing.
+The index of `scheduler_core` finds the nodes with suitable chips. This module also
+refuses nodes for other reasons (`ExtenderReason`), such as the back-off of the pod's
+controller. Pure: reads the cache and changes nothing.
 """
 
 from collections import Counter, defaultdict
@@ -23,9 +18,9 @@ from scheduler_core.wire.pods import NpuPod
 
 
 class ExtenderReason(StrEnum):
-    """Reasons of the extender's own refusals of a node; values of a metric label.
+    """Reasons of the extender to refuse a node, besides those of `scheduler_core`.
 
-    `scheduler_core` has further reasons, such as too few free chips.
+    The reasons of both are values of the metric label `reason`.
     """
 
     POD = "pod"
@@ -46,10 +41,10 @@ class Refusal:
 
     @property
     def is_resolvable(self) -> bool:
-        """Whether the pod might fit, by chip count, if other pods were evicted.
+        """Whether the scheduler may search for pods to evict because of this refusal.
 
-        kube-scheduler may search for pods to evict only after such a refusal. After
-        others it would evict in vain: its search counts chips and does not know rings.
+        kube-scheduler's search only counts chips and does not know rings. So the search
+        is useful only if the node has too few free chips, or another node fits better.
         """
         return self.reason in (Reason.TOO_FEW_FREE, ExtenderReason.NOT_BEST)
 
@@ -85,10 +80,7 @@ ENDING = Refusal(reason=ExtenderReason.POD, text="the pod is ending")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterResult:
-    """Result of one filter call: nodes that fit best, and all others with a refusal.
-
-    kube-scheduler may use only the nodes that fit best.
-    """
+    """Result of one filter call: nodes that fit best, and all others with a refusal."""
 
     #: names of the best class, in the order of the request
     fitting: Sequence[str]
@@ -124,8 +116,8 @@ def filter_nodes(
     """Split nodes into those that fit a pod best and those refused with a reason.
 
     A pod with a reservation fits its reserved node only. A pod without one is refused
-    on nodes where Allocate could serve another pod in its place. That other pod has a
-    reservation or an unconfirmed claim on the node. Nothing is reserved here.
+    on nodes where Allocate could mix it up with a pod of another shape. Nothing is
+    reserved here.
 
     Args:
         cache: Read only.
@@ -179,8 +171,8 @@ def apply_nomination(cache: Cache, owner: str, result: FilterResult) -> FilterRe
 
     Args:
         cache: Read only.
-        owner: UID of the pod, or key of its job, for which chips are being freed.
-        result: Result of the pod's filter call, computed without preemption.
+        owner: UID of a pod, or key of its job, for which chips are being freed.
+        result: Result of the filter call for that pod.
     """
     nomination = cache.nominations.get(owner)
     if nomination is None or result.fitting:

@@ -1,8 +1,7 @@
 """Choose the chips that a pod gets on the node that the scheduler picked.
 
-The filter call saw an older state of the cache; the chips are chosen from the state at
-bind. Pure: the chips are reserved when `kube_scheduler.binder` puts the reservation
-into the cache.
+The chips are chosen at bind, from the current cache: it may have changed since the
+filter call. Pure: the caller puts the reservation of the chips into the cache.
 """
 
 from collections.abc import Mapping
@@ -70,9 +69,9 @@ def why_not_reserved(
 ) -> Refusal | None:
     """Return why `pod` can get no chips on `node`; None if it can.
 
-    For a pod with a reservation, only the reserved chips count. They are checked much
-    faster than by `choose_chips`, which also computes the annotations. That matters for
-    jobs of thousands of pods.
+    A pod with a reservation can get only its reserved chips. For such a pod, this
+    function is much faster than `choose_chips`, because it computes no annotations.
+    The speed matters for jobs of thousands of pods.
 
     Args:
         cache: Read only.

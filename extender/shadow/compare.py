@@ -1,14 +1,15 @@
 """Comparison of another scheduler's decisions with those of the extender.
 
-It is for operators who consider a change of scheduler. Beside another scheduler, such
-as an Ascend plugin of Volcano, the extender only observes. When the other scheduler
-binds a pod, its node and chips are compared with the extender's choice. The extender
-chooses on the cluster as it was just before the bind. A job of several pods is also
-compared as a whole, once all its pods have nodes. Would the extender have found room
-for the job? Would it have used fewer nodes or leaf switches?
+It is for operators who consider a change of scheduler. The other scheduler, such as an
+Ascend plugin of Volcano, binds the pods; the extender only observes. The node and chips
+of each bound pod are compared with those that the extender would have chosen just
+before the bind. A job of several pods is also compared as a whole, once all its pods
+have nodes. Would the extender have found room for the job? Would it have used fewer
+nodes or leaf switches?
 
-A difference may be due to facts that only the other scheduler knows: taints, selectors,
-volumes, queues. CPU, memory and number of pods are taken into account.
+A difference may be due to facts that only the other scheduler knows: taints, node
+selectors, volumes, queues. The extender does compare a pod's requests for CPU and
+memory with what a node has free, and a node's number of pods with its maximum.
 
 Pure, but for the counts that `Shadow` owns.
 """
@@ -119,9 +120,10 @@ class Shadow:
         self._jobs: dict[str, _Watched] = {}
 
     def compare_bound(self, change: PodUpdated) -> None:
-        """If `change` is the bind of a pod, compare it with the extender's choice.
+        """Compare a newly bound pod's node and chips with the extender's choice.
 
-        Node and chips are compared. Call this before the cache applies the change.
+        Call this before the cache applies `change`. If `change` does not bind a pod,
+        nothing is compared.
         """
         pod = change.pod
         cached = self._cache.pods.get(pod.uid)
@@ -170,10 +172,9 @@ class Shadow:
         self._on_finding(finding)
 
     def _compare_job(self, gang: Gang, pod: NpuPod) -> None:
-        """Record that a job's pod is bound; compare the job after its last pod.
+        """Record that a job's pod is bound; if it is the last one, compare the job.
 
-        The job is compared with a plan of the extender, which is made when the first
-        pod is bound. The plan reserves no chips.
+        The job is compared with a plan that was made when its first pod was bound.
         """
         watched = self._jobs.get(gang.job)
         if watched is None:

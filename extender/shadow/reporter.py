@@ -45,9 +45,10 @@ class ShadowReporter:
         )
 
     def compare_bound(self, change: Change) -> None:
-        """If `change` is the bind of a pod, compare it with the extender's choice.
+        """Compare a newly bound pod's node and chips with the extender's choice.
 
-        Node and chips are compared. Call this before the cache applies the change.
+        Call this before the cache applies `change`. If `change` does not bind a pod,
+        nothing is compared.
         """
         if isinstance(change, PodUpdated):
             self._shadow.compare_bound(change)

@@ -1,8 +1,9 @@
 """Writes and removes the claims of pods that Volcano has allocated and not yet bound.
 
 Volcano binds right after it has allocated the last pod of a job. So the claim must be
-on the pod before allocateFunc is answered. If Volcano deallocates the pod, its claim
-must be removed. Otherwise the agent would take the claim for a decision in force.
+on the pod before the extender answers Volcano's request allocateFunc. If Volcano
+deallocates the pod, its claim must be removed. Otherwise an agent could later take the
+claim as valid.
 """
 
 import asyncio
@@ -89,10 +90,12 @@ class ClaimWriter:
             mark.keys = set(annotations)
 
     async def remove(self, uid: str) -> None:
-        """Remove the claim from the pod with this UID.
+        """Remove the claim from a pod, unless a later `put` for the pod replaces it.
 
-        No request is sent if no claim is recorded for the pod. None is sent if `put` is
-        called for the pod while this call waits for an earlier write.
+        Nothing is sent if no claim is recorded for the pod.
+
+        Args:
+            uid: UID of the pod.
 
         Raises:
             KubeError: The claim may still be on the pod; `retry` tries again.

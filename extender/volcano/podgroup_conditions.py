@@ -1,13 +1,12 @@
 """Writes on a PodGroup why it is not enqueued, as a condition that MindCluster reads.
 
-Volcano and the extender both write PodGroups. The API server refuses a write if the
+Volcano and the extender both write PodGroups. The API server rejects a write if the
 PodGroup has changed since its writer read it, so neither loses the other's condition.
-Volcano repeats a refused write in its next session. Volcano also replaces the first
-condition of type `Unschedulable`, whoever wrote it. So the extender puts its condition,
-which has that type too, behind Volcano's, and waits until Volcano's exists.
+Volcano repeats a rejected write in its next session.
 
-Volcano's requests contain the PodGroup's conditions. So a refusal is written without
-reading the PodGroup first, and only if its text is new.
+Volcano replaces the first condition of type `Unschedulable`, whoever wrote it. The
+extender's condition has that type too. So the extender puts its condition behind
+Volcano's own, and waits until Volcano's own exists.
 """
 
 import asyncio

@@ -278,7 +278,8 @@ def victims_answer(vote: Vote, victims: Sequence[msgspec.Raw]) -> bytes:
     """Encode the answer of preemptable or reclaimable.
 
     Args:
-        vote: PERMIT if there are victims, otherwise ABSTAIN or REJECT.
+        vote: PERMIT if there are victims. ABSTAIN if the task that needs chips asks for
+            no NPU. Otherwise REJECT.
         victims: JSON of each task to evict, as Volcano sent it.
     """
     return _ENCODE.encode({"status": vote, "victims": victims})

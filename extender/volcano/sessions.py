@@ -34,9 +34,9 @@ _CLASSES = 10
 
 @dataclass(slots=True)
 class _Session:
-    """A Volcano session for one job: the pod asked about first, and that pod's nodes.
+    """Volcano session of a job: its first pod, and the nodes of that pod's predicates.
 
-    The nodes are those for which Volcano has sent a predicate with this pod.
+    The first pod is the one that the session's first predicate for the job names.
     """
 
     #: UID of the first pod with a predicate: Volcano remembers no refusal for it yet
@@ -59,10 +59,10 @@ class _JobState:
 
 
 class Sessions:
-    """Filters, scores and reserves nodes for the pods of Volcano's sessions.
+    """Filters and scores nodes, and reserves chips, for the pods of Volcano's sessions.
 
-    Protects: within one session, a node that was refused for a pod stays refused for
-    that pod. A job is planned at most once in a session.
+    Protects: a job is planned at most once in a session. So a node that was refused for
+    a pod of the job stays refused for that pod in the session.
     """
 
     def __init__(self, cache: Cache, planner: Planner, clock: Clock) -> None:
@@ -86,7 +86,7 @@ class Sessions:
     def refusal(self, pod: NpuPod, node: str) -> Refusal | None:
         """Return the reason why a pod may not go to a node; None if the pod may.
 
-        If the pod's job has no plan, the first predicate of a session tries to plan it.
+        If the pod's job has no plan, the first call in a session tries to plan the job.
         """
         gang = self._cache.gangs.gang_of(pod.uid)
         if gang is None or self._planner.is_under_way(pod.uid):
@@ -105,16 +105,11 @@ class Sessions:
         return None if node in self._planned_nodes(gang, pod) else node_filter.ELSEWHERE
 
     def _record_question(self, gang: Gang, uid: str, node: str) -> bool:
-        """Record a predicate for a job's pod and node; plan the job once in a session.
-
-        Args:
-            gang: The job of the pod.
-            uid: UID of the pod.
-            node: Name of the node.
+        """Record that Volcano asked for a pod on a node; plan the job once a session.
 
         Returns:
-            True if the job has no plan because an earlier process of the extender
-            allocated one of its pods.
+            True if a pod of the job has chips from before this extender began. Such a
+            job gets no plan.
         """
         state = self._states.get(gang.job)
         if state is None:
@@ -167,10 +162,7 @@ class Sessions:
                 self._planner.apply_event(gang_events.NodeNotOffered(uid=uid))
 
     def _planned_nodes(self, gang: Gang, pod: NpuPod) -> set[str]:
-        """Return the nodes planned for pods of the job that have the shape of `pod`.
-
-        Nodes of pods that Volcano has allocated already are left out.
-        """
+        """Return the planned nodes of the job's unallocated pods of `pod`'s shape."""
         version, nodes_by_shape = self._planned_by_shape.get(gang.job, (-1, {}))
         if version != self._cache.version:
             nodes_by_shape = {}
@@ -184,9 +176,8 @@ class Sessions:
     def _refuse_unplanned(self, gang: Gang, pod: NpuPod, node: str) -> Refusal:
         """Return the refusal of a node for a pod whose job has no plan.
 
-        If the node refuses the pod even without its job, that refusal is returned,
-        because an eviction may help against it. Otherwise the refusal says why the job
-        does not fit, or that the job waits.
+        If the node would refuse the pod even without a job, that refusal is returned,
+        because an eviction may help against it.
         """
         pod_refusal = _refuse_pod(self._cache, pod, node, self._clock.now_s())
         text = f"its job does not fit: {gang.text}" if gang.text else "its job waits"
@@ -211,9 +202,12 @@ class Sessions:
     def job_refusal(self, uids: Collection[str]) -> str:
         """Return why the pods of a PodGroup do not fit the cluster now; "" if they fit.
 
-        The result is "" also if the pods' job is planned already, or must wait, for
-        example for missing pods. The answers to the pods' predicates then say why it
-        waits. If the size of the job is still being read, the result says so.
+        The result is "" also if the pods' job
+
+        - has a plan already, or
+        - waits, for example for missing pods; `refusal` then returns why.
+
+        Exception: while the size of the job is being read, the result says so.
 
         Args:
             uids: UIDs of the PodGroup's pods. Bound and ended pods are skipped.
@@ -278,9 +272,10 @@ class Sessions:
     def unreserve(self, uid: str) -> None:
         """Undo the allocation of the pod with this UID.
 
-        If another pod of its job is allocated or bound, the job keeps its plan, and the
-        pod's chips stay reserved. Otherwise the job loses its plan, and all chips of
-        the plan become free. The chips of a pod without a plan become free in any case.
+        The chips of a pod without a plan become free. For a pod of a job with a plan,
+
+        - if another pod of the job is allocated or bound, the plan keeps the chips,
+        - if not, the plan is dropped, and all chips of the plan become free.
         """
         self._planner.unreserve(uid)
         self._planner.apply_event(gang_events.Returned(uid=uid))

@@ -86,8 +86,8 @@ class VolcanoVerbs:
 
         Args:
             parts: Owned by the caller.
-            why_not_ready: Called before each verb. If it returns a reason, the verb is
-                not called, and the reason is answered as an error.
+            why_not_ready: Returns why no verb may be answered now; None if verbs may.
+                Called at each request.
         """
         self._cache = parts.cache
         self._sessions = parts.sessions
@@ -160,9 +160,8 @@ class VolcanoVerbs:
     def _drop_stale_allocation(self, task: Task) -> None:
         """Undo a task's allocation if it is at least `OPEN_S` old.
 
-        Call this when Volcano sends a predicate for the task. Such a task is pending
-        again, and its bind can no longer arrive. Its reserved chips are given back at
-        once. A background task removes the claim.
+        Call this when Volcano sends a predicate for the task: then the task is pending.
+        The API server executes no bind that is `OPEN_S` old or older.
         """
         since_s = self._allocated.get(task.uid)
         if since_s is not None and self._clock.now_s() - since_s >= OPEN_S:
@@ -341,8 +340,8 @@ class VolcanoVerbs:
 def _reservation(cache: Cache, pod: NpuPod, node: str) -> Reservation | None:
     """Return the reservation of the chips that an unbound pod's claim names on `node`.
 
-    Return None if the cache lacks the node, or if the claim is missing or malformed.
-    Return None also if one of the claim's chips is not free.
+    Return None if the cache lacks the node, if the claim is missing or malformed, or if
+    one of the claim's chips is not free.
     """
     state = cache.cluster.nodes(pod.shape.resource).get(node)
     if state is None:

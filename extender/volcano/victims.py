@@ -2,7 +2,7 @@
 
 Volcano evicts the chosen pods until enough chips are free, whichever chips these are.
 So on each node, only pods are chosen that must all be evicted before the pending pod
-fits there. The pod with the lowest priority comes first.
+fits there. They are ordered by priority, the lowest first.
 """
 
 from collections import defaultdict
@@ -17,9 +17,10 @@ from scheduler_core.wire.pods import NpuPod
 def choose(cache: Cache, evictor: NpuPod, evictees: Sequence[Evictee]) -> list[Evictee]:
     """Return, for each node, the evictees that must leave before `evictor` fits there.
 
-    If not all evictees must leave, those with the highest priority are spared first.
-    A node where `evictor` does not fit even after all evictions adds none. If
-    `evictor` fits the free chips of a node, it lacks something else there, such as
+    Pods of high priority are spared if the eviction of others is enough. A node where
+    `evictor` does not fit even after all evictions adds none.
+
+    If enough chips are free on a node already, `evictor` lacks something else, such as
     CPU. Then all evictees on the node that have no NPUs are returned.
 
     Args:

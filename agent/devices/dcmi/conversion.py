@@ -129,11 +129,10 @@ class Conversion:
         )
 
     def _row_of(self, chip: Identity) -> Product | None:
-        """Return the row of the product table that serves a chip; None if no row does.
+        """Return the row of the product table for a chip; None if no row has the chip.
 
-        A row serves the chips of its product line if it contains their physical ids. A
-        chip of unknown model is served by the server's only row. If the server has
-        several rows, such a chip keeps its row of an earlier survey.
+        A chip of unknown model gets the node's only row. If the node has several rows,
+        such a chip keeps the row of an earlier reading.
         """
         if not machine.line_of(chip) and len(self._products) > 1:
             return self._rows.get(chip.physical_id)

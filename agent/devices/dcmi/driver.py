@@ -158,8 +158,8 @@ class DcmiDriver:
     def _give_up(self, worker: Worker, problem: str) -> None:
         """Log why `worker` failed, and set the pause before the next one starts.
 
-        If the worker failed in a call about a chip, later workers skip that call. They
-        skip it for 60 s, and twice as long after each further failure, at most 1 h.
+        If the worker failed in a call about a chip, later workers skip that call for
+        60 s. Each further failure in the same call doubles this time, up to 1 h.
         """
         now = clock.loop_s()
         if now - worker.started_s > LIVED_WELL_S:

@@ -6,7 +6,7 @@ bounds cannot be detected here.
 
 Source:
     Prototypes: MindCluster, `dcmi_interface_api.h` (at 22bb3d98). Error codes: the DCMI
-    API reference, except for the meanings of 0, -8012 and -8255.
+    API reference. The meanings of 0, -8012 and -8255 are not from that reference.
 """
 
 import ctypes

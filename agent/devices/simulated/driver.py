@@ -1,10 +1,9 @@
 """Read simulated chips from a YAML file, which may be edited while the agent runs.
 
-To find edits, the driver compares the file's stamp (device, inode, size and times) with
-the stamp at the latest read. It reads the file again if the stamp has changed. It also
-reads again if, at the latest read, the file had been edited less than 3 s before: a
-second edit soon after the first can leave the stamp unchanged. Checking an unedited
-file costs one system call.
+The driver reads the file again if its stamp (device, inode, size and times) is not that
+of the latest read. Two edits in quick succession can leave the same stamp. So a file
+that had been edited less than 3 s before a read is also read at the next check.
+Checking an unedited file costs one system call.
 
 `wait_for_news` checks the file at its start, at its end, and when the kernel reports an
 edit. If the kernel cannot watch the file, `wait_for_news` checks each `poll_s` seconds.
@@ -86,8 +85,8 @@ class SimulatedDriver:
         """Return the state of the chips that the YAML file describes.
 
         Raises:
-            DriverFileError: The file is absent, unreadable, too large or invalid.
-                `flaws` has each reason.
+            DriverFileError: The file is absent, unreadable, too large or invalid. Or an
+                edit has changed the products that it names.
         """
         return await self._worker.call(self._read_if_changed)
 
@@ -215,7 +214,7 @@ def _other_product(expected: str, actual: str) -> Flaw:
 def _date_faults(
     reading: Reading, last_reading: Reading | None, now_ms: int
 ) -> Reading:
-    """Return `reading` with the date of each fault in `since_ms`.
+    """Return `reading` with the start date (`since_ms`) of each fault set.
 
     A fault that is also in `last_reading` keeps its date. A new fault gets `now_ms`.
     """

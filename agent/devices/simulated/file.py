@@ -96,8 +96,8 @@ def parse(text: str) -> Reading:
         text: Content of the whole file. An empty text is an error.
 
     Raises:
-        FlawsError: The text has errors. `flaws` has the first 100, and the number of
-            further ones.
+        FlawsError: The text has errors. If they are more than 100, `FlawsError.flaws`
+            has the first 100 and the number of the others.
     """
     reader = _Reader()
     reading = reader.reading(_load(text))
